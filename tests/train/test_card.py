@@ -154,13 +154,13 @@ def test_missing_values_of_the_log_are_left_out(run):
 
 def test_curves_are_drawn_and_shown(run, monkeypatch):
     card(run)
-    assert write_card(run, "run") == [f"No curves.png: it needs matplotlib ({install_line('lab')})."]
+    assert write_card(run, "run") == f"No curves.png: it needs matplotlib ({install_line('lab')})."
     monkeypatch.undo()
-    assert write_card(run, "run") == []
+    assert write_card(run, "run") is None
     assert (run / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert "(curves.png)" in (run / "README.md").read_text()
     write_state(run, [(2, None, 20.0, 0.8)])
-    assert write_card(run, "run") == ["No curves.png: no accuracy was logged."]
+    assert write_card(run, "run") == "No curves.png: no accuracy was logged."
 
 
 def test_the_run_records_settings_and_versions_and_no_token(tmp_path):

@@ -22,8 +22,8 @@ from trl_ces.train.checks import _check_resume
 from trl_ces.train.recipe import make_recipe
 
 
-def checkpoint(fearlier, step, text=None, max_steps=20):
-    place = fearlier / f"checkpoint-{step}"
+def checkpoint(folder, step, text=None, max_steps=20):
+    place = folder / f"checkpoint-{step}"
     place.mkdir()
     (place / "trainer_state.json").write_text(
         json.dumps({"global_step": step, "max_steps": max_steps}) if text is None else text
@@ -104,9 +104,9 @@ def test_a_stopped_run_resumes_from_its_own_checkpoint(tmp_path):
 RUN = {"model_name_or_path": "m", "dataset_name": "d", "max_steps": 20, "learning_rate": 1e-3}
 
 
-def check_resume(fearlier, value, **changes):
+def check_resume(folder, value, **changes):
     _check_resume(
-        make_recipe({**RUN, "output_dir": str(fearlier), "resume_from_checkpoint": value, **changes}, "r"), fearlier
+        make_recipe({**RUN, "output_dir": str(folder), "resume_from_checkpoint": value, **changes}, "r"), folder
     )
 
 

@@ -31,7 +31,7 @@ def test_sigterm_saves_after_the_running_step_and_the_rest_gives_the_same_weight
     stopped.train()
     assert stop.stopped
     assert stopped.state.global_step == 3
-    assert [fearlier.name for fearlier in (tmp_path / "stopped").glob("checkpoint-*")] == ["checkpoint-3"]
+    assert [folder.name for folder in (tmp_path / "stopped").glob("checkpoint-*")] == ["checkpoint-3"]
     resumed = make_trainer(tmp_path / "resumed", save_strategy="no")
     resumed.train(resume_from_checkpoint=str(tmp_path / "stopped" / "checkpoint-3"))
     assert_same_bits(weights(resumed), weights(whole))

@@ -149,7 +149,6 @@ class RecipeField:
     hint: Any
     default: Any
     choices: tuple[Any, ...]
-    help: str
 
 
 @cache
@@ -168,8 +167,8 @@ def recipe_fields() -> dict[str, RecipeField]:
             hint = str | bool | None if entry.name == RESUME else hints[entry.name]
             if entry.name.endswith("_kwargs") and str in typing.get_args(hint):  # any text would pass for a mapping
                 hint = dict[str, Any] | None
-            choices, text = tuple(entry.metadata.get("choices") or ()), entry.metadata.get("help", "")
-            keys[entry.name] = RecipeField(owner, entry.name, hint, default, choices, text.replace("%%", "%"))
+            choices = tuple(entry.metadata.get("choices") or ())
+            keys[entry.name] = RecipeField(owner, entry.name, hint, default, choices)
     return keys
 
 

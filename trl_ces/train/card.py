@@ -47,12 +47,8 @@ def write_facts(folder: Path, args: CESConfig, accuracy_reward: str | None) -> N
     write_json(folder / FACTS, facts)
 
 
-def write_card(folder: Path, repo: str) -> list[str]:
-    """
-    Write the card and the curves of the run in `folder`; return what is missing, and why.
-
-    `repo` is the name to load the model by.
-    """
+def write_card(folder: Path, repo: str) -> str | None:
+    """Write card and curves of the run in `folder`, to be loaded as `repo`; return why there are no curves."""
     from ..trainer import CESTrainer  # loads TRL, which takes seconds
 
     recipe, state = read_yaml(folder / RECIPE), cast("dict[str, Any]", read_state(folder))
@@ -101,7 +97,7 @@ def write_card(folder: Path, repo: str) -> list[str]:
         citation=CESTrainer._paper["citation"],
     )  # fmt: skip
     write_text(folder / CARD, card.content + "\n")
-    return [] if missing is None else [missing]
+    return missing
 
 
 def _draw_curves(folder: Path, name: str, accuracy_reward: str | None) -> str | None:

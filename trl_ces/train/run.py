@@ -137,8 +137,8 @@ def save(trainer: CESTrainer, recipe: Recipe, repo: str | None = None) -> None:
     if not trainer.is_world_process_zero():
         return
     _write_files(trainer, recipe)  # again, because the first rollout may have decided `ces_tau`
-    for note in write_card(output_dir, repo or output_dir.resolve().name):
-        print(note, flush=True)
+    if missing := write_card(output_dir, repo or output_dir.resolve().name):
+        print(missing, flush=True)
     saved = sorted(file.name for file in output_dir.iterdir() if file.is_file())
     note = "  # an adapter: needs peft" if ADAPTER in saved else ""
     print(
