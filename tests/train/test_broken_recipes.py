@@ -38,7 +38,6 @@ def job(tmp_path, monkeypatch):
     (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
     (tmp_path / "cut.jsonl").write_text('{"question": "1+1="}\n{"question": "1+1=", "answ')
     (tmp_path / "objects.jsonl").write_text('{"question": "1+1=", "answer": {"x": 1}}\n')
-    (tmp_path / "blank.jsonl").write_text('{"question": " ", "answer": "1"}\n' * 4)
     (tmp_path / "divides.py").write_text("1 / 0\n")
     (tmp_path / "leaves.py").write_text("raise SystemExit(0)\n")
     (tmp_path / "launch.yaml").write_text("compute_environment: LOCAL_MACHINE\nnum_processes: many\n")
@@ -105,13 +104,10 @@ def refused(capsys, monkeypatch):
         ({"model_name_or_path": "./half"}, "", ["'./half' holds no *.safetensors: name a Hub id"]),
         ({"dataset_name": "cut.jsonl"}, "", ["cut.jsonl' (split 'train') cannot be read (Unterminated string"]),
         ({"dataset_name": "objects.jsonl"}, "", ["objects.jsonl, row 0: the gold is {'x': 1}"]),
-        ({"dataset_name": "blank.jsonl"}, "", ["blank.jsonl, row", "the question is ' '"]),
         ({"output_dir": "x" * 300}, "", ["`output_dir`", "cannot be written (File name too long): name another"]),
-        ({}, "env: {A: [1]}\n", ["`env`: expected a mapping from variables to values"]),
         ({"reward_funcs": "[divides.reward]"}, "", ["'divides.reward' cannot be imported: ZeroDivisionError"]),
         ({"reward_funcs": "[leaves.reward]"}, "", ["'leaves.reward' cannot be imported: SystemExit"]),
         ({"model_name_or_path": "runs/a/b"}, "", ["'runs/a/b' holds no config.json"]),  # no Hub id has two slashes
-        ({"reward_funcs": "[.reward]"}, "", ["'.reward' is not a dotted path"]),
         ({"reward_weights": "[1, 0]"}, "", ["`reward_weights` has 2 numbers for 1 rewards", "of accuracy_reward,"]),
         ({"reward_funcs": "[think_format_reward, get_soft_overlong_punishment]"}, "", ["Set `ces_accuracy_reward`"]),
         ({"reward_funcs": "[get_mai_length_reward]"}, "", ["rewards whole groups", "add one to `reward_funcs`"]),
@@ -142,11 +138,9 @@ def test_a_wrong_recipe_is_refused_in_one_line(job, refused, changes, rest, part
         (["--accelerate_config", "zero3"], ['[deepspeed]"']),
         (["--accelerate_config", "launch.yaml"], ["`num_processes` is 'many'"]),
         (["--accelerate_config", "recipe.yaml"], ["not an accelerate configuration"]),
-        (["--accelerate_config"], ["`--accelerate_config` takes 1 value, got 0"]),
         (["--num_proceses", "2"], ["command line: the key `num_proceses`", "`num_processes`"]),
         (["--num_processes", "two"], ["`num_processes` is 'two'", "whole number"]),
         (["--num_processes", "8"], ["`responses_per_step` is 4, which 8 processes cannot share", "1, 2, 4 processes"]),
-        (["--main_process_port"], ["`--main_process_port` takes 1 value, got 0"]),
         (["--config_file", "x"], ["the key `config_file` is not known"]),
         (["--use_cpu", "false"], ["no accelerator", "`--use_cpu true`"]),
         (["--use_vllm"], ["`use_vllm` is true and vLLM is missing", '[vllm]"']),
@@ -158,7 +152,6 @@ def test_a_wrong_recipe_is_refused_in_one_line(job, refused, changes, rest, part
         (["--num_eval_samples", "1"], ["`eval_strategy` is 'no' with evaluation data"]),
         (["--use_vllm", "true", "--load_in_4bit", "true"], ["`use_vllm` with quantized weights", "`use_vllm: false`"]),
         (["--resume_from_checkpoint", "true"], ["`resume_from_checkpoint` is True", "holds no complete checkpoint"]),
-        (["--resume_from_checkpoint", "nowhere"], ["'nowhere' and nowhere holds no complete checkpoint"]),
     ],
 )
 def test_a_wrong_command_line_is_refused_in_one_line(job, refused, monkeypatch, words, parts):

@@ -2,7 +2,6 @@
 
 import math
 
-import pytest
 from trainers import tiny_trainer, vowel_accuracy_reward
 from transformers.trainer_callback import ProgressCallback
 
@@ -24,14 +23,3 @@ def test_a_training_shows_accuracy_length_and_entropy_in_bits(tmp_path, capsys):
     accuracy, bits = last["rewards/vowel_accuracy_reward/mean"], last["entropy"] / math.log(2)
     tokens = last["completions/mean_length"]
     assert f"{100 * accuracy:.1f} % correct, {tokens:.1f} tokens, {bits:.3f} bits per token" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("names", "name"), [(["a_accuracy", "b"], "a_accuracy"), (["a", "b"], None), (["a"], "a")])
-def test_the_accuracy_reward_is_found_by_its_name(names, name):
-    class Trainer:
-        reward_func_names = names
-
-        class args:
-            ces_accuracy_reward = None
-
-    assert accuracy_reward_name(Trainer) == name

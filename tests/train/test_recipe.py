@@ -171,11 +171,6 @@ def test_a_batch_size_cannot_be_given_twice(tmp_path, key):
         recipe.training_fields(1)
 
 
-def test_a_rollout_alone_is_refused(tmp_path):
-    with pytest.raises(UserError, match="`responses_per_rollout` needs `responses_per_step`"):
-        load_recipe(write(tmp_path, "responses_per_rollout: 8\n")).training_fields(1)
-
-
 @pytest.mark.parametrize(
     ("text", "part"),
     [

@@ -91,21 +91,21 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
             content.pop("shaping_kwargs", None)
         for source, layer in ((file, changes), (first, section)):
             for key, value in layer.items():
-                _set_key(content, key, value, source)
-    return _without_other_rules(content) if overlays else content
+                name = str(key).removesuffix("+")
+                if name != str(key):
+                    default = recipe_fields()[name].default if name in recipe_fields() else None
+                    value = _add(content.get(name, default), value, f"{source}: `{key}`")
+                content[name] = value
+    if not overlays:
+        return content
+    from ..methods import BUILT_IN  # loads torch, which `--help` does without
+
+    other_rules = [(name, rule) for name, rule in BUILT_IN.items() if name != content.get(RULE, "ces")]
+    dropped = {f"{name}_{setting}" for name, rule in other_rules for setting in rule.config_fields}
+    return {name: value for name, value in content.items() if name not in dropped}
 
 
-def _set_key(content: dict[str, Any], key: str, value: Any, source: Path) -> None:
-    """Replace a key of `content`, or add to it if `key` ends with `+`."""
-    name = str(key).removesuffix("+")
-    if name == str(key):
-        content[name] = value
-        return
-    default = recipe_fields()[name].default if name in recipe_fields() else None
-    content[name] = _added(content.get(name, default), value, f"{source}: `{key}`")
-
-
-def _added(present: Any, value: Any, where: str) -> Any:
+def _add(present: Any, value: Any, location: str) -> Any:
     """Return a list with more entries, or a mapping with more keys, to any depth."""
     if present is None:
         return value
@@ -113,21 +113,8 @@ def _added(present: Any, value: Any, where: str) -> Any:
         return [*present, *(entry for entry in value if entry not in present)]
     if isinstance(present, dict) and isinstance(value, dict):
         inner = [name for name in present.keys() & value.keys() if isinstance(present[name], dict)]
-        return present | value | {name: _added(present[name], value[name], where) for name in inner}
-    raise UserError(f"{where} adds a {kind(value)} to a {kind(present)}: both must be lists or both mappings.")
-
-
-def _without_other_rules(content: dict[str, Any]) -> dict[str, Any]:
-    """Drop the settings of built-in rules that `shaping` does not name."""
-    from ..methods import BUILT_IN  # loads torch, which `--help` does without
-
-    others = {
-        f"{name}_{setting}"
-        for name, rule in BUILT_IN.items()
-        if name != content.get(RULE, "ces")
-        for setting in rule.config_fields
-    }
-    return {name: value for name, value in content.items() if name not in others}
+        return present | value | {name: _add(present[name], value[name], location) for name in inner}
+    raise UserError(f"{location} adds a {kind(value)} to a {kind(present)}: both must be lists or both mappings.")
 
 
 @dataclass(frozen=True)
