@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from trl_ces.train.sizes import KNOWN_SHAPES, ModelShape, shape_of
+from trl_ces.lab.plan.sizes import KNOWN_SHAPES, ModelShape, shape_of
 
 MIB = 2**20
 

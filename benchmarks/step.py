@@ -16,10 +16,10 @@ import torch
 from accelerate import PartialState
 from transformers import TrainerCallback
 
+from trl_ces.lab.evaluation.tables import markdown
 from trl_ces.lab.plan.memory import GIB
 from trl_ces.lab.plan.plan import DEVICES, plan_recipe, rollout_seconds
 from trl_ces.lab.plan.text import between
-from trl_ces.support.tables import markdown
 from trl_ces.train.arguments import read_words
 from trl_ces.train.recipe import load_recipe
 from trl_ces.train.run import make_trainer

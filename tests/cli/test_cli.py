@@ -154,15 +154,10 @@ def test_one_process_sees_one_gpu(job, monkeypatch, tmp_path):
     assert plan(own, *words, devices=2, monkeypatch=monkeypatch).env == {"CUDA_VISIBLE_DEVICES": "7"}
 
 
-def test_named_gpus_are_used_and_no_others(job, monkeypatch, tmp_path):
+def test_the_gpus_of_the_recipe_bound_the_processes(job, monkeypatch, tmp_path):
     words, own = ["--use_cpu", "false"], with_gpus(job, "4,5,6", tmp_path)
-    by_flag = plan(job, *words, "--gpu_ids", "1,3", devices=8, monkeypatch=monkeypatch)
-    by_recipe = plan(own, *words, devices=8, monkeypatch=monkeypatch)
-    assert (by_flag.num_processes, by_recipe.num_processes) == (2, 3)
-    one = plan(job, *words, "--gpu_ids", "1,3", "--num_processes", "1", devices=8, monkeypatch=monkeypatch).command
-    assert one[one.index("--gpu_ids") + 1] == "1"
-    refusal = "`num_processes` is 4 and 1 x 3 accelerators are usable"
-    with pytest.raises(UserError, match=refusal):
+    assert plan(own, *words, devices=8, monkeypatch=monkeypatch).num_processes == 3
+    with pytest.raises(UserError, match="`num_processes` is 4 and 1 x 3 accelerators are usable"):
         plan(own, *words, "--num_processes", "4", devices=8, monkeypatch=monkeypatch)
 
 
@@ -173,7 +168,6 @@ def test_an_accelerate_configuration_and_its_flags_reach_accelerate(job, monkeyp
     assert planned.command[planned.command.index("--main_process_port") + 1] == "29501"
     assert "--quiet" in planned.command
     assert planned.command[planned.command.index("--expect_distributed_type") + 1] == "DEEPSPEED"
-    assert planned.env["TRL_CES_ACCELERATE_CONFIG"] == "zero3"
     with pytest.raises(UserError, match=r"`num_processes` is 4 and 1 x 2 acc.*`--num_processes 2`"):
         plan(job, *words, "--num_processes", "4", devices=2, monkeypatch=monkeypatch)
     several = [*words, "--num_processes", "6", "--num_machines", "2", "--machine_rank", "1"]
@@ -256,8 +250,6 @@ def test_a_recipe_is_copied_to_a_new_file_whole(tmp_path, capsys, monkeypatch):
     assert compose(["small.yaml", "truncation"]) == compose(["arithmetic", "truncation"])
     assert main(["recipes", "copy", "R1-7B", "my.yaml"]) == 2
     assert "my.yaml exists: name a new file" in capsys.readouterr().err
-    assert main(["recipes", "copy", "R1-7B", "alp", "none/my.yaml"]) == 2
-    assert "none/my.yaml cannot be written (No such file or directory): name another" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -39,9 +39,9 @@ def whole(job, stand_in, tmp_path_factory):
 
 # In a run: (the server's fault, changes, what the command says). The run then resumes to the same weights.
 SERVER_FAULTS = {
-    "a request refused": (("/v1/completions", 400), {}, "refused a request (400, "),
-    "engine dead": (("/v1/completions", 500, 9), {}, "is gone (RetryError): look at its log, and start it again with"),
-    "server silent": (("/v1/completions", "hang"), {"ddp_timeout": 20}, "gave no answer for 20 s (`ddp_timeout`)"),
+    "a request refused": (("/v1/completions", 400), {}, "failed (Request failed: 400, "),
+    "engine dead": (("/v1/completions", 500, 9), {}, "failed (RetryError): see its log, and start it with"),
+    "server silent": (("/v1/completions", "hang"), {"ddp_timeout": 20}, "failed (ReadTimeout)"),
 }
 
 

@@ -5,8 +5,8 @@ import json
 import torch
 
 from trl_ces.lab.plan.memory import WIDTHS, Generation, Setup
+from trl_ces.lab.plan.sizes import ModelShape
 from trl_ces.lab.plan.step import StepSettings
-from trl_ces.train.sizes import ModelShape
 
 SMALL = {
     "model_type": "qwen2",

@@ -12,7 +12,7 @@ def test_texts_are_too_big_by_length_or_by_depth():
 
 @pytest.mark.parametrize(
     ("text", "depth"),
-    [("", 0), ("x", 0), ("(x)", 1), ("{[(x)]}", 3), ("()[]{}", 1), ("((x)y(z))", 2), ("(x(", 2), (")((", 1), ("]", 0)],
+    [("", 0), ("{[(x)]}", 3), ("()[]{}", 1), ("((x)y(z))", 2), (")((", 1)],
 )
 def test_nesting_is_the_greatest_depth_of_brackets(text, depth):
     assert nesting(text) == depth

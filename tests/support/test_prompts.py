@@ -3,16 +3,10 @@ import pytest
 from trl_ces.support.prompts import PAPER_SYSTEM_PROMPT, after_thinking, build_prompt, opens_thinking
 
 
-def test_prompt_is_the_papers_system_message_and_the_question():
-    assert build_prompt("1+1?") == [
-        {
-            "role": "system",
-            "content": "You are a helpful and harmless assistant. You should think step-by-step. "
-            "Please put your final answer within \\boxed{}.",
-        },
-        {"role": "user", "content": "1+1?"},
-    ]
-    assert build_prompt("x")[0]["content"] == PAPER_SYSTEM_PROMPT
+def test_a_prompt_is_the_system_message_and_the_question():
+    user = {"role": "user", "content": "1+1?"}
+    assert build_prompt("1+1?") == [{"role": "system", "content": PAPER_SYSTEM_PROMPT}, user]
+    assert build_prompt("1+1?", None) == build_prompt("1+1?", "") == [user]
 
 
 @pytest.mark.parametrize(
@@ -21,7 +15,6 @@ def test_prompt_is_the_papers_system_message_and_the_question():
         ("<｜User｜>1+1?<｜Assistant｜><think>\n", True),
         ("<|im_start|>assistant\n<think>", True),
         ("<|im_start|>assistant\n<think>\n\n</think>\n\n", False),
-        ("<|im_start|>assistant\n", False),
         ("Say <think> first.<|im_start|>assistant\n", False),
         ("", False),
     ],
@@ -41,8 +34,6 @@ def test_only_a_prompt_that_ends_in_an_open_think_opens_thinking(prompt, expecte
         ("a</think>b<think>again \\boxed{2}", True, None),
         ("no thinking, 2", False, "no thinking, 2"),
         ("closed</think>2", False, "2"),
-        ("", True, None),
-        ("", False, ""),
     ],
 )
 def test_the_answer_is_what_follows_the_last_closed_thinking(completion, prefilled, expected):

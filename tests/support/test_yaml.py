@@ -3,7 +3,7 @@
 import pytest
 
 from trl_ces.support.errors import UserError
-from trl_ces.support.yaml import dump_yaml, fit_text, parse_yaml
+from trl_ces.support.yaml import dump_yaml, parse_yaml
 
 
 @pytest.mark.parametrize(
@@ -35,18 +35,3 @@ def test_what_is_written_is_read_back_as_it_was(value):
 def test_a_key_that_is_no_word_is_refused():
     with pytest.raises(UserError, match="line 1: not valid YAML"):
         parse_yaml("b: {[a]: 1}")
-
-
-def test_an_anchor_is_merged_and_its_keys_may_be_overridden():
-    assert parse_yaml("a: &x {p: 1, q: 2}\nb:\n  <<: *x\n  q: 3")["b"] == {"p": 1, "q": 3}
-
-
-def test_words_of_the_command_line_are_parsed_by_the_fields_type():
-    assert fit_text(["a", "b"], list[str]) == ["a", "b"]
-    assert fit_text(["[1, 2.5]"], list[float] | None) == [1.0, 2.5]
-    assert fit_text([], bool) is True
-    assert fit_text(["True"], str | bool | None) is True  # as the launcher passes it to its workers
-    with pytest.raises(TypeError, match="expected int, got 2 values"):
-        fit_text(["1", "2"], int)
-    with pytest.raises(TypeError, match="expected int, got 0 values"):
-        fit_text([], int)

@@ -1,11 +1,9 @@
 """A recipe that cannot work costs seconds: one sentence, exit code 2, and nothing made."""
 
 import json
-import resource
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from processes import environment
@@ -39,12 +37,9 @@ def job(tmp_path, monkeypatch):
     rows = [{"question": f"{n}+{n}=", "answer": 2 * n} for n in range(4)]
     (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
     (tmp_path / "cut.jsonl").write_text('{"question": "1+1="}\n{"question": "1+1=", "answ')
-    (tmp_path / "bytes.jsonl").write_bytes(bytes(range(256)))
     (tmp_path / "objects.jsonl").write_text('{"question": "1+1=", "answer": {"x": 1}}\n')
-    (tmp_path / "blank.jsonl").write_text('{"question": " ", "answer": "1"}\n' * 4)
     (tmp_path / "divides.py").write_text("1 / 0\n")
     (tmp_path / "leaves.py").write_text("raise SystemExit(0)\n")
-    (tmp_path / "garbled.py").write_text("def reward(:\n")
     (tmp_path / "launch.yaml").write_text("compute_environment: LOCAL_MACHINE\nnum_processes: many\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -60,19 +55,8 @@ def content(folder):
     return {path for path in folder.rglob("*") if "__pycache__" not in path.parts}
 
 
-def no_room():
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))  # simulates a full disk
-
-
-@pytest.mark.parametrize(
-    ("changes", "limit", "message"),
-    [
-        ({"dataset_name": "gone.jsonl"}, None, "gone.jsonl does not exist"),
-        ({}, no_room, "`output_dir` 'out' cannot be written (File too large): make room, or name another."),
-    ],
-)
-def test_a_real_run_is_refused_in_a_sentence(job, changes, limit, message):
-    write(job, changes)
+def test_a_real_run_is_refused_in_a_sentence(job):
+    write(job, {"dataset_name": "gone.jsonl"})
     before = content(job)
     done = subprocess.run(
         [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", "recipe.yaml"],
@@ -81,11 +65,10 @@ def test_a_real_run_is_refused_in_a_sentence(job, changes, limit, message):
         capture_output=True,
         text=True,
         timeout=250,
-        preexec_fn=limit,
     )
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert done.stderr.startswith("trl-ces train: error: ")
-    assert message in done.stderr
+    assert "gone.jsonl does not exist" in done.stderr
     assert content(job) == before
 
 
@@ -120,30 +103,19 @@ def refused(capsys, monkeypatch):
         ),
         ({"model_name_or_path": "./half"}, "", ["'./half' holds no *.safetensors: name a Hub id"]),
         ({"dataset_name": "cut.jsonl"}, "", ["cut.jsonl' (split 'train') cannot be read (Unterminated string"]),
-        ({"dataset_name": "bytes.jsonl"}, "", ["cannot be read ('utf-8' codec"]),
-        ({"dataset_name": "objects.jsonl"}, "", ["objects.jsonl, row 0: the gold is a mapping ({'x': 1})"]),
-        ({"dataset_name": "blank.jsonl"}, "", ["blank.jsonl, row", "the question is ' '"]),
+        ({"dataset_name": "objects.jsonl"}, "", ["objects.jsonl, row 0: the gold is {'x': 1}"]),
         ({"output_dir": "x" * 300}, "", ["`output_dir`", "cannot be written (File name too long): name another"]),
-        ({}, "env: {A: [1]}\n", ["`env`: expected a mapping from variables to values"]),
         ({"reward_funcs": "[divides.reward]"}, "", ["'divides.reward' cannot be imported: ZeroDivisionError"]),
-        (
-            {"reward_funcs": "[garbled.reward]"},
-            "",
-            ["cannot be imported: SyntaxError", "garbled.py, line 1"],
-        ),
         ({"reward_funcs": "[leaves.reward]"}, "", ["'leaves.reward' cannot be imported: SystemExit"]),
         ({"model_name_or_path": "runs/a/b"}, "", ["'runs/a/b' holds no config.json"]),  # no Hub id has two slashes
-        ({"reward_funcs": "[.reward]"}, "", ["'.reward' is not a dotted path"]),
         ({"reward_weights": "[1, 0]"}, "", ["`reward_weights` has 2 numbers for 1 rewards", "of accuracy_reward,"]),
         ({"reward_funcs": "[think_format_reward, get_soft_overlong_punishment]"}, "", ["Set `ces_accuracy_reward`"]),
         ({"reward_funcs": "[get_mai_length_reward]"}, "", ["rewards whole groups", "add one to `reward_funcs`"]),
-        ({}, "steps_per_generation: 0\n", ["`steps_per_generation` is 0: it must be above 0"]),
         (
             {"dataset_name": "null"},
             "dataset_builder: json.loads\ndataset_kwargs: {path: x, field: y}\n",
             ["`dataset_builder` json.loads"],
         ),
-        ({"report_to": "wandbb"}, "", ["`report_to`: 'wandbb' is not one of", "Did you mean `wandb`?"]),
         ({"report_to": "neptune"}, "", ["`report_to` is 'neptune', which is not installed"]),
     ],
 )
@@ -166,17 +138,12 @@ def test_a_wrong_recipe_is_refused_in_one_line(job, refused, changes, rest, part
         (["--accelerate_config", "zero3"], ['[deepspeed]"']),
         (["--accelerate_config", "launch.yaml"], ["`num_processes` is 'many'"]),
         (["--accelerate_config", "recipe.yaml"], ["not an accelerate configuration"]),
-        (["--accelerate_config"], ["`--accelerate_config` takes 1 value, got 0"]),
         (["--num_proceses", "2"], ["command line: the key `num_proceses`", "`num_processes`"]),
         (["--num_processes", "two"], ["`num_processes` is 'two'", "whole number"]),
-        (["--num_processes", "²"], ["`num_processes` is '²'", "whole number"]),
         (["--num_processes", "8"], ["`responses_per_step` is 4, which 8 processes cannot share", "1, 2, 4 processes"]),
-        (["--main_process_port"], ["`--main_process_port` takes 1 value, got 0"]),
         (["--config_file", "x"], ["the key `config_file` is not known"]),
         (["--use_cpu", "false"], ["no accelerator", "`--use_cpu true`"]),
         (["--use_vllm"], ["`use_vllm` is true and vLLM is missing", '[vllm]"']),
-        (["--use_vllm", "--vllm_max_model_length", "8"], ["`vllm_max_model_length` is 8", "no prompt has room"]),
-        (["--deepspeed", "recipe.yaml"], ["`deepspeed` needs DeepSpeed", '[deepspeed]"']),
         (
             ["--attn_implementation", "flash_attention_2"],
             ["'flash_attention_2', which needs a GPU and", "give --attn_implementation sdpa"],
@@ -185,7 +152,6 @@ def test_a_wrong_recipe_is_refused_in_one_line(job, refused, changes, rest, part
         (["--num_eval_samples", "1"], ["`eval_strategy` is 'no' with evaluation data"]),
         (["--use_vllm", "true", "--load_in_4bit", "true"], ["`use_vllm` with quantized weights", "`use_vllm: false`"]),
         (["--resume_from_checkpoint", "true"], ["`resume_from_checkpoint` is True", "holds no complete checkpoint"]),
-        (["--resume_from_checkpoint", "nowhere"], ["'nowhere' and nowhere holds no complete checkpoint"]),
     ],
 )
 def test_a_wrong_command_line_is_refused_in_one_line(job, refused, monkeypatch, words, parts):
@@ -203,7 +169,7 @@ def test_a_wrong_command_line_is_refused_in_one_line(job, refused, monkeypatch, 
     [
         (["--config", "nowhere"], ["The recipe nowhere does not exist", "R1-7B, "]),
         (["--config", "smollm_135m"], ["Did you mean `smollm2_135m`"]),
-        (["--config", "runs/old/colocate"], ["Did you mean `colocate`"]),
+        (["--config", "runs/old/colocate.yaml"], ["Did you mean `colocate`"]),
         (["--config", "alp"], ["recipes/methods/alp.yaml is an overlay", "--config R1-7B alp`"]),
         (["mine.yaml"], ["`--config mine.yaml`"]),
     ],
@@ -215,24 +181,6 @@ def test_a_missing_recipe_is_refused_with_the_nearest_name(refused, words, parts
 
 def test_an_unknown_command_names_the_nearest(refused):
     assert "no such command. Did you mean `train`" in refused(command="trian")
-
-
-def test_a_run_that_writes_more_than_the_disk_holds_is_refused(job, refused, monkeypatch):
-    """DeepSeek-R1-Distill-Qwen-7B, of which nothing is here: 12 bytes of each of its 7.6 billion weights."""
-    write(job, {"model_name_or_path": "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "save_total_limit": "2"})
-    monkeypatch.setattr(checks.shutil, "disk_usage", lambda folder: SimpleNamespace(free=200 * 10**9))
-    words = ("--config", "recipe.yaml", "--max_steps", "9", "--save_steps", "3")
-    printed = refused(*words)
-    assert "has 200.0 GB left and the run writes up to 274.2, 91.4 a checkpoint" in printed
-    assert "(`save_total_limit` is 2)" in printed
-    # What an earlier run left makes room.
-    (job / "out" / "checkpoint-3").mkdir(parents=True)
-    with (job / "out" / "checkpoint-3" / "optimizer.pt").open("wb") as file:
-        file.truncate(50 * 10**9)
-    with (job / "out" / "other.bin").open("wb") as file:  # which nobody deletes
-        file.truncate(10**12)
-    assert "has 250.0 GB left" in refused(*words)
-    assert "has 200.0 GB left" in refused(*words, "--save_total_limit", "null")  # nor checkpoints, then
 
 
 def test_a_recipe_that_names_an_existing_model_and_data_starts_and_is_read_once(job, monkeypatch):

@@ -11,12 +11,12 @@ from trl_ces.support.errors import UserError
 from trl_ces.support.yaml import dump_yaml
 from trl_ces.train.checkpoints import (
     Length,
-    damage,
+    earlier_checkpoints,
+    find_damage,
     is_at_its_end,
     newest_checkpoint,
-    of_other_runs,
     read_state,
-    way_on,
+    resume_hint,
 )
 from trl_ces.train.checks import _check_resume
 from trl_ces.train.recipe import make_recipe
@@ -53,7 +53,7 @@ def with_tensors(place):
 @pytest.mark.parametrize("kept", [0, 5, 200, -1])
 def test_a_damaged_checkpoint_is_skipped_with_a_warning(tmp_path, caplog, name, kept):
     good, bad = (with_tensors(checkpoint(tmp_path, step)) for step in (9, 12))
-    assert damage(good) is None
+    assert find_damage(good) is None
     assert newest_checkpoint(tmp_path) == bad
     assert not caplog.records
     (bad / name).write_bytes((bad / name).read_bytes()[:kept])
@@ -89,16 +89,16 @@ TRUE = "`--resume_from_checkpoint true`."
 
 def test_a_stopped_run_resumes_from_its_own_checkpoint(tmp_path):
     before = checkpoint(tmp_path, 16)
-    older = of_other_runs(tmp_path, None)
-    assert way_on(tmp_path, LENGTH, older) == "There is no checkpoint yet: start again."
-    assert way_on(tmp_path, LENGTH, set()).endswith(f"{before} with the same command and {TRUE}")
+    earlier = earlier_checkpoints(tmp_path, None)
+    assert resume_hint(tmp_path, LENGTH, earlier) == "There is no checkpoint yet: start again."
+    assert resume_hint(tmp_path, LENGTH, set()).endswith(f"{before} with the same command and {TRUE}")
     own = checkpoint(tmp_path, 4)
-    assert way_on(tmp_path, LENGTH, older).endswith(f"{own} with the same command and {TRUE[:-6]}{own}`.")
-    assert of_other_runs(tmp_path, True) == set()
-    resumed = of_other_runs(tmp_path, os.path.relpath(own))
-    assert way_on(tmp_path, LENGTH, resumed).endswith(f"{own} with the same command and {TRUE[:-6]}{own}`.")
+    assert resume_hint(tmp_path, LENGTH, earlier).endswith(f"{own} with the same command and {TRUE[:-6]}{own}`.")
+    assert earlier_checkpoints(tmp_path, True) == set()
+    resumed = earlier_checkpoints(tmp_path, os.path.relpath(own))
+    assert resume_hint(tmp_path, LENGTH, resumed).endswith(f"{own} with the same command and {TRUE[:-6]}{own}`.")
     os.utime(before / "trainer_state.json", (1, 1))  # written again, by a clock that was set back
-    assert way_on(tmp_path, LENGTH, older).endswith(f"{before} with the same command and {TRUE}")
+    assert resume_hint(tmp_path, LENGTH, earlier).endswith(f"{before} with the same command and {TRUE}")
 
 
 RUN = {"model_name_or_path": "m", "dataset_name": "d", "max_steps": 20, "learning_rate": 1e-3}
@@ -118,7 +118,7 @@ def test_train_refuses_to_resume_where_nothing_is_left(tmp_path):
         with pytest.raises(UserError, match="holds no complete checkpoint with steps left"):
             check_resume(tmp_path, value)
     middle = checkpoint(tmp_path, 12)
-    for value in (True, None, str(middle)):
+    for value in (True, str(middle)):
         check_resume(tmp_path, value)
     (middle / "rng_state.pth").unlink()
     with pytest.raises(UserError, match=r"checkpoint-12 holds the model alone \(`save_only_model`\)"):

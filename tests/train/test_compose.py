@@ -92,8 +92,3 @@ def test_a_token_rule_of_an_overlay_is_not_undone_by_a_later_one(first, second):
 def test_what_two_overlays_add_is_there_once():
     found = compose(["R1-7B", "overlong", "dapo_full"])["reward_funcs"]
     assert found == ["accuracy_reward", "think_format_reward", "get_soft_overlong_punishment"]
-
-
-def test_overlays_of_a_recipe_are_a_mapping(write):
-    with pytest.raises(UserError, match="`overlays`: expected a mapping from an overlay's name to fields"):
-        compose([write("whole", {**WHOLE, "overlays": ["more"]})])

@@ -118,6 +118,8 @@ def test_a_public_repository_that_appears_meanwhile_gets_nothing(hub, run, capsy
     ],
 )
 def test_name_token_and_secrets_are_checked_without_the_network(monkeypatch, tmp_path, repo, env, variables, message):
+    with pytest.raises(UserError, match="HF_HUB_OFFLINE is set"):  # by tests/conftest.py
+        check_push("me/live", {})
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "none"))
     monkeypatch.delenv("HF_TOKEN", raising=False)
@@ -127,11 +129,6 @@ def test_name_token_and_secrets_are_checked_without_the_network(monkeypatch, tmp
         check_push(repo, env)
     if "HF_TOKEN" in variables:
         check_push("me/live", {"TOKENIZERS_PARALLELISM": "false"})
-
-
-def test_a_push_without_a_network_is_refused():
-    with pytest.raises(UserError, match="HF_HUB_OFFLINE is set"):  # by tests/conftest.py
-        check_push("me/live", {})
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from trl_ces.support.errors import UserError
-from trl_ces.support.yaml import fit
+from trl_ces.train.arguments import fit, fit_text
 from trl_ces.train.recipe import batch_sizes, load_recipe, make_recipe, recipe_fields
 
 BASE = "model_name_or_path: a/model\noutput_dir: out\ndataset_name: some/data\n"
@@ -95,8 +95,7 @@ def test_the_command_line_wins_over_the_file(tmp_path):
         ("dtype: fp32", ["`dtype`", "one of auto, bfloat16, float16, float32"]),
         ("env: [A]", ["`env`: expected a mapping"]),
         ("max_train_samples: 0", ["`max_train_samples` is 0"]),
-        ("solution_pattern: '####'", ["`solution_pattern`", "0 groups"]),
-        ("solution_pattern: '('", ["`solution_pattern`", "not a regular expression"]),
+        ("solution_pattern: '####'", ["`solution_pattern` is '####'", "one group"]),
         ("5: x", ["the key `5` is not known"]),
         ("dataset_kwargs: {max_terms: 3}", ["`dataset_kwargs`", "needs a `dataset_builder`"]),
         ("dataset_builder: a.b", ["`dataset_builder` makes the problems", "set one of them to null"]),
@@ -172,11 +171,6 @@ def test_a_batch_size_cannot_be_given_twice(tmp_path, key):
         recipe.training_fields(1)
 
 
-def test_a_rollout_alone_is_refused(tmp_path):
-    with pytest.raises(UserError, match="`responses_per_rollout` needs `responses_per_step`"):
-        load_recipe(write(tmp_path, "responses_per_rollout: 8\n")).training_fields(1)
-
-
 @pytest.mark.parametrize(
     ("text", "part"),
     [
@@ -220,3 +214,14 @@ def test_a_run_is_pushed_at_its_end_only(tmp_path, text, strategy):
         return
     with pytest.raises(UserError, match="`hub_strategy` is 'every_save': a run is pushed once"):
         load_recipe(file)
+
+
+def test_words_of_the_command_line_are_parsed_by_the_fields_type():
+    assert fit_text(["a", "b"], list[str]) == ["a", "b"]
+    assert fit_text(["[1, 2.5]"], list[float] | None) == [1.0, 2.5]
+    assert fit_text([], bool) is True
+    assert fit_text(["True"], str | bool | None) is True  # as the launcher passes it to its workers
+    with pytest.raises(TypeError, match="expected int, got 2 values"):
+        fit_text(["1", "2"], int)
+    with pytest.raises(TypeError, match="expected int, got 0 values"):
+        fit_text([], int)

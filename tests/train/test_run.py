@@ -1,17 +1,17 @@
 """Failures of a training that have a sentence of their own."""
 
+import errno
 import json
+import os
 import re
 
 import pytest
 from accelerate import PartialState
 from colocated_vllm import colocated_here
 from jinja2 import TemplateError
-from processes import free_port
-from server_runs import FLAGS, served_here, server_recipe, stub_here
+from safetensors import SafetensorError
 from tiny import tiny_model, tiny_tokenizer
 from trainers import tiny_trainer
-from trl_ces.lab.inspect.answers import encode_prompt
 
 from trl_ces.layers.reward_calls import RewardError
 from trl_ces.support.errors import UserError
@@ -20,29 +20,36 @@ from trl_ces.train.recipe import make_recipe
 from trl_ces.train.run import _check_prompts, _known_problem, make_trainer, run_to_its_end
 
 
-def test_a_missing_chat_template_is_explained(tmp_path):
+def test_a_missing_chat_template_is_explained():
     recipe = make_recipe({"model_name_or_path": "base-1B", "output_dir": "out", "dataset_name": "d"}, "my.yaml")
     with pytest.raises(ValueError, match="chat_template") as found:
         tiny_tokenizer(chat_template=None).apply_chat_template([{"role": "user", "content": "1+2="}])
-    message = _known_problem(found.value, recipe, tmp_path)
+    message = _known_problem(found.value, recipe)
     assert "the tokenizer of base-1B has no chat template: name an instruct model, save a template" in message
     assert "or give text prompts by a `dataset_builder` (docs/recipes.md has one)." in message
-    assert _known_problem(ValueError("something else"), recipe, tmp_path) is None
+    assert _known_problem(ValueError("something else"), recipe) is None
 
+
+DISK_FULL = "Error while serializing: I/O error: No space left on device (os error 28)"
 
 # As the templates of Gemma 2 and the first Mistrals.
 NO_SYSTEM = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
 
 
-def test_a_chat_template_without_system_messages_is_explained(tmp_path):
+def test_a_chat_template_without_system_messages_is_explained():
     recipe = make_recipe({"model_name_or_path": "gemma", "output_dir": "out", "dataset_name": "d"}, "my.yaml")
     tokenizer, prompt = tiny_tokenizer(chat_template=NO_SYSTEM), make_prompt("1+2=", "Think.", "here")
     with pytest.raises(TemplateError) as found:
         tokenizer.apply_chat_template(prompt)
-    message = r"refuses the prompts? \(System role not supported\): .* give `--system_prompt null`"
-    assert re.search(f"The chat template of gemma {message}", str(_known_problem(found.value, recipe, tmp_path)))
-    with pytest.raises(UserError, match=message):
-        encode_prompt(tokenizer, prompt)
+    message = r"The chat template of gemma refuses the prompts \(System role not supported\): .*`--system_prompt null`"
+    assert re.search(message, str(_known_problem(found.value, recipe)))
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), SafetensorError(DISK_FULL)])
+def test_a_full_disk_is_explained(error):
+    recipe = make_recipe({"model_name_or_path": "m", "output_dir": "out", "dataset_name": "d"}, "my.yaml")
+    assert _known_problem(error, recipe) == f"The disk of out is full ({error})."
+    assert _known_problem(OSError(errno.EACCES, "Permission denied"), recipe) is None
 
 
 def test_fewer_rows_than_a_rollout_takes_are_refused_before_the_model_is_loaded(tmp_path):
@@ -105,19 +112,8 @@ def test_prompts_without_room_for_a_completion_are_counted_and_the_first_is_name
     colocated_here(monkeypatch)
     colocate = {"vllm_mode": "colocate", "vllm_max_model_length": LENGTH}
     trainer = vllm_trainer(tmp_path, columns, **colocate)
-    recipe = server_recipe(tmp_path / "model", **colocate)
     message = rf"2 of 4 prompts.*, row {row} first: its {tokens} tokens and the 12 .* exceed vLLM's 20\. Raise "
     with pytest.raises(UserError, match=message):
-        _check_prompts(trainer, recipe)
+        _check_prompts(trainer)
     trainer.train_dataset = trainer.train_dataset.select(range(2))
-    _check_prompts(trainer, recipe)
-
-
-def test_the_servers_own_length_limits_the_prompts(tmp_path, monkeypatch):
-    tiny_model().save_pretrained(tmp_path / "model")
-    stub_here(monkeypatch)
-    with served_here(tmp_path / "model", *FLAGS, "--max-model-len", str(LENGTH)) as (running, _):
-        server = {"vllm_server_base_url": running.url, "vllm_group_port": free_port()}
-        trainer = vllm_trainer(tmp_path, TEXTS, vllm_mode="server", **server)
-        with pytest.raises(UserError, match=r"row 33 first.*a server's `--max-model-len`"):
-            _check_prompts(trainer, server_recipe(tmp_path / "model", **server))
+    _check_prompts(trainer)

@@ -19,20 +19,14 @@ COMMANDS = {
 }
 
 
-def _help_text() -> str:
-    lines = "\n".join(f"  {name:<12}{text}" for name, text in COMMANDS.items())
-    return (
-        "usage: trl-ces COMMAND [...]\n\nConditional Entropy Shaping (arXiv 2605.19358) for TRL.\n\ncommands:\n"
-        f"{lines}\n\n`trl-ces COMMAND --help` explains a command."
-    )
-
-
 def main(argv: list[str] | None = None) -> int:
     """Run a sub-command; return its exit code."""
     command, *words = (sys.argv[1:] if argv is None else argv) or ["--help"]
     quiet_others()
     if command in ("-h", "--help", "help"):
-        print(_help_text())
+        print("usage: trl-ces COMMAND [...]\n\nConditional Entropy Shaping (arXiv 2605.19358) for TRL.\n\ncommands:")
+        print("\n".join(f"  {name:<12}{text}" for name, text in COMMANDS.items()))
+        print("\n`trl-ces COMMAND --help` explains a command.")
         return 0
     if command in ("-V", "--version"):
         from .. import __version__

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from ..support.errors import UserError
-from ..support.files import write_text
 from ..support.yaml import dump_yaml, read_yaml
 from ..train.recipe import OVERLAY_FOLDERS, OVERLAYS, compose, find_config, shipped_files, shipped_folders
 from .parser import Parser
@@ -29,10 +28,7 @@ def run(argv: list[str]) -> int:
             raise UserError(f"{file} exists: name a new file.")
         own = read_yaml(find_config(names[0])).get(OVERLAYS)
         text = dump_yaml(compose(names) | ({OVERLAYS: own} if own else {}))
-        try:
-            write_text(Path(file), f"# {' + '.join(names)}\n{text}")
-        except OSError as error:
-            raise UserError(f"{file} cannot be written ({error.strerror}): name another place.") from None
+        Path(file).write_text(f"# {' + '.join(names)}\n{text}", encoding="utf-8")
         print(f"Wrote {file}. Change it, and start: trl-ces train --config {file}")
     else:
         print(dump_yaml(compose(options.names)), end="")

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ..support.errors import UserError
 from ..support.hub import try_hub_once
 from ..train.arguments import ScriptArguments, read_words
 from ..train.checks import check
@@ -24,28 +25,30 @@ why.
 """
 
 
-def _help_text() -> str:
-    from trl import ModelConfig, TrlParser
-
-    from ..config import CESConfig
-
-    usage = f"{USAGE}\nshipped accelerate configurations: {', '.join(shipped_files('accelerate'))}"
-    types: Any = (ScriptArguments, CESConfig, ModelConfig)
-    return TrlParser(types, usage=usage).format_help()
-
-
 def run(argv: list[str]) -> int:
     """Check the run without loading a model, then start the training processes."""
     if not argv:
         print(f"usage: {USAGE}\nAll fields: trl-ces train --help", file=sys.stderr)
         return 2
     if "-h" in argv or "--help" in argv:
-        print(_help_text())
+        from trl import ModelConfig, TrlParser
+
+        from ..config import CESConfig
+
+        types: Any = (ScriptArguments, CESConfig, ModelConfig)
+        files = ", ".join(shipped_files("accelerate"))
+        print(TrlParser(types, usage=f"{USAGE}\nshipped accelerate configurations: {files}").format_help())
         return 0
     line = read_words(argv)
     recipe = load_recipe(line.config, line.overrides)
     launch = check(line, recipe)
     output_dir, script = Path(recipe.setting("output_dir")), recipe.script
+    try:
+        output_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"`output_dir` {str(output_dir)!r} cannot be written ({error.strerror}): name another."
+        ) from None
     if any(output_dir.glob("*.safetensors")):
         print(f"Note: {output_dir} holds a trained model, which this run will replace.", file=sys.stderr)
     if script.model_builder is None and not recipe.setting("push_to_hub"):  # offline, nothing would be pushed later

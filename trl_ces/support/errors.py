@@ -1,7 +1,6 @@
 """Errors for a user, and the parts of their messages."""
 
 import difflib
-import reprlib
 import warnings
 from collections.abc import Iterable
 from typing import Any
@@ -26,17 +25,6 @@ def kind(value: Any) -> str:
     """Return the type of `value` as a YAML author calls it."""
     names = {type(None): "null", dict: "mapping"}
     return names.get(type(value), type(value).__name__)
-
-
-_short = reprlib.Repr()
-_short.maxlevel = 2
-_short.maxlist = _short.maxdict = 4
-_short.maxstring = _short.maxother = _short.maxlong = 40
-
-
-def shown(value: Any) -> str:
-    """Return `repr(value)`, shortened for a message."""
-    return _short.repr(value)
 
 
 def hub_errors() -> tuple[type[Exception], ...]:

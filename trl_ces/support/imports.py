@@ -3,13 +3,11 @@
 import importlib
 import json
 import sys
-from collections.abc import Callable
 from importlib.metadata import distribution
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from .errors import UserError, kind, nearest
+from .errors import UserError, nearest
 
 
 def install_line(extra: str) -> str:
@@ -34,33 +32,16 @@ def import_path(path: str, field: str) -> Any:
     except (Exception, SystemExit) as error:  # the user's own code may raise anything
         raise UserError(f"`{field}`: {path!r} cannot be imported: {type(error).__name__}: {error}.") from error
     if name not in vars(module):
-        raise UserError(f"`{field}`: {module_name} has no {name!r}.{nearest(name, public_functions(module))}")
+        raise UserError(f"`{field}`: {module_name} has no {name!r}.{nearest(name, vars(module))}")
     return vars(module)[name]
-
-
-def import_function(path: str, field: str) -> Callable[..., Any]:
-    """Import the function that a path names, see [`import_path`]."""
-    function = import_path(path, field)
-    if not callable(function):
-        raise UserError(f"`{field}`: {path!r} is {kind(function)}, not a function.")
-    return function
 
 
 def call_builder(field: str, path: str, /, *args: Any, **settings: Any) -> Any:
     """Call the function that the recipe key `field` names; `UserError` if it refuses its arguments."""
-    build = import_function(path, field)
+    build = import_path(path, field)
     try:
         return build(*args, **settings)
     except UserError:
         raise
     except (TypeError, ValueError) as error:
         raise UserError(f"`{field}` {path} with {settings}: {error}") from error
-
-
-def public_functions(module: ModuleType) -> list[str]:
-    """Return the names of public functions defined in the module itself."""
-    return [
-        name
-        for name, value in vars(module).items()
-        if callable(value) and not name.startswith("_") and getattr(value, "__module__", "") == module.__name__
-    ]

@@ -1,6 +1,7 @@
 """The arguments of `trl-ces train`: the keys of a recipe, and the words of its command line."""
 
 import dataclasses
+import inspect
 import re
 import typing
 from collections.abc import Iterable
@@ -8,8 +9,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from ..support.errors import UserError, nearest
+from ..support.errors import UserError, kind, nearest
 from ..support.prompts import PAPER_SYSTEM_PROMPT
+from ..support.yaml import parse_yaml
 
 
 @dataclass
@@ -130,20 +132,12 @@ class ScriptArguments:
         for kwargs, builder in (("dataset_kwargs", "dataset_builder"), ("model_builder_kwargs", "model_builder")):
             if getattr(self, kwargs) and getattr(self, builder) is None:
                 raise ValueError(f"`{kwargs}` needs a `{builder}`: name it, or remove them.")
-        if self.solution_pattern is not None:
-            try:
-                groups = re.compile(self.solution_pattern).groups
-            except re.error as error:
-                raise ValueError(
-                    f"`solution_pattern` {self.solution_pattern!r} is not a regular expression: {error}."
-                ) from None
-            if groups != 1:
-                raise ValueError(
-                    f"`solution_pattern` {self.solution_pattern!r} has {groups} groups: mark the gold with one."
-                )
+        if self.solution_pattern is not None and re.compile(self.solution_pattern).groups != 1:
+            raise ValueError(f"`solution_pattern` is {self.solution_pattern!r}: mark the gold with one group.")
 
 
 RESUME = "resume_from_checkpoint"
+BOOL_WORDS = {"yes": True, "on": True, "no": False, "off": False}
 
 
 @dataclass(frozen=True)
@@ -155,13 +149,12 @@ class RecipeField:
     hint: Any
     default: Any
     choices: tuple[Any, ...]
-    help: str
 
 
 @cache
 def recipe_fields() -> dict[str, RecipeField]:
-    """Return every key of a recipe, the fields of [`CESConfig`] that `GRPOConfig` lacks first."""
-    from trl import GRPOConfig, ModelConfig
+    """Return every key of a recipe."""
+    from trl import ModelConfig
 
     from ..config import CESConfig
 
@@ -174,11 +167,9 @@ def recipe_fields() -> dict[str, RecipeField]:
             hint = str | bool | None if entry.name == RESUME else hints[entry.name]
             if entry.name.endswith("_kwargs") and str in typing.get_args(hint):  # any text would pass for a mapping
                 hint = dict[str, Any] | None
-            choices, text = tuple(entry.metadata.get("choices") or ()), entry.metadata.get("help", "")
-            keys[entry.name] = RecipeField(owner, entry.name, hint, default, choices, text.replace("%%", "%"))
-    inherited = {entry.name for entry in dataclasses.fields(GRPOConfig)}
-    own = {name: entry for name, entry in keys.items() if entry.owner is CESConfig and name not in inherited}
-    return own | keys
+            choices = tuple(entry.metadata.get("choices") or ())
+            keys[entry.name] = RecipeField(owner, entry.name, hint, default, choices)
+    return keys
 
 
 def check_key(name: str, source: str, others: Iterable[str] = ()) -> None:
@@ -186,6 +177,47 @@ def check_key(name: str, source: str, others: Iterable[str] = ()) -> None:
     if name not in recipe_fields():
         hint = nearest(str(name), [*recipe_fields(), *others]) or " `trl-ces train --help` lists all keys."
         raise UserError(f"{source}: the key `{name}` is not known.{hint}")
+
+
+def fit(value: Any, hint: Any) -> Any:
+    """Return `value` if it has the type `hint`; convert an int to a float, and `yes` or `no` to a bool.
+
+    Raises:
+        `TypeError`: `value` has another type.
+    """
+    from huggingface_hub.dataclasses import type_validator
+
+    members = typing.get_args(hint) or (hint,)
+    if type(value) is int and float in members and int not in members:
+        value = float(value)
+    elif isinstance(value, list) and list[float] in members:
+        value = [fit(item, float) for item in value]
+    elif isinstance(value, str) and bool in members and str not in members:
+        value = BOOL_WORDS.get(value, value)
+    try:
+        type_validator("value", value, hint)
+    except TypeError:
+        raise TypeError(f"expected {inspect.formatannotation(hint)}, got {kind(value)} {value!r:.80}") from None
+    return value
+
+
+def fit_text(words: list[str], hint: Any) -> Any:
+    """Parse the words behind a command-line flag as the type `hint`: no word is true, `null` is `None`."""
+    members = typing.get_args(hint) if typing.get_origin(hint) is not list else (hint,)
+    members = members or (hint,)
+    item = next((member for member in members if typing.get_origin(member) is list), None)
+    if not words and bool in members:
+        return True
+    is_list = len(words) > 1 or (item is not None and str not in members and words[:1] != ["null"])
+    if is_list and item is not None and not words[0].startswith("["):
+        return [fit_text([word], typing.get_args(item)[0]) for word in words]
+    if len(words) != 1:
+        raise TypeError(f"expected {inspect.formatannotation(hint)}, got {len(words)} values")
+    word = words[0]
+    is_text = str in members and float not in members and not (word == "null" and type(None) in members)
+    is_mapping = word.startswith("{") and any(dict in (member, typing.get_origin(member)) for member in members)
+    is_bool = bool in members and word.lower() in ("true", "false")
+    return fit(word if is_text and not is_mapping and not is_bool else parse_yaml(word), hint)
 
 
 @dataclass
@@ -203,7 +235,7 @@ def accelerate_flags() -> dict[str, bool]:
     """Return the flags of `accelerate launch`: name -> whether it takes a value."""
     from accelerate.commands.launch import launch_command_parser
 
-    own = {"help", "cpu", "env", "config_file", "module", "no_python"}  # set by the launcher
+    own = {"help", "cpu", "env", "config_file", "module", "no_python", "gpu_ids"}  # set by the launcher
     return {
         option[2:]: action.nargs != 0
         for action in launch_command_parser()._actions
@@ -229,9 +261,9 @@ def read_words(words: list[str], others: Iterable[str] = ()) -> CommandLine:
         if name in recipe_fields():  # also where accelerate has a flag of this name
             line.overrides[name] = values
             continue
-        check_known = name in ("config", "accelerate_config", *accelerate_flags())
-        if not check_known:
-            check_key(name, "command line", [*others, *accelerate_flags(), "config", "accelerate_config"])
+        known = ["config", "accelerate_config", *accelerate_flags()]
+        if name not in known:
+            check_key(name, "command line", [*others, *known])
         takes_value = accelerate_flags().get(name, True)
         if not values if name == "config" else len(values) != int(takes_value):
             raise UserError(f"command line: `--{name}` takes {int(takes_value)} value, got {len(values)}.")

@@ -35,15 +35,15 @@ def read_state(checkpoint: Path) -> dict[str, Any] | None:
 
 def is_at_its_end(state: dict[str, Any], length: Length | None = None) -> bool:
     """Return whether all planned steps were made. Resumed from there, the Trainer could make one more."""
-    step, planned = state["global_step"], state.get("max_steps", 0)
+    planned = state.get("max_steps", 0)
     if length is not None and length.max_steps > 0:
         planned = length.max_steps
     elif length is not None and length.num_train_epochs > state.get("num_train_epochs", length.num_train_epochs):
         return False
-    return 0 < planned <= step
+    return 0 < planned <= state["global_step"]
 
 
-def damage(checkpoint: Path) -> str | None:
+def find_damage(checkpoint: Path) -> str | None:
     """Return what is wrong with a checkpoint's files, by their headers and sizes; `None` if nothing is."""
     for file in sorted(checkpoint.rglob("*.safetensors")):
         try:
@@ -62,43 +62,46 @@ def has_optimizer(checkpoint: Path) -> bool:
     return any(checkpoint.glob("rng_state*"))
 
 
-def checkpoints(output_dir: Path) -> dict[int, Path]:
-    """Return step -> folder of each checkpoint, oldest first, complete or not."""
+def list_checkpoints(output_dir: Path) -> list[Path]:
+    """Return the checkpoints in `output_dir`, oldest first, complete or not."""
     steps = {folder: re.fullmatch(r"checkpoint-(\d+)", folder.name) for folder in output_dir.glob("checkpoint-*")}
-    return dict(sorted((int(number[1]), folder) for folder, number in steps.items() if number))
+    return [folder for _, folder in sorted((int(number[1]), folder) for folder, number in steps.items() if number)]
 
 
-def of_other_runs(output_dir: Path, resumed: Any) -> set[tuple[Path, int]]:
-    """Return checkpoints that are there before a run, with their states' times: a rewritten one differs."""
+def earlier_checkpoints(output_dir: Path, resumed: Any) -> set[tuple[Path, int]]:
+    """Return the checkpoints of earlier runs, with their states' times: a rewritten one differs."""
     if resumed is True:
         return set()
     own = Path(resumed or "").resolve()
-    states = [folder / STATE for folder in checkpoints(output_dir).values() if folder.resolve() != own]
+    states = [folder / STATE for folder in list_checkpoints(output_dir) if folder.resolve() != own]
     return {(state.parent, state.stat().st_mtime_ns) for state in states if state.exists()}
 
 
-def newest_checkpoint(output_dir: Path, length: Length | None = None, older: Collection[object] = ()) -> Path | None:
+def newest_checkpoint(
+    output_dir: Path, length: Length | None = None, excluded: Collection[tuple[Path, int]] = ()
+) -> Path | None:
     """
     Return the newest checkpoint in `output_dir` that can be resumed and has steps left, `None` if there is none.
 
-    Incomplete ones, models alone and `older` ones (see [`of_other_runs`]) are skipped, damaged ones with a warning.
+    Incomplete ones, models alone and `excluded` ones (see [`earlier_checkpoints`]) are skipped, damaged ones with a
+    warning.
     """
-    for folder in reversed(checkpoints(output_dir).values()):
+    for folder in reversed(list_checkpoints(output_dir)):
         state = read_state(folder)
         if state is None or is_at_its_end(state, length) or not has_optimizer(folder):
             continue
-        if (folder, (folder / STATE).stat().st_mtime_ns) in older:
+        if (folder, (folder / STATE).stat().st_mtime_ns) in excluded:
             continue
-        problem = damage(folder)
-        if problem is None:
+        damage = find_damage(folder)
+        if damage is None:
             return folder
-        logger.warning("%s is damaged (%s): trying the one before it.", folder, problem)
+        logger.warning("%s is damaged (%s): trying the one before it.", folder, damage)
     return None
 
 
-def way_on(output_dir: Path, length: Length, older: Collection[tuple[Path, int]]) -> str:
-    """Return the sentence that explains how to resume a stopped run, never from checkpoints `older` than it."""
-    checkpoint = newest_checkpoint(output_dir, length, older)
+def resume_hint(output_dir: Path, length: Length, excluded: Collection[tuple[Path, int]]) -> str:
+    """Return the sentence that explains how to resume a stopped run, never from `excluded` checkpoints."""
+    checkpoint = newest_checkpoint(output_dir, length, excluded)
     if checkpoint is None:
         return "There is no checkpoint yet: start again."
     value = "true" if checkpoint == newest_checkpoint(output_dir, length) else shlex.quote(str(checkpoint))

@@ -2,12 +2,9 @@
 
 import json
 import math
-import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..support.reward_names import accuracy_reward_index
 from .checkpoints import STATE
 
 # DAPO, CES, then other methods in order: distinguishable without colour.
@@ -31,16 +28,6 @@ PANELS = {
 Curve = dict[str, list[float]]
 
 
-def logged_accuracy_reward(state: Mapping[str, Any], recipe: Mapping[str, Any]) -> str | None:
-    """Return the accuracy reward in a Trainer's log, by the trainer's own rule; `None` if missing or ambiguous."""
-    keys = dict.fromkeys(key for entry in state["log_history"] for key in entry)
-    names = [match[1] for match in (re.fullmatch(r"rewards/(.+)/mean", key) for key in keys) if match]
-    try:
-        return names[accuracy_reward_index(names, recipe.get("ces_accuracy_reward"))] if names else None
-    except ValueError:
-        return None
-
-
 def read_curves(run_dir: Path, accuracy_reward: str) -> Curve:
     """Read what TRL logged in training from `trainer_state.json`."""
     history = json.loads((run_dir / STATE).read_text(encoding="utf-8"))["log_history"]
@@ -57,19 +44,29 @@ def read_curves(run_dir: Path, accuracy_reward: str) -> Curve:
 
 def plot_curves(curves: dict[str, list[Curve]], file: Path) -> Path:
     """Plot accuracy, length and entropy over the training steps of all methods, each with a curve per seed."""
-    figure, axes = panels(len(curves))
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+    figure = Figure(figsize=(11, 3.6 if len(curves) < 4 else 4.2))
+    axes = figure.subplots(1, 3)
+    figure.set_layout_engine("constrained", wspace=0.06)
     styles = styles_of(list(curves))
-    for axis, key in zip(axes, PANELS, strict=True):
+    for axis, (key, (title, unit)) in zip(axes, PANELS.items(), strict=True):
+        axis.set(title=title, xlabel="optimizer step", ylabel=unit)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(axis="y", alpha=0.3)
         for name, runs in curves.items():
             style = styles[name]
             faint = {"color": style["color"], "linestyle": style["linestyle"], "alpha": 0.25, "linewidth": 1}
             for run in runs:
                 axis.plot(run["step"], run[key] if len(runs) == 1 else running_mean(run[key]), **faint)
             axis.plot(*mean_curve(runs, key), label=name, markersize=5, markevery=5, linewidth=2, **style)
+    axes[0].yaxis.set_major_locator(MaxNLocator(steps=[1, 2, 5, 10]))  # not every 2.5 %, rounded
+    axes[0].yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
     axes[2].set_ylim(bottom=0)
     axes[0].legend(frameon=False, loc="lower right", fontsize=9 if len(curves) < 4 else 8)
-    faint_means = "each point" if all(len(runs) == 1 for runs in curves.values()) else "each seed"
-    figure.supxlabel(f"bold: mean over five logged points; faint: {faint_means}", fontsize=9)
+    faint_lines = "each point" if all(len(runs) == 1 for runs in curves.values()) else "each seed"
+    figure.supxlabel(f"bold: mean over five logged points; faint: {faint_lines}", fontsize=9)
     figure.savefig(file, dpi=150)
     return file
 
@@ -79,23 +76,6 @@ def styles_of(methods: list[str]) -> dict[str, dict[str, Any]]:
     own = {"DAPO": STYLES[0], "CES": STYLES[1]}
     others = [method for method in methods if method not in own]
     return own | {name: STYLES[2 + place % (len(STYLES) - 2)] for place, name in enumerate(others)}
-
-
-def panels(methods: int) -> tuple[Any, Any]:
-    """Return a figure and its three axes, with titles and units."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator, PercentFormatter
-
-    figure = Figure(figsize=(11, 3.6 if methods < 4 else 4.2))
-    axes = figure.subplots(1, 3)
-    figure.set_layout_engine("constrained", wspace=0.06)
-    for axis, (title, unit) in zip(axes, PANELS.values(), strict=True):
-        axis.set(title=title, xlabel="optimizer step", ylabel=unit)
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.grid(axis="y", alpha=0.3)
-    axes[0].yaxis.set_major_locator(MaxNLocator(steps=[1, 2, 5, 10]))  # not every 2.5 %, rounded
-    axes[0].yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
-    return figure, axes
 
 
 def mean_curve(runs: list[Curve], key: str) -> tuple[list[float], list[float]]:

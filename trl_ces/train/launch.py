@@ -19,18 +19,16 @@ from typing import Any
 
 import psutil
 
-from ..support.errors import UserError, kind
+from ..support.errors import UserError
 from ..support.imports import install_line
 from ..support.yaml import read_yaml
 from .arguments import RESUME, CommandLine
-from .checkpoints import Length, of_other_runs, way_on
+from .checkpoints import Length, earlier_checkpoints, resume_hint
 from .recipe import RECIPE, Recipe, find_config
 
 WORKER = "trl_ces.cli.train_worker"
 LAUNCHERS = ("torch.distributed.run", "accelerate.commands.launch")
-# Environment variables: the accelerate file, for the card; a file that a worker creates once it has printed why it
-# ends, because launchers hide its exit code.
-ACCELERATE, REPORTED = "TRL_CES_ACCELERATE_CONFIG", "TRL_CES_REPORTED"
+REPORTED = "TRL_CES_REPORTED"  # names a file that a worker creates once it has printed why it ends
 THREADS, VISIBLE = "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"
 
 
@@ -51,20 +49,20 @@ class Launch:
 
 def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
     """Return how to start the training; [`Launch.with_recipe`] completes the command."""
-    named = line.accelerate_config
-    config_file = None if named is None else find_config(named, "accelerate").resolve()
+    name = line.accelerate_config
+    config_file = None if name is None else find_config(name, "accelerate").resolve()
     settings = read_accelerate_config(config_file) if config_file else {}
     on_cpu = bool(recipe.training.get("use_cpu")) or settings.get("use_cpu") is True
     devices = 0 if on_cpu else device_count()
     if not on_cpu and devices == 0:
         raise UserError("This machine has no accelerator: train on its CPU with `--use_cpu true`, or start elsewhere.")
     flags = dict(line.accelerate_flags)
-    given = settings | {name: values[0] for name, values in flags.items() if values}
-    machines = whole_number(given.get("num_machines", 1), "num_machines")
-    rank = whole_number(given.get("machine_rank", 0), "machine_rank", least=0)
-    lists = [str(names).split(",") for names in (recipe.env.get(VISIBLE), given.get("gpu_ids")) if names]
-    usable = min([devices, *(len(names) for names in lists if names != ["all"])])
-    processes = whole_number(given.get("num_processes", max(usable, 1)), "num_processes")
+    values = settings | {flag: words[0] for flag, words in flags.items() if words}
+    machines = whole_number(values.get("num_machines", 1), "num_machines")
+    rank = whole_number(values.get("machine_rank", 0), "machine_rank", least=0)
+    visible = recipe.env.get(VISIBLE)
+    usable = min(devices, len(visible.split(","))) if visible else devices
+    processes = whole_number(values.get("num_processes", max(usable, 1)), "num_processes")
     if devices and processes > usable * machines:
         raise UserError(
             f"`num_processes` is {processes} and {machines} x {usable} accelerators are usable: use "
@@ -73,15 +71,13 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
     distributed_type = settings.get("distributed_type")
     if distributed_type == "DEEPSPEED" and find_spec("deepspeed") is None:
         raise UserError(f"{config_file} needs DeepSpeed: {install_line('deepspeed')}.")
-    checked = distributed_type if distributed_type in ("DEEPSPEED", "FSDP") else None
+    expected_type = distributed_type if distributed_type in ("DEEPSPEED", "FSDP") else None
     worker = ["-m", WORKER, "--expect_processes", str(processes)]
-    worker += ["--expect_distributed_type", checked] if checked else []
+    worker += ["--expect_distributed_type", expected_type] if expected_type else []
     flags.pop("num_processes", None)
     env: dict[str, str] = {}
     if processes == 1 and devices > 1:  # the Trainer would use `DataParallel`, with larger batches than the recipe's
         env[VISIBLE] = (os.environ | recipe.env).get(VISIBLE, "0").split(",")[0]
-        if given.get("gpu_ids", "all") != "all":
-            flags["gpu_ids"] = [str(given["gpu_ids"]).split(",")[0]]
     if config_file is None and not flags and processes == 1:
         return Launch(1, None, [sys.executable, *worker], env)
     if config_file is None and not flags and on_cpu:
@@ -90,12 +86,10 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
     if config_file is None:
         config_file = find_config("ddp" if processes > 1 else "single", "accelerate").resolve()
     launch = ["-m", LAUNCHERS[1], "--config_file", str(config_file), "--num_processes", str(processes)]
-    for name, values in (flags | {"quiet": []}).items():  # quiet: no traceback of accelerate's
-        launch += [f"--{name}", *values]
-    env |= _all_cores(processes // machines, recipe.env, line.accelerate_flags)
-    if named is not None:
-        env[ACCELERATE] = Path(named).name
-    return Launch(processes, checked, [sys.executable, *launch, *worker], env, rank)
+    for flag, words in (flags | {"quiet": []}).items():  # quiet: no traceback of accelerate's
+        launch += [f"--{flag}", *words]
+    env |= _share_cores(processes // machines, recipe.env, line.accelerate_flags)
+    return Launch(processes, expected_type, [sys.executable, *launch, *worker], env, rank)
 
 
 def read_accelerate_config(file: Path) -> dict[str, Any]:
@@ -108,8 +102,8 @@ def read_accelerate_config(file: Path) -> dict[str, Any]:
 
 def whole_number(value: Any, name: str, least: int = 1) -> int:
     """Return a number of an accelerate file or flag."""
-    if isinstance(value, bool) or not str(value).isdecimal() or int(value) < least:
-        raise UserError(f"`{name}` is {value!r} ({kind(value)}): expected a whole number of at least {least}.")
+    if not str(value).isdecimal() or int(value) < least:
+        raise UserError(f"`{name}` is {value!r}: expected a whole number of at least {least}.")
     return int(value)
 
 
@@ -120,9 +114,10 @@ def device_count() -> int:
     return torch.accelerator.device_count() if torch.accelerator.is_available() else 0
 
 
-def _all_cores(processes: int, *given: Mapping[str, Any]) -> dict[str, str]:
+def _share_cores(processes: int, *settings: Mapping[str, Any]) -> dict[str, str]:
     """Share this machine's cores among its processes: accelerate would give each one, also for an offloaded Adam."""
-    if any(name in settings for settings in (os.environ, *given) for name in (THREADS, "num_cpu_threads_per_process")):
+    names = (THREADS, "num_cpu_threads_per_process")
+    if any(name in mapping for mapping in (os.environ, *settings) for name in names):
         return {}
     cores = psutil.cpu_count(logical=False) or 1
     if hasattr(psutil.Process, "cpu_affinity"):  # macOS has none
@@ -133,7 +128,7 @@ def _all_cores(processes: int, *given: Mapping[str, Any]) -> dict[str, str]:
 def run_training(launch: Launch, recipe: Recipe) -> int:
     """Run this machine's training processes, and print how to resume if one was killed or raised an error."""
     output_dir, resumed = Path(recipe.setting("output_dir")), recipe.setting(RESUME)
-    older = of_other_runs(output_dir, resumed)
+    earlier = earlier_checkpoints(output_dir, resumed)
     with tempfile.TemporaryDirectory() as folder:
         reported, file = Path(folder) / "reported", Path(folder) / RECIPE
         file.write_text(recipe.to_yaml(), encoding="utf-8")
@@ -147,7 +142,7 @@ def run_training(launch: Launch, recipe: Recipe) -> int:
     end = "was killed" if code == 128 + signal.SIGKILL else f"ended with code {code}"
     print(
         f"trl-ces train: error: the training {end}; the first error, if one was reported, is above. "
-        f"{way_on(output_dir, length, older)}",
+        f"{resume_hint(output_dir, length, earlier)}",
         file=sys.stderr,
     )
     return code

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..support.errors import UserError, nearest
-from ..support.imports import call_builder, import_function
+from ..support.imports import call_builder, import_path
 from .recipe import Recipe
 
 SOFT_OVERLONG = "get_soft_overlong_punishment"
@@ -38,38 +38,30 @@ def model_path(recipe: Recipe) -> str:
     return str(call_builder("model_builder", recipe.script.model_builder, name, **settings))
 
 
-def _find(name: str, given: dict[str, Any] | None, recipe: Recipe) -> Callable[..., Any]:
+def _find(name: str, settings: dict[str, Any] | None, recipe: Recipe) -> Callable[..., Any]:
+    """Return a reward function, made with its settings if it is a factory."""
     from trl import rewards as trl_rewards
 
     from .. import rewards as own_rewards
 
     known = {word: getattr(trl_rewards, word) for word in dir(trl_rewards) if word.endswith("_reward")}
     known |= {SOFT_OVERLONG: trl_rewards.get_soft_overlong_punishment}
-    names = [word for word in own_rewards.__all__ if word.endswith("_reward") and word != "group_reward"]
-    known |= {word: getattr(own_rewards, word) for word in names}
+    own_names = [word for word in own_rewards.__all__ if word.endswith("_reward") and word != "group_reward"]
+    known |= {word: getattr(own_rewards, word) for word in own_names}
     if "." not in name and name not in known:
         raise UserError(
             f"`reward_funcs`: there is no reward {name!r}.{nearest(name, sorted(known))} Known: "
             f"{', '.join(sorted(known))}, dotted paths."
         )
-    function = known[name] if name in known else import_function(name, "reward_funcs")
-    is_factory = name.rpartition(".")[2].startswith("get_") or (name not in known and given is not None)
-    if not is_factory:
-        if given is not None:
-            raise UserError(f"`reward_kwargs`: {name} takes no settings; only rewards that begin with `get_` do.")
+    function = known[name] if name in known else import_path(name, "reward_funcs")
+    if settings is None and not name.rpartition(".")[2].startswith("get_"):
         return function
-    limit, settings = recipe.setting("max_completion_length"), given or {}
+    limit, settings = recipe.setting("max_completion_length"), settings or {}
     if name == "get_cosine_scaled_reward" and limit:
         settings = {"max_len": limit} | settings
     if name == SOFT_OVERLONG:  # by default it grows over the last fifth, as in DAPO
         longest = settings.get("max_completion_len", limit)
         settings = {"max_completion_len": longest, "soft_punish_cache": (longest or 0) // 5} | settings
-    target = settings.get("target")
-    if name == "get_laser_length_reward" and limit and isinstance(target, (int, float)) and target >= limit:
-        raise UserError(
-            f"`reward_kwargs`: {name}: with a `target` of {target} no completion of at most {limit} tokens "
-            "(`max_completion_length`) is too long: lower it."
-        )
     try:
         return function(**settings)
     except (TypeError, ValueError) as error:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..support.errors import UserError, kind, nearest
-from ..support.yaml import dump_yaml, fit, fit_text, read_yaml
-from .arguments import RESUME, ScriptArguments, check_key, recipe_fields
+from ..support.yaml import dump_yaml, read_yaml
+from .arguments import RESUME, ScriptArguments, check_key, fit, fit_text, recipe_fields
 
 if TYPE_CHECKING:
     from trl import ModelConfig
@@ -52,8 +52,7 @@ def find_config(name: str, kind: str | None = None) -> Path:
         return file
     if name in shipped:
         return shipped[name]
-    last = Path(name).stem.rpartition("_")[2]  # of `runs/R1-7B.yaml`, or of `ces_lora`, which is `R1-7B lora`
-    hint = nearest(name, shipped) or nearest(last, shipped) or f" Shipped: {', '.join(shipped)}."
+    hint = nearest(file.stem, shipped) or f" Shipped: {', '.join(shipped)}."
     what = {None: "recipe", "accelerate": "accelerate configuration"}.get(kind, kind)
     raise UserError(f"The {what} {name} does not exist (searched from {Path.cwd()}).{hint}")
 
@@ -69,8 +68,6 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
         raise UserError(f"{first} is an overlay: name a recipe before it, such as `--config R1-7B {first.stem}`.")
     content = read_yaml(first)
     sections = content.pop(OVERLAYS, None) or {}
-    if not isinstance(sections, dict) or not all(isinstance(section, dict) for section in sections.values()):
-        raise UserError(f"{first}: `{OVERLAYS}`: expected a mapping from an overlay's name to fields.")
     batches_from = rule_from = None  # the overlays that have set these
     for file in overlays:
         changes, section = read_yaml(file), sections.get(file.stem, {})
@@ -94,21 +91,21 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
             content.pop("shaping_kwargs", None)
         for source, layer in ((file, changes), (first, section)):
             for key, value in layer.items():
-                _set_key(content, key, value, source)
-    return _without_other_rules(content) if overlays else content
+                name = str(key).removesuffix("+")
+                if name != str(key):
+                    default = recipe_fields()[name].default if name in recipe_fields() else None
+                    value = _add(content.get(name, default), value, f"{source}: `{key}`")
+                content[name] = value
+    if not overlays:
+        return content
+    from ..methods import BUILT_IN  # loads torch, which `--help` does without
+
+    other_rules = [(name, rule) for name, rule in BUILT_IN.items() if name != content.get(RULE, "ces")]
+    dropped = {f"{name}_{setting}" for name, rule in other_rules for setting in rule.config_fields}
+    return {name: value for name, value in content.items() if name not in dropped}
 
 
-def _set_key(content: dict[str, Any], key: str, value: Any, source: Path) -> None:
-    """Replace a key of `content`, or add to it if `key` ends with `+`."""
-    name = str(key).removesuffix("+")
-    if name == str(key):
-        content[name] = value
-        return
-    default = recipe_fields()[name].default if name in recipe_fields() else None
-    content[name] = _added(content.get(name, default), value, f"{source}: `{key}`")
-
-
-def _added(present: Any, value: Any, where: str) -> Any:
+def _add(present: Any, value: Any, location: str) -> Any:
     """Return a list with more entries, or a mapping with more keys, to any depth."""
     if present is None:
         return value
@@ -116,21 +113,8 @@ def _added(present: Any, value: Any, where: str) -> Any:
         return [*present, *(entry for entry in value if entry not in present)]
     if isinstance(present, dict) and isinstance(value, dict):
         inner = [name for name in present.keys() & value.keys() if isinstance(present[name], dict)]
-        return present | value | {name: _added(present[name], value[name], where) for name in inner}
-    raise UserError(f"{where} adds a {kind(value)} to a {kind(present)}: both must be lists or both mappings.")
-
-
-def _without_other_rules(content: dict[str, Any]) -> dict[str, Any]:
-    """Drop the settings of built-in rules that `shaping` does not name."""
-    from ..methods import BUILT_IN  # loads torch, which `--help` does without
-
-    others = {
-        f"{name}_{setting}"
-        for name, rule in BUILT_IN.items()
-        if name != content.get(RULE, "ces")
-        for setting in rule.config_fields
-    }
-    return {name: value for name, value in content.items() if name not in others}
+        return present | value | {name: _add(present[name], value[name], location) for name in inner}
+    raise UserError(f"{location} adds a {kind(value)} to a {kind(present)}: both must be lists or both mappings.")
 
 
 @dataclass(frozen=True)
@@ -165,10 +149,6 @@ class Recipe:
 
     def training_fields(self, num_processes: int) -> dict[str, Any]:
         """Return the fields of [`CESConfig`], with the batch sizes that `responses_per_step` implies."""
-        for name in ("per_device_train_batch_size", *COUNTS):
-            value = self.training.get(name)
-            if value is not None and value < 1:
-                raise UserError(f"`{name}` is {value}: it must be above 0.")
         step, rollout = self.script.responses_per_step, self.script.responses_per_rollout
         if step is None:
             if rollout is not None:

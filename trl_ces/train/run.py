@@ -1,30 +1,33 @@
 """Train in one process, by a recipe that `trl-ces train` has already checked."""
 
+import errno
 import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from accelerate import PartialState
-from accelerate.utils import broadcast_object_list
 from jinja2 import TemplateError
 from safetensors import SafetensorError
+from transformers.trainer_callback import ProgressCallback
 from trl import get_peft_config, get_quantization_config
 
 from ..config import CESConfig
 from ..layers.reward_calls import RewardError
 from ..support.errors import UserError, hub_errors
-from ..support.files import is_disk_full, write_text
+from ..support.files import write_text
+from ..support.reward_names import accuracy_reward_index
 from ..trainer import CESTrainer
-from .callbacks import SaveOnSigterm, show_answers_in_progress_bar
+from .callbacks import ProgressWithMetrics, SaveOnSigterm
 from .card import ADAPTER, write_card, write_facts
-from .checkpoints import Length, newest_checkpoint, of_other_runs, way_on
-from .data import load_datasets
+from .checkpoints import Length, earlier_checkpoints, newest_checkpoint, resume_hint
+from .data import check_rows, load_datasets
 from .lookup import find_reward_functions, model_path
 from .push import Push
 from .recipe import RECIPE, Recipe
-from .server import served_length, server_failure
-from .sizes import check_rows
+from .server import server_failure
+
+REFUSALS = (ValueError, ImportError)  # raised by TRL and transformers for wrong settings
 
 
 class StoppedTraining(UserError):
@@ -45,11 +48,13 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None) -> N
         push.open()
     trainer = make_trainer(recipe, config, state)
     running = trainer.accelerator.distributed_type.value
-    if distributed_type is not None and running != distributed_type:
+    if distributed_type not in (None, running):
         raise UserError(
             f"The accelerate configuration says {distributed_type} and {running} is running: check its `use_cpu`."
         )
-    show_answers_in_progress_bar(trainer)
+    if not config.disable_tqdm:
+        trainer.remove_callback(ProgressCallback)
+        trainer.add_callback(ProgressWithMetrics(accuracy_reward_name(trainer)))
     if run_to_its_end(trainer, recipe):
         save(trainer, recipe, None if push is None else push.repo_id)
         if push is not None and state.is_main_process:
@@ -58,11 +63,10 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None) -> N
 
 def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CESTrainer:
     """Return the trainer of a recipe, with its data and model."""
-    train_dataset, eval_dataset = load_datasets(recipe.script, say=lambda text: print(text, flush=True))
+    train_dataset, eval_dataset = load_datasets(recipe.script, verbose=True)
     check_rows(len(train_dataset), cast(int, config.generation_batch_size) // cast(int, config.num_generations))
     with state.local_main_process_first():  # a `model_builder` writes files
         model = model_path(recipe)
-    refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError, ImportError)
     try:
         return CESTrainer(
             model=model,
@@ -76,10 +80,19 @@ def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CEST
     except Exception as error:
         # A missing model or package, an ambiguous accuracy reward, a Hub without an answer: the sentence is enough.
         lost_server = server_failure(error, recipe)
-        if os.environ.get("TRL_CES_DEBUG") or not (lost_server or isinstance(error, refusals)):
+        if os.environ.get("TRL_CES_DEBUG") or not (lost_server or isinstance(error, (*hub_errors(), *REFUSALS))):
             raise
         named = f"`model_name_or_path` {model!r}: " if isinstance(error, hub_errors()) else ""
         raise UserError(lost_server or f"{named}{error} (TRL_CES_DEBUG=1 shows where)") from error
+
+
+def accuracy_reward_name(trainer: CESTrainer) -> str | None:
+    """Return the name of the reward that decides correctness; `None` if it is not known, which CES alone requires."""
+    try:
+        names = trainer.reward_func_names
+        return names[accuracy_reward_index(names, cast(CESConfig, trainer.args).ces_accuracy_reward)]
+    except ValueError:
+        return None
 
 
 def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
@@ -87,7 +100,7 @@ def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
     output_dir, is_main = Path(str(trainer.args.output_dir)), trainer.accelerator.is_main_process
     checkpoint: Any = trainer.args.resume_from_checkpoint
     length = Length(trainer.args.max_steps, trainer.args.num_train_epochs)
-    older = of_other_runs(output_dir, checkpoint)
+    earlier = earlier_checkpoints(output_dir, checkpoint)
     if checkpoint is True:  # the Trainer itself would take the last folder, complete or not
         checkpoint = str(newest_checkpoint(output_dir, length))
         if is_main:
@@ -97,18 +110,18 @@ def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
     stop = SaveOnSigterm(trainer.accelerator)
     trainer.add_callback(stop)
     try:
-        _check_prompts(trainer, recipe)
+        _check_prompts(trainer)
         trainer.train(resume_from_checkpoint=checkpoint)
     except Exception as error:
-        problem = _known_problem(error, recipe, output_dir)
+        problem = _known_problem(error, recipe)
         if problem is None:
             raise
-        raise StoppedTraining(f"{problem} {way_on(output_dir, length, older)}") from error
+        raise StoppedTraining(f"{problem} {resume_hint(output_dir, length, earlier)}") from error
     if not stop.stopped or trainer.state.global_step >= trainer.state.max_steps:
         return True
     if is_main:
         step = trainer.state.global_step
-        print(f"Stopped by SIGTERM after step {step}. {way_on(output_dir, length, older)}", flush=True)
+        print(f"Stopped by SIGTERM after step {step}. {resume_hint(output_dir, length, earlier)}", flush=True)
     return False
 
 
@@ -124,8 +137,8 @@ def save(trainer: CESTrainer, recipe: Recipe, repo: str | None = None) -> None:
     if not trainer.is_world_process_zero():
         return
     _write_files(trainer, recipe)  # again, because the first rollout may have decided `ces_tau`
-    for note in write_card(output_dir, repo or output_dir.resolve().name):
-        print(note, flush=True)
+    if missing := write_card(output_dir, repo or output_dir.resolve().name):
+        print(missing, flush=True)
     saved = sorted(file.name for file in output_dir.iterdir() if file.is_file())
     note = "  # an adapter: needs peft" if ADAPTER in saved else ""
     print(
@@ -140,40 +153,35 @@ def save(trainer: CESTrainer, recipe: Recipe, repo: str | None = None) -> None:
 def _write_files(trainer: CESTrainer, recipe: Recipe) -> None:
     """Write recipe.yaml, which repeats the run, and run.json."""
     output_dir, args = Path(str(trainer.args.output_dir)), cast(CESConfig, trainer.args)
-    write_facts(output_dir, args)
+    write_facts(output_dir, args, accuracy_reward_name(trainer))
     resolved = {"ces_tau": args.ces_tau} if "ces_tau" in recipe.given else {}
     write_text(output_dir / RECIPE, replace(recipe, given=recipe.given | resolved).to_yaml())
 
 
-def _check_prompts(trainer: CESTrainer, recipe: Recipe) -> None:
-    """Refuse prompts without room for a completion: colocated vLLM silently truncates them, a server aborts."""
+def _check_prompts(trainer: CESTrainer) -> None:
+    """Refuse prompts without room for a completion, which colocated vLLM silently truncates."""
     config, tokenizer = trainer.args, cast(Any, trainer.processing_class)
     completion = config.max_completion_length
-    if not config.use_vllm or completion is None or hasattr(tokenizer, "image_processor"):
+    is_colocated = config.use_vllm and config.vllm_mode == "colocate"
+    if not is_colocated or completion is None or hasattr(tokenizer, "image_processor"):
         return
-    length: Any = None
-    if config.vllm_mode == "colocate":
-        length = trainer.vllm_generation.llm.llm_engine.model_config.max_model_len
-    elif trainer.accelerator.is_main_process:  # the only one that talks to a server
-        length = served_length(recipe)
-    [length] = broadcast_object_list([length])
+    length = trainer.vllm_generation.llm.llm_engine.model_config.max_model_len
     as_trl = {"add_generation_prompt": True, "return_dict": True, **cast(dict, config.chat_template_kwargs or {})}
     for data in filter(None, (trainer.train_dataset, trainer.eval_dataset)):
         prompts = list(data["prompt"])
-        is_chat = not isinstance(prompts[0], str)
-        encoded = tokenizer.apply_chat_template(prompts, **as_trl) if is_chat else tokenizer(prompts)
-        too_long = [row for row, ids in enumerate(encoded["input_ids"]) if len(ids) + completion > length]
+        is_text = isinstance(prompts[0], str)
+        ids = (tokenizer(prompts) if is_text else tokenizer.apply_chat_template(prompts, **as_trl))["input_ids"]
+        too_long = [row for row, tokens in enumerate(ids) if len(tokens) + completion > length]
         if too_long:
-            tokens = len(encoded["input_ids"][too_long[0]])
             raise UserError(
                 f"{len(too_long)} of {len(prompts)} prompts are too long for vLLM, row "
-                f"{data[too_long[0]].get('row', too_long[0])} first: its {tokens} tokens and the {completion} of "
-                f"`max_completion_length` exceed vLLM's {length}. Raise `vllm_max_model_length` (a server's "
-                "`--max-model-len`), or leave these rows out."
+                f"{data[too_long[0]].get('row', too_long[0])} first: its {len(ids[too_long[0]])} tokens and the "
+                f"{completion} of `max_completion_length` exceed vLLM's {length}. Raise `vllm_max_model_length`, or "
+                "leave these rows out."
             )
 
 
-def _known_problem(error: Exception, recipe: Recipe, output_dir: Path) -> str | None:
+def _known_problem(error: Exception, recipe: Recipe) -> str | None:
     """Return a sentence for a failure of the run's surroundings; `None` for one that needs its traceback."""
     if isinstance(error, RewardError):
         return str(error)
@@ -191,6 +199,8 @@ def _known_problem(error: Exception, recipe: Recipe, output_dir: Path) -> str | 
             f"The chat template of {recipe.model.model_name_or_path} refuses the prompts ({error}): if it takes no "
             "system message, give `--system_prompt null`."
         )
-    if isinstance(error, (OSError, RuntimeError, SafetensorError)) and is_disk_full(error, output_dir):
-        return f"The disk of {output_dir} is full ({error})."
+    # `torch.save` raises a RuntimeError without the system's message.
+    disk_errors = (*map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)), "unexpected pos")
+    if isinstance(error, (OSError, RuntimeError, SafetensorError)) and any(text in str(error) for text in disk_errors):
+        return f"The disk of {recipe.setting('output_dir')} is full ({error})."
     return None

@@ -6,8 +6,8 @@ import pytest
 from plan_steps import setup, step
 
 from trl_ces.lab.plan.memory import GIB, Engine, Generation, plan_memory
+from trl_ces.lab.plan.sizes import KNOWN_SHAPES
 from trl_ces.lab.plan.step import count_step
-from trl_ces.train.sizes import KNOWN_SHAPES
 
 HALF = {"dtype": "bfloat16"}
 LORA = json.dumps({"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 4, "target_modules": ["q_proj"]})

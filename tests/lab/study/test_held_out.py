@@ -62,7 +62,7 @@ def test_it_measures_completions_of_the_held_out_problems(base, recipe_file):
 
 def test_a_column_of_the_data_groups_the_problems(base, recipe_file, monkeypatch):
     data = load_problems("held_out", 4, 0).add_column("task", ["sum", "product", "sum", "sum"])
-    monkeypatch.setattr("trl_ces.lab.study.held_out.load_datasets", lambda script, say: (None, data))
+    monkeypatch.setattr("trl_ces.lab.study.held_out.load_datasets", lambda script: (None, data))
     found = evaluate(base, str(recipe_file), num_problems=4, num_samples=2, group_by="task")
     assert list(found) == ["product", "sum"]
     whole = evaluate(base, str(recipe_file), num_problems=4, num_samples=2)["held out"]
@@ -87,7 +87,7 @@ def sampled(monkeypatch):
 
 
 def test_its_problems_are_in_no_training_of_the_recipe(sampled):
-    train, _ = load_datasets(load_recipe("smollm2_135m").script, say=lambda text: None)
+    train, _ = load_datasets(load_recipe("smollm2_135m").script)
     with pytest.raises(UserError, match="collected"):
         evaluate("model", "smollm2_135m", num_problems=30)
     assert len(sampled) == 30

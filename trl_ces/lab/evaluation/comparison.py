@@ -11,12 +11,12 @@ import pandas as pd
 
 from ...support.errors import UserError, nearest
 from ...support.files import write_json
-from ...support.tables import markdown, percent
 from .benchmarks import BENCHMARKS
 from .intervals import Interval
 from .measures import accuracies, by_benchmark, measure, scored_by_all
 from .samples import SAMPLES, differences, read_samples, read_settings_file
 from .summary import BUDGETS_NOTE, KINDS, tokens
+from .tables import markdown, percent
 
 # Section 5.2: a question is simple if more of the reference model's completions are correct.
 SIMPLE_ABOVE = 0.5

@@ -7,11 +7,11 @@ from typing import Any
 import pandas as pd
 
 from ...support.files import write_json, write_text
-from ...support.tables import markdown, percent
 from .benchmarks import BENCHMARKS
 from .intervals import Interval
 from .measures import CORRECTNESS, by_benchmark, measure, pass_at
 from .samples import Sample
+from .tables import markdown, percent
 
 SUMMARY, TABLE = "summary.json", "table.md"
 KINDS = {"math": "Average", "choice": "Average of multiple choice", "code": "Average of code"}

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from ...methods.ces import conditional_entropy_shaping
 from ...methods.groups import group_counts
-from ...support.tables import percent
+from ..evaluation.tables import percent
 from .facts import advantage_of_incorrect, mean
 from .sampling import RecipeSample, SampledCompletion
 from .tokens import token_text

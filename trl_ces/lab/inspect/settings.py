@@ -122,7 +122,7 @@ def read_prompts(recipe: Recipe, num_prompts: int | None = None) -> Prompts:
         take_all = may_be_small and len(read_rows(script, name, script.dataset_split).golds) <= wanted
         limit = None if take_all else wanted
         subset = replace(script, max_train_samples=limit, num_eval_samples=None, eval_dataset_name=None)
-        data, _ = load_datasets(subset, say=lambda text: None)
+        data, _ = load_datasets(subset)
     except UserError as error:
         raise UserError(str(error).replace("`max_train_samples` or `num_eval_samples`", "`--num_prompts`")) from None
     except (OSError, ValueError, DatasetGenerationError) as error:

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from ...support.files import write_json
-from ...support.tables import percent
+from ..evaluation.tables import percent
 from .facts import SIDES, shorter_share
 from .tokens import token_text
 

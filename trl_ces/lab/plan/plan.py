@@ -13,9 +13,9 @@ from ...support.hub import is_local
 from ...train.data import read_rows
 from ...train.launch import read_accelerate_config
 from ...train.recipe import Recipe, find_config, load_recipe
-from ...train.sizes import Disk, Schedule, find_shape, make_schedule, plan_disk
 from .memory import GIB, Memory, Setup, plan_memory
 from .setup import make_setup, prompt_tokens, read_engine
+from .sizes import Disk, Schedule, find_shape, make_schedule, plan_disk
 from .step import count_step
 
 # NVIDIA's data sheets: dense bf16 FLOP/s, and bytes/s of memory bandwidth.

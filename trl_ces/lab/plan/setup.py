@@ -12,8 +12,8 @@ from trl import get_peft_config
 from ...config import CESConfig
 from ...support.errors import UserError
 from ...train.recipe import Recipe
-from ...train.sizes import ModelShape, Schedule, make_schedule
 from .memory import WIDTHS, Engine, Generation, Setup
+from .sizes import ModelShape, Schedule, make_schedule
 from .step import StepSettings
 
 # Tokens, where nothing in the recipe bounds prompt and completion.

@@ -26,7 +26,7 @@ from transformers.integrations.sdpa_attention import repeat_kv
 from trl.kernels import chunked_logprob
 from trl.trainer.utils import add_fused_lm_head
 
-from ...train.sizes import ModelShape
+from .sizes import ModelShape
 
 ATTENTION = "trl_ces_plan"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...support.tables import markdown
 from ...train.recipe import find_config
+from ..evaluation.tables import markdown
 from .memory import GIB
 from .plan import Plan, plan_recipe, rollout_seconds
 

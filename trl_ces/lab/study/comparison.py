@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...support.tables import markdown
 from ..evaluation.benchmarks import BENCHMARKS
+from ..evaluation.tables import markdown
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -79,7 +79,7 @@ def _problems_and_groups(
         script = replace(script, num_eval_samples=num_problems)
     if data is not None:
         script = replace(script, max_train_samples=num_problems, num_eval_samples=None, eval_dataset_name=None)
-    all_problems, held_out = load_datasets(script, say=lambda text: None)
+    all_problems, held_out = load_datasets(script)
     problems = held_out if data is None else all_problems
     if problems is None:
         raise UserError(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ...support.environment import environment
 from ...support.errors import UserError
 from ...support.files import write_json
-from ...support.imports import import_function
+from ...support.imports import import_path
 from ...train.lookup import model_path
 from ...train.recipe import RECIPE, Recipe, load_recipe
 from .folder import EVALUATION
@@ -29,7 +29,7 @@ def check_evaluation(settings: dict[str, Any], recipe: Recipe) -> None:
 
     If the module of its function `NAME` has a function `check_NAME`, that is called with the same keyword arguments.
     """
-    function = import_function(settings["function"], "evaluation")
+    function = import_path(settings["function"], "evaluation")
     check = vars(sys.modules[function.__module__]).get(f"check_{function.__name__}", lambda **arguments: None)
     with TemporaryDirectory() as folder:
         file = Path(folder) / RECIPE
@@ -57,7 +57,7 @@ def main(words: list[str]) -> int:
     """
     folder, settings, started = Path(words[0]), json.loads(words[1]), time.monotonic()
     try:
-        measure = import_function(settings["function"], "evaluation")
+        measure = import_path(settings["function"], "evaluation")
         # Loading a recipe imports TRL, which takes as long as measuring a small model.
         model = str(folder) if words[2] == "trained" else model_path(load_recipe(folder / RECIPE))
         benchmarks = measure(model, **_arguments(measure, settings, folder / RECIPE))

@@ -18,8 +18,8 @@ from typing import Any
 from ...support.errors import UserError
 from ...support.files import write_json
 from ...support.imports import install_line
-from ...support.tables import markdown
 from ...train.curves import plot_curves, read_curves
+from ..evaluation.tables import markdown
 from ..tasks.arithmetic import arithmetic_accuracy_reward, load_problems
 from .processes import Pending, Step, run_all
 

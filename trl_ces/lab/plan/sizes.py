@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ..config import CESConfig
-from ..support.errors import UserError, first_line, hub_errors
-from ..support.hub import try_hub_once
+from ...config import CESConfig
+from ...support.errors import UserError, first_line, hub_errors
+from ...support.hub import try_hub_once
+from ...train.data import check_rows
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -39,15 +40,6 @@ class Schedule:
         if self.updates == 1:
             return "on-policy"
         return f"off-policy ({self.updates - 1} of {self.updates} updates)"
-
-
-def check_rows(rows: int, prompts: int) -> None:
-    """Refuse fewer rows than a rollout's prompts: the Trainer would make no step, and save the base model."""
-    if rows < prompts:
-        raise UserError(
-            f"There are {rows} rows to train on, and a rollout takes {prompts} prompts: give more rows, or lower "
-            "`responses_per_rollout` or `steps_per_generation`."
-        )
 
 
 def make_schedule(config: CESConfig, processes: int, rows: int | None) -> Schedule:
@@ -186,25 +178,23 @@ class ModelShape:
             return AutoModelForCausalLM.from_config(self.config()).num_parameters()
 
 
-def find_shape(
-    name: str, builder: str | None = None, given: str | None = None, *, offline: bool = False
-) -> ModelShape:
-    """Find the shape of the model `name`, or of the config.json `given`; `offline` reads no more than the cache."""
+def find_shape(name: str, builder: str | None = None, config_file: str | None = None) -> ModelShape:
+    """Find the shape of the model `name`; `config_file` is its config.json, or the directory that holds it."""
     from transformers import AutoConfig
 
-    folder = Path(name if given is None else given).expanduser()
-    if given is None and name in KNOWN_SHAPES and not folder.exists():
-        return ModelShape(json.dumps(KNOWN_SHAPES[name]))
-    if given is None and builder in BUILT_SHAPES:
-        return ModelShape(json.dumps(BUILT_SHAPES[str(builder)]))
-    if not offline and given is None:
+    folder = Path(config_file or name).expanduser()
+    if config_file is None:
+        if name in KNOWN_SHAPES and not folder.exists():
+            return ModelShape(json.dumps(KNOWN_SHAPES[name]))
+        if builder in BUILT_SHAPES:
+            return ModelShape(json.dumps(BUILT_SHAPES[str(builder)]))
         try_hub_once(name)
     refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError, KeyError)
     try:
-        config = AutoConfig.from_pretrained(folder if folder.exists() else given or name, local_files_only=offline)
+        config = AutoConfig.from_pretrained(folder if folder.exists() else config_file or name)
     except refusals as error:
         raise UserError(
-            f"The shape of {str(given or name)!r} is not known here and cannot be read ({first_line(error)}): give "
+            f"The shape of {config_file or name!r} is not known here and cannot be read ({first_line(error)}): give "
             "its config.json, or the directory that holds it, with `--model_config`."
         ) from error
     return ModelShape(json.dumps(config.to_diff_dict() | {"model_type": config.model_type}, default=str))

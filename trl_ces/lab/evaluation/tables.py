@@ -2,21 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of text cells; the first cell of a row names it."""
-
-    title: str
-    header: list[str]
-    rows: list[list[str]]
-    note: str = ""
-
-    def markdown(self) -> str:
-        """Render the table without title and note."""
-        return markdown(self.header, self.rows)
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -26,8 +11,8 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
     def line(row: Sequence[str]) -> str:
         first, *others = row
-        right = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
-        return "| " + " | ".join([first.ljust(widths[0]), *right]) + " |"
+        padded = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        return "| " + " | ".join([first.ljust(widths[0]), *padded]) + " |"
 
     rule = "|" + "|".join(["-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:])]) + "|"
     return "\n".join([line(cells[0]), rule, *map(line, cells[1:])])

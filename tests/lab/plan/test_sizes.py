@@ -7,10 +7,10 @@ from tiny import random_script, scripted_accuracy_reward, scripted_rollout, sett
 from trainers import scripted_trainer
 
 from trl_ces import CESConfig
+from trl_ces.lab.plan.sizes import BUILT_SHAPES, KNOWN_SHAPES, Disk, find_shape, make_schedule, plan_disk
 from trl_ces.lab.tasks.arithmetic_model import BASE_TRAINING, _new_model, build_tokenizer
 from trl_ces.support.errors import UserError
 from trl_ces.train.recipe import make_recipe
-from trl_ces.train.sizes import BUILT_SHAPES, KNOWN_SHAPES, Disk, find_shape, make_schedule, plan_disk
 
 
 def made(tmp_path, **fields):
@@ -189,9 +189,9 @@ def test_a_models_directory_goes_before_what_is_known(tmp_path, monkeypatch):
     tiny_model().save_pretrained(tmp_path / "model")
     assert find_shape(str(tmp_path / "model")).config().hidden_size == 16
     (name, *_) = KNOWN_SHAPES
-    assert find_shape(name, given=str(tmp_path / "model" / "config.json")).config().hidden_size == 16
+    assert find_shape(name, config_file=str(tmp_path / "model" / "config.json")).config().hidden_size == 16
     (tmp_path / "config.json").write_text('{"hidden_size": 16}')
     with pytest.raises(UserError, match="cannot be read"):
-        find_shape(name, given=str(tmp_path))
+        find_shape(name, config_file=str(tmp_path))
     with pytest.raises(UserError, match="--model_config"):
         find_shape("nobody/nothing")
