@@ -6,9 +6,16 @@ import json
 import pytest
 from fixtures_evaluation import REAL_DATA, ROWS, TABLE, rows_of, write_data
 
-from trl_ces.lab.evaluation.benchmarks import BENCHMARKS, CHOICE_INSTRUCTION, GROUPS
+from trl_ces.lab.evaluation.benchmarks import (
+    BENCHMARKS,
+    CHOICE_INSTRUCTION,
+    GROUPS,
+    choose,
+    data_digest,
+    find_benchmarks,
+    load_benchmark,
+)
 from trl_ces.lab.evaluation.code.tasks import INSTRUCTION
-from trl_ces.lab.evaluation.problems import choose, data_digest, find_benchmarks, load_benchmark
 from trl_ces.support.errors import UserError
 
 EXPECTED = {

@@ -11,8 +11,8 @@ import pytest
 from fixtures_evaluation import Scripted, write_data, write_model
 
 from trl_ces.lab.evaluation import run as run_module
+from trl_ces.lab.evaluation.benchmarks import Problem
 from trl_ces.lab.evaluation.models import EncodedPrompts, read_model
-from trl_ces.lab.evaluation.problems import Problem
 from trl_ces.lab.evaluation.run import (
     check_evaluate,
     evaluate,

@@ -7,8 +7,7 @@ import pytest
 from interval_oracle import accuracy, difference
 
 from trl_ces.cli.main import main
-from trl_ces.lab.evaluation.comparison import compare, comparison_text, load_run
-from trl_ces.lab.evaluation.summary import results_table, summarize
+from trl_ces.lab.evaluation.results import compare, comparison_text, load_run, results_table, summarize
 from trl_ces.support.errors import UserError
 
 SETTINGS = {

@@ -5,9 +5,8 @@ import re
 import pytest
 from fixtures_evaluation import write_data
 
-from trl_ces.lab.evaluation.benchmarks import BENCHMARKS
+from trl_ces.lab.evaluation.benchmarks import BENCHMARKS, load_benchmark
 from trl_ces.lab.evaluation.code.tasks import ALSO_CORRECT, mbpp_inputs, read_task
-from trl_ces.lab.evaluation.problems import load_benchmark
 from trl_ces.support.errors import UserError
 
 

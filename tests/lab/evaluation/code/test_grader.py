@@ -10,12 +10,12 @@ from fixtures_evaluation import CODE_ROWS, REAL_DATA, Scripted, write_data, writ
 
 from trl_ces.cli.main import main
 from trl_ces.lab.evaluation import run as run_module
+from trl_ces.lab.evaluation.benchmarks import Problem, data_digest, load_benchmark
 from trl_ces.lab.evaluation.code import grader
 from trl_ces.lab.evaluation.code.grader import CodeGrade, CodeGrader, find_program
 from trl_ces.lab.evaluation.code.inside import Opaque, decode, encode, equal_outputs
 from trl_ces.lab.evaluation.code.sandbox import run_sandboxed
 from trl_ces.lab.evaluation.code.tasks import CodeTask, read_task
-from trl_ces.lab.evaluation.problems import Problem, data_digest, load_benchmark
 from trl_ces.lab.evaluation.run import Request, grade_completions, run_evaluation
 from trl_ces.lab.evaluation.settings import EvaluationSettings
 from trl_ces.support.errors import UserError
