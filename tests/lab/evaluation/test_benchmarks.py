@@ -124,7 +124,7 @@ def test_a_row_without_question_or_gold_is_named(tmp_path, name, changes):
     rows[3] |= changes
     file = write_data(tmp_path, [name]) / BENCHMARKS[name].file
     file.write_text("\n".join(map(json.dumps, rows)))
-    with pytest.raises(UserError, match="row 3 of .* has an empty question or gold"):
+    with pytest.raises(UserError, match=r"row 3 of .* has an empty question or gold"):
         load_benchmark(name, tmp_path)
 
 

@@ -53,10 +53,8 @@ def areas(samples: pd.DataFrame, by: str, limit: int) -> pd.Series:
 
 def pass_at(samples: pd.DataFrame, by: str) -> dict[str, float | None]:
     """
-    pass@k for the powers of two up to the number of samples, over problems with all completions scored.
-
-    It is the probability that k of a problem's n completions, drawn without replacement, contain a correct one (Chen et
-    al. 2021, Eq. 1).
+    pass@k for the powers of two up to the number of samples, over problems with all completions scored: the
+    probability that k of a problem's n completions contain a correct one (Chen et al. 2021, Eq. 1).
     """
     problems = [own for _, own in samples.groupby("problem")[by]]
     complete = [own for own in problems if own.notna().all()]

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from ...support.errors import UserError, nearest
-from ...support.files import write_json, write_text
+from ...support.files import write_json
 from ...support.tables import markdown, percent
 from .benchmarks import BENCHMARKS
 from .intervals import Interval
@@ -37,16 +37,18 @@ def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, 
     limit = settings["max_new_tokens"]
     return {
         "settings": settings,
-        "benchmarks": {name: {**_counts(tables[name]), **_measure([tables[name]], limit)} for name in names},
+        "benchmarks": {
+            name: {
+                "samples": len(own := tables[name]),
+                "unscored": int(own["correct"].isna().sum()),
+                "truncated": float((own["finish_reason"] == "length").mean()),  # share that reached `max_new_tokens`
+                **_measure([own], limit),
+            }
+            for name in names
+        },
         "averages": {kind: _measure(sets, limit) for kind, sets in by_kind.items() if sets},
         "packages": environment(),
     }
-
-
-def _counts(samples: pd.DataFrame) -> dict[str, Any]:
-    """`unscored`: completions where `correct` is `None`; `truncated`: share that reached `max_new_tokens`."""
-    unscored, truncated = samples["correct"].isna(), samples["finish_reason"] == "length"
-    return {"samples": len(samples), "unscored": int(unscored.sum()), "truncated": float(truncated.mean())}
 
 
 def _measure(sets: list[pd.DataFrame], limit: int) -> dict[str, Any]:
@@ -92,19 +94,11 @@ def _main_table(summary: dict[str, Any]) -> str:
     return markdown(["Dataset", "Acc ↑", "n", "Script Acc", "n", "Len ↓", f"pass@{most}", "Cut off"], rows)
 
 
-def _budget_table(summary: dict[str, Any]) -> str:
-    """Accuracy at each budget by benchmark."""
-    measured = {BENCHMARKS[name].title: entry["correct"] for name, entry in summary["benchmarks"].items()}
-    budgets = next(iter(measured.values()))["budgets"]
-    rows = [[title, *map(percent, [*own["budgets"].values(), own["area"]["mean"]])] for title, own in measured.items()]
-    return markdown(["Acc ↑ within", *budgets, "Area"], rows)
-
-
 def results_table(summary: dict[str, Any]) -> str:
     """The run's tables as Markdown, with notes."""
     found, settings = summary["benchmarks"], summary["settings"]
     problems, unscored = (sum(entry[count] for entry in found.values()) for count in ("problems", "unscored"))
-    title = (
+    heading = (
         f"{settings['model']}: {problems} problems, {settings['num_samples']} completions each, temperature "
         f"{settings['temperature']:g}, top-p {settings['top_p']:g}, top-k {settings.get('top_k') or 'all'}, "
         f"repetition penalty {settings['repetition_penalty']:g}, at most {settings['max_new_tokens']} tokens, by "
@@ -121,13 +115,10 @@ def results_table(summary: dict[str, Any]) -> str:
             f"\n\n{unscored} completions are unscored: `correct` cannot grade against their golds, which count in "
             "Script Acc alone, or a program's reference solution does not run here."
         )
-    return "\n\n".join([title, _main_table(summary), notes, _budget_table(summary), BUDGETS_NOTE]) + "\n"
-
-
-def write_summary(folder: Path, summary: dict[str, Any]) -> None:
-    """Write `summary.json` and `table.md` atomically."""
-    write_json(folder / SUMMARY, summary)
-    write_text(folder / TABLE, results_table(summary))
+    measured = {BENCHMARKS[name].title: entry["correct"] for name, entry in found.items()}
+    rows = [[title, *map(percent, [*own["budgets"].values(), own["area"]["mean"]])] for title, own in measured.items()]
+    budgets = markdown(["Acc ↑ within", *next(iter(measured.values()))["budgets"], "Area"], rows)
+    return "\n\n".join([heading, _main_table(summary), notes, budgets, BUDGETS_NOTE]) + "\n"
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,14 @@ from tqdm import tqdm
 
 from ...grading.grader import grade_many
 from ...support.errors import UserError
+from ...support.files import write_json, write_text
 from ...support.imports import install_line
 from .benchmarks import BENCHMARKS, Problem, choose, data_digest, load_benchmark
 from .code.grader import CodeGrader, check_code
 from .generate import TransformersBackend, VllmBackend
 from .measures import CORRECTNESS
 from .models import EncodedPrompts, ModelFacts, check_context, check_model, encode_prompts, fingerprint, read_model
-from .results import summarize, write_summary
+from .results import SUMMARY, TABLE, results_table, summarize
 from .samples import FIELDS, GENERATED, Key, Sample, key_of, open_samples
 from .settings import EvaluationSettings, default_folder, make_settings
 
@@ -195,7 +196,8 @@ def run_evaluation(
                     file.append(samples)
                     bar.update(len(samples))
         summary = summarize(recorded, file.samples)
-        write_summary(output_dir, summary)
+        write_json(output_dir / SUMMARY, summary)
+        write_text(output_dir / TABLE, results_table(summary))
     return summary
 
 
