@@ -14,8 +14,8 @@ import yaml
 
 from trl_ces.cli import study as command
 from trl_ces.lab.study.cells import load_study
+from trl_ces.lab.study.comparison import Results
 from trl_ces.lab.study.processes import LOCK, Pending, Step, run_all
-from trl_ces.lab.study.results import Results
 from trl_ces.lab.study.run import prepare
 from trl_ces.support.errors import UserError
 from trl_ces.support.files import write_json
