@@ -11,9 +11,8 @@ from fixtures_evaluation import write_data, write_model
 from vllm_signatures import taking
 
 from trl_ces.lab.evaluation import run as run_module
-from trl_ces.lab.evaluation.benchmarks import load_benchmark
 from trl_ces.lab.evaluation.generate import VllmBackend, lora_rank
-from trl_ces.lab.evaluation.models import ModelFacts, encode_prompts, read_model
+from trl_ces.lab.evaluation.models import ModelFacts
 from trl_ces.lab.evaluation.run import choose_backend
 from trl_ces.lab.evaluation.settings import EvaluationSettings
 from trl_ces.support.errors import UserError
@@ -159,34 +158,3 @@ def test_auto_takes_vllm_if_it_is_installed(vllm, monkeypatch):
     assert choose_backend(settings(backend="auto")).backend == "transformers"
     with pytest.raises(UserError, match=r"vLLM is not installed: .*--backend transformers"):
         choose_backend(settings())
-
-
-def test_both_backends_get_the_same_prompts_token_for_token(vllm, tmp_path, monkeypatch):
-    write_data(tmp_path, ["aime24"])
-    write_model(tmp_path / "model")
-    given = {}
-
-    class Recorder:
-        batch_size = None
-
-        def __init__(self, name):
-            self.name = name
-
-        def generate(self, prompts, seeds):
-            given[self.name] = (list(prompts), list(seeds))
-            raise InterruptedError
-
-        def close(self):
-            pass
-
-    monkeypatch.setattr(run_module, "load_backend", lambda facts, chosen, longest: Recorder(chosen.backend))
-    options = {"model": str(tmp_path / "model"), "data_dir": str(tmp_path), "max_new_tokens": 8, "num_samples": 2}
-    for name in ("vllm", "transformers"):
-        chosen = settings(backend=name, **options)
-        with pytest.raises(InterruptedError):
-            run_module.run_evaluation(chosen, tmp_path / name, say=lambda text: None, progress=False)
-    assert given["vllm"] == given["transformers"]
-    facts = read_model(chosen)
-    encoded = encode_prompts(facts.tokenizer, load_benchmark("aime24", tmp_path), chosen.system_prompt)
-    assert sorted(given["vllm"][0]) == sorted(ids for ids in encoded.ids for _ in range(2))
-    assert len(set(given["vllm"][1])) == 60

@@ -82,12 +82,6 @@ def test_a_model_before_training_that_all_seeds_share_is_one_cell(tmp_path):
     assert [cell.seed for cell in each.cells if not cell.trained] == [3, 5]
 
 
-def test_braces_of_a_recipe_are_left_alone(tmp_path):
-    (tmp_path / "mine.yaml").write_text("system_prompt: 'answer in {braces} of {seed}'\n")
-    study = study_of(tmp_path, methods={"A": {"config": str(tmp_path / "mine.yaml")}})
-    assert study.cells[0].recipe["system_prompt"] == "answer in {braces} of {seed}"
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

@@ -254,14 +254,6 @@ def test_permission_is_required_before_anything_is_loaded(tmp_path, capsys, monk
     assert not (tmp_path / "out").exists()
 
 
-def test_a_machine_without_a_sandbox_is_refused(tmp_path, monkeypatch, capsys):
-    write_model(tmp_path / "model")
-    monkeypatch.setattr("trl_ces.lab.evaluation.code.sandbox.sys.platform", "darwin")
-    words = ["--data_dir", str(tmp_path), "--benchmarks", "humaneval", "--allow_code_execution"]
-    assert main(["eval", "--model", str(tmp_path / "model"), *words]) == 2
-    assert "cannot be built here (the sandbox needs Linux" in capsys.readouterr().err
-
-
 @built
 def test_a_completion_is_graded_for_the_set_and_the_stricter_set(tmp_path, monkeypatch):
     write_data(tmp_path, ["humaneval", "aime24"])
