@@ -20,7 +20,7 @@ TRANSFER = "vllm_stub/vllm/distributed/weight_transfer"
         ("helpers/colocated_vllm.py", "ColocatedLLM.wake_up", "LLM.wake_up"),
         ("helpers/colocated_vllm.py", "ColocatedLLM.reset_prefix_cache", "LLM.reset_prefix_cache"),
         ("helpers/colocated_vllm.py", "ColocatedLLM._load_weights", "Qwen2ForCausalLM.load_weights"),
-        ("lab/evaluation/test_vllm.py", "Engine.generate", "AsyncLLM.generate"),
+        ("lab/evaluation/test_vllm.py", "Engine.add_request", "LLMEngine.add_request"),
         (f"{TRANSFER}/nccl_common.py", "trainer_init", "trainer_init"),
         (f"{TRANSFER}/packed_tensor.py", "packed_nccl_broadcast_producer", "packed_nccl_broadcast_producer"),
         ("vllm_stub/vllm/utils/network_utils.py", "get_ip", "get_ip"),

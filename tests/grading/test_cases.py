@@ -17,8 +17,7 @@ import answer_templates
 import pytest
 
 from trl_ces.grading import grade_many, usable_golds
-from trl_ces.lab.evaluation.benchmarks import GROUPS
-from trl_ces.lab.evaluation.problems import load_benchmark
+from trl_ces.lab.evaluation.benchmarks import GROUPS, load_benchmark
 
 DATA = Path(os.environ.get("TRL_CES_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 LISTS = Path(__file__).parent / "cases"

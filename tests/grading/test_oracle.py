@@ -11,8 +11,7 @@ import pytest
 
 from trl_ces.grading import WorkerPool, grade_many, usable_golds
 from trl_ces.grading.qwen.extract import predict, prepare_gold
-from trl_ces.lab.evaluation.benchmarks import GROUPS
-from trl_ces.lab.evaluation.problems import load_benchmark
+from trl_ces.lab.evaluation.benchmarks import GROUPS, load_benchmark
 from trl_ces.rewards import accuracy_reward
 
 DATA = Path(os.environ.get("TRL_CES_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))

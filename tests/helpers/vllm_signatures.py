@@ -21,7 +21,7 @@ FACTS = {
     "vllm/outputs.py": ("RequestOutput.__init__", "CompletionOutput"),
     "vllm/logprobs.py": ("Logprob",),
     "vllm/model_executor/models/qwen2.py": ("Qwen2ForCausalLM.load_weights",),
-    "vllm/v1/engine/async_llm.py": ("AsyncLLM.generate",),
+    "vllm/v1/engine/llm_engine.py": ("LLMEngine.add_request",),
     "vllm/distributed/weight_transfer/nccl_common.py": ("trainer_init",),
     "vllm/distributed/weight_transfer/packed_tensor.py": ("packed_nccl_broadcast_producer",),
     "vllm/utils/network_utils.py": ("get_ip",),

@@ -21,7 +21,7 @@ def run(argv: list[str]) -> int:
     add("--output", type=path, metavar="FILE", help="write all numbers there as JSON")
     options = parser.parse_args(argv or ["--help"])
 
-    from ..lab.evaluation.comparison import compare_folders, comparison_text
+    from ..lab.evaluation.results import compare_folders, comparison_text
 
     print(comparison_text(compare_folders(**vars(options))), end="")
     return 0

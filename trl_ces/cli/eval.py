@@ -44,9 +44,9 @@ def run(argv: list[str]) -> int:
 
     from transformers.utils import logging
 
+    from ..lab.evaluation.results import SUMMARY, results_table
     from ..lab.evaluation.run import run_evaluation
     from ..lab.evaluation.samples import SAMPLES
-    from ..lab.evaluation.summary import SUMMARY, results_table
 
     logging.disable_progress_bar()
     summary = run_evaluation(settings, folder, say=lambda text: print(text, file=sys.stderr, flush=True))

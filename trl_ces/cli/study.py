@@ -18,7 +18,7 @@ def run(argv: list[str]) -> int:
     file = find_config(options.config, kind="study")
 
     from ..lab.study.cells import load_study
-    from ..lab.study.results import COMPARISON
+    from ..lab.study.comparison import COMPARISON
     from ..lab.study.run import run_study
 
     study = load_study(file, options.output_dir)

@@ -10,9 +10,9 @@ from peft import LoraConfig, get_peft_model
 from tiny import CHAT_TEMPLATE, tiny_model, tiny_tokenizer
 from transformers import AutoModelForCausalLM
 
+from trl_ces.lab.evaluation.benchmarks import Problem
 from trl_ces.lab.evaluation.generate import Sampler, TransformersBackend
 from trl_ces.lab.evaluation.models import check_context, cut_at_end, encode_prompts, fingerprint, read_model
-from trl_ces.lab.evaluation.problems import Problem
 from trl_ces.lab.evaluation.settings import EvaluationSettings
 from trl_ces.support.errors import UserError
 from trl_ces.support.prompts import PAPER_SYSTEM_PROMPT

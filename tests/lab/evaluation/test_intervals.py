@@ -1,6 +1,5 @@
 """Intervals of accuracies and lengths: published values, an oracle in plain loops, edges, coverage by simulation."""
 
-import itertools
 import math
 import random
 
@@ -8,14 +7,12 @@ import interval_oracle as oracle
 import numpy as np
 import pytest
 
-from trl_ces.lab.evaluation import intervals
 from trl_ces.lab.evaluation.intervals import (
     Shares,
     accuracy_difference,
     accuracy_interval,
     effective_size,
     interval_of_average,
-    pass_at_k,
     wilson,
 )
 
@@ -164,18 +161,3 @@ def test_an_average_of_sets_varies_as_the_mean_of_independent_means():
     # Equal sets are resampled independently.
     same = interval_of_average([sets[1], sets[1]])
     assert same.high - same.low == pytest.approx(2 * 2.0 * np.std(sets[1]) / math.sqrt(100), rel=0.08)
-
-
-def test_the_interval_of_skewed_lengths_covers_more_than_the_percentile_bootstrap(monkeypatch):
-    monkeypatch.setattr(intervals, "RESAMPLES", 400)
-    generator, truth = np.random.default_rng(5), math.exp(0.8**2 / 2)
-    found = [interval_of_average([list(generator.lognormal(0, 0.8, 20))]) for _ in range(400)]
-    assert 0.89 < np.mean([each.low <= truth <= each.high for each in found]) < 0.97  # the other: 0.87
-
-
-@pytest.mark.parametrize(("count", "correct"), [(4, 0), (4, 1), (4, 4), (6, 2)])
-def test_pass_at_k_is_the_share_of_subsets_with_a_correct_completion(count, correct):
-    completions = [True] * correct + [False] * (count - correct)
-    for k in range(1, count + 1):
-        subsets = list(itertools.combinations(completions, k))
-        assert pass_at_k(count, correct, k) == pytest.approx(sum(map(any, subsets)) / len(subsets))

@@ -11,8 +11,8 @@ import pytest
 from fixtures_evaluation import Scripted, write_data, write_model
 
 from trl_ces.lab.evaluation import run as run_module
+from trl_ces.lab.evaluation.benchmarks import Problem
 from trl_ces.lab.evaluation.models import EncodedPrompts, read_model
-from trl_ces.lab.evaluation.problems import Problem
 from trl_ces.lab.evaluation.run import (
     check_evaluate,
     evaluate,
@@ -99,7 +99,7 @@ def test_a_sample_has_the_correctness_by_both_graders(place, tmp_path, scripted)
     assert "| AIME24 " in (tmp_path / "table.md").read_text()
 
 
-def test_an_answer_inside_thinking_that_the_template_opened_does_not_count(place, tmp_path, scripted):
+def test_a_final_answer_inside_prefilled_thinking_does_not_count(place, tmp_path, scripted):
     write_model(tmp_path / "thinker", chat_template="{% for m in messages %}{{ m['content'] }}{% endfor %}<think>\n")
     summary, _ = run(place, tmp_path / "out", model=str(tmp_path / "thinker"), benchmarks=["aime24"])
     assert summary["benchmarks"]["aime24"]["correct"]["accuracy"]["mean"] == 0.0
@@ -213,21 +213,10 @@ def test_another_model_in_the_same_place_and_other_data_are_refused(place, tmp_p
         run(place, tmp_path / "out", **where)
 
 
-def test_samples_of_another_version_and_repeated_ones_are_refused(place, finished, tmp_path):
-    content = (finished / "samples.jsonl").read_bytes().splitlines(keepends=True)
-    (tmp_path / "samples.jsonl").write_bytes(content[0])
+def test_samples_without_settings_are_refused(place, finished, tmp_path):
+    (tmp_path / "samples.jsonl").write_bytes((finished / "samples.jsonl").read_bytes())
     with pytest.raises(UserError, match=r"has no settings\.json"):
         run(place, tmp_path)
-    (tmp_path / "settings.json").write_bytes((finished / "settings.json").read_bytes())
-    for broken, words in [
-        ([content[0], b'{"benchmark": "aime24"}\n'], "line 2 was not written by this version"),
-        ([content[0], b"nonsense\n", content[1]], "line 2 was not written by this version"),
-        ([content[0], content[1], content[0]], "line 3 was not written by this version, or repeats a completion"),
-    ]:
-        (tmp_path / "samples.jsonl").write_bytes(b"".join(broken))
-        with pytest.raises(UserError, match=words):
-            run(place, tmp_path)
-        assert (tmp_path / "samples.jsonl").read_bytes() == b"".join(broken)
 
 
 def opened(folder, settings):
@@ -296,9 +285,6 @@ def test_a_study_gets_accuracy_and_length_and_samples_are_kept_with_the_model(pl
 def test_a_studys_wrong_options_are_refused_before_training():
     with pytest.raises(UserError, match="`correctness` is 'right'"):
         check_evaluate(correctness="right")
-    for name in ("model", "output_dir"):
-        with pytest.raises(UserError, match=f"^`{name}`: a study "):
-            check_evaluate(["aime24"], **{name: "x"})
     with pytest.raises(UserError, match="`num_sample` is not known"):
         check_evaluate(num_sample=2)
     with pytest.raises(UserError, match="`num_samples` is 'four'"):

@@ -15,7 +15,6 @@ import yaml
 from trl_ces.cli import study as command
 from trl_ces.lab.study.cells import load_study
 from trl_ces.lab.study.processes import LOCK, Pending, Step, run_all
-from trl_ces.lab.study.results import Results
 from trl_ces.lab.study.run import prepare
 from trl_ces.support.errors import UserError
 from trl_ces.support.files import write_json
@@ -152,16 +151,6 @@ def write_study(folder, keys=None, **overrides):
     return load_study(folder / "mini.yaml")
 
 
-def finish(cell, accuracy, length, evaluation):
-    """Writes what a finished run leaves."""
-    point = {"step": 4, "completions/mean_length": 20.0, "entropy": 0.5}
-    point["rewards/arithmetic_accuracy_reward/mean"] = 0.5
-    cell.folder.mkdir(parents=True)
-    write_json(cell.folder / "trainer_state.json", {"global_step": 4, "log_history": [point]})
-    benchmarks = {"held out": {"accuracy": accuracy, "length_tokens": length}}
-    write_json(cell.folder / "evaluation.json", {"settings": evaluation, "benchmarks": benchmarks})
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -259,22 +248,6 @@ def test_a_study_continues_only_with_its_number_of_processes(tmp_path, monkeypat
         cell.folder.mkdir(parents=True, exist_ok=True)
         write_json(cell.folder / "training.json", {})
     assert len(prepare(write_study(tmp_path), 1)[0]) == 4
-
-
-def test_a_run_without_a_row_is_left_out_of_the_tables(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    study = write_study(tmp_path)
-    for cell in study.cells[:3]:
-        finish(cell, 0.25, 12.0, study.evaluation)
-    (study.cells[1].folder / "trainer_state.json").unlink()
-    results = Results(study)
-    results.add(study.cells[2])
-    with pytest.raises(FileNotFoundError):
-        results.add(study.cells[1])
-    results.add(study.cells[0])
-    assert [(row["method"], row["seed"]) for row in results.rows()] == [("DAPO", 0), ("CES", 0)]
-    assert results.write() == ["results.csv", "curves.csv", "comparison.md", "curves.png"]
-    assert "| CES    |    1 |     25.0 | +0.0 |" in (study.output_dir / "comparison.md").read_text()
 
 
 def test_runs_start_with_the_models_before_training_and_go_seed_by_seed(tmp_path, monkeypatch):

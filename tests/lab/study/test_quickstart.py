@@ -2,10 +2,6 @@
 
 import json
 import math
-import os
-import subprocess
-import sys
-import time
 from functools import partial
 from pathlib import Path
 
@@ -64,12 +60,6 @@ def test_the_bands_are_prediction_intervals_over_the_seeds_of_the_study():
         assert quickstart.BANDS[name] == tuple(expected)
 
 
-def test_the_gain_has_its_sign():
-    assert "accuracy +5.0 points, completion length -10 %, entropy -75 %" in quickstart.gain(MEASURES)
-    worse = MEASURES | {"CES": {"accuracy": 0.8, "length_tokens": 22.0, "entropy_bits": 0.1}}
-    assert "accuracy -10.0 points, completion length +10 %, entropy +25 %" in quickstart.gain(worse)
-
-
 def test_examples_show_the_first_completion_and_how_many_are_correct():
     completions = {"before": [["7+8=16#86", "#85", "#84"], ["#1"]], "CES": [["7+8=15#85", "#85", "#84"], ["#1"]]}
     lines = quickstart.examples(["37+48:", "0+1:"], ["85", "2"], completions, count=1).splitlines()[1:]
@@ -122,29 +112,3 @@ def test_the_whole_quickstart_runs_in_small(tmp_path, capsys, monkeypatch):
     assert dapo["entropy"] != ces["entropy"]
     history = json.loads((tmp_path / "ces" / "trainer_state.json").read_text())["log_history"]
     assert any("ces/selected_tokens" in entry for entry in history)
-
-
-def test_a_terminated_quickstart_ends_its_training(tmp_path):
-    """The child replaces `trl-ces train`: it writes its process id and would live for ten minutes."""
-    script = f"""
-import subprocess, sys
-from pathlib import Path
-from trl_ces.cli.quickstart import StageLine
-from trl_ces.lab.study import quickstart
-start = subprocess.Popen
-def sleeper(command, **options):
-    child = start([sys.executable, "-c", "import time; time.sleep(600)"], **options)
-    Path({str(tmp_path)!r}, "pid").write_text(str(child.pid))
-    return child
-subprocess.Popen = sleeper
-quickstart.run_training("CES", Path({str(tmp_path)!r}, "ces"), {{"max_steps": 10}}, StageLine("title"))
-"""
-    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.DEVNULL)
-    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
-        assert process.poll() is None
-        time.sleep(0.1)
-    time.sleep(0.5)  # the handler is in place right after the start
-    process.terminate()
-    assert process.wait(timeout=60) == 143
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "pid").read_text()), 0)

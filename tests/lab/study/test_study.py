@@ -13,9 +13,9 @@ from pandas import DataFrame
 
 from trl_ces.lab.study import comparison as tables
 from trl_ces.lab.study.cells import Cell, load_study
+from trl_ces.lab.study.comparison import average, final_training, make_row, write_curves, write_results
 from trl_ces.lab.study.folder import begin_training, check_unchanged, finish_training, is_finished
-from trl_ces.lab.study.measuring import check_evaluation, check_measured
-from trl_ces.lab.study.results import average, final_training, make_row, write_curves, write_results
+from trl_ces.lab.study.measuring import check_evaluation
 from trl_ces.support.errors import UserError
 from trl_ces.support.files import write_json
 from trl_ces.support.yaml import parse_yaml, read_yaml
@@ -80,12 +80,6 @@ def test_a_model_before_training_that_all_seeds_share_is_one_cell(tmp_path):
     each = study_of(tmp_path, overrides={"model_name_or_path": "base/{seed}"}, **settings)
     assert [cell.seed for cell in one.cells if not cell.trained] == [3]
     assert [cell.seed for cell in each.cells if not cell.trained] == [3, 5]
-
-
-def test_braces_of_a_recipe_are_left_alone(tmp_path):
-    (tmp_path / "mine.yaml").write_text("system_prompt: 'answer in {braces} of {seed}'\n")
-    study = study_of(tmp_path, methods={"A": {"config": str(tmp_path / "mine.yaml")}})
-    assert study.cells[0].recipe["system_prompt"] == "answer in {braces} of {seed}"
 
 
 @pytest.mark.parametrize(
@@ -399,26 +393,6 @@ def test_a_tie_is_not_higher():
     ]
     _, _, higher, _, shorter = tables.variants_table(DataFrame(rows), "DAPO")[-1][1:]
     assert (higher, shorter) == ("0 of 2", "0 of 2")
-
-
-@pytest.mark.parametrize(
-    "returned",
-    [
-        None,
-        {},
-        [0.5],
-        {"accuracy": 0.5, "length_tokens": 3.0},
-        {"a": {"accuracy": 0.5}},
-        {"a": {"accuracy": None, "length_tokens": 3.0}},
-        {"a": {"accuracy": float("nan"), "length_tokens": 3.0}},
-        {"a": {"accuracy": 50.0, "length_tokens": 3.0}},
-        {"train": {"accuracy": 0.5, "length_tokens": 3.0}},
-    ],
-)
-def test_an_evaluation_that_returns_something_else_is_refused(returned):
-    with pytest.raises(UserError, match=r"`evaluation`: mine\.measure must return benchmark .* it returned"):
-        check_measured(returned, "mine.measure")
-    check_measured({"a": {"accuracy": 1, "length_tokens": 3.0, "checks": 0.1}}, "mine.measure")
 
 
 def test_a_model_that_was_measured_once_is_compared_with_the_baseline_of_each_seed():

@@ -84,16 +84,6 @@ def test_errors_rechecks_and_corrections_have_their_probabilities(task):
     assert corrected / wrong_rechecked == pytest.approx(task.mend_probability, abs=0.05)
 
 
-def test_carries_are_forgotten_with_their_probability_and_only_where_there_is_one():
-    task = ToyTask(forget_probability=0.85, slip_probability=0.0, check_probability=0.0)
-    rng, correct = random.Random(2), {True: [], False: []}
-    for _ in range(4000):
-        terms = draw_terms(task, "train", rng)
-        correct[carries(terms)].append(write_completion(terms, task, rng).endswith(f"#{sum(terms)}"))
-    assert sum(correct[True]) / len(correct[True]) == pytest.approx(0.15, abs=0.02)
-    assert all(correct[False])
-
-
 @pytest.mark.parametrize(
     ("task", "digest"),
     [
@@ -101,6 +91,10 @@ def test_carries_are_forgotten_with_their_probability_and_only_where_there_is_on
         (
             ToyTask(digits=3, max_terms=4, forget_probability=0.5, check_probability=0.6),
             "07210b373a93e66a44595a583fcdfac3e8dfa58ea19503463de9d589bffe6308",
+        ),
+        (
+            ToyTask(guess_first=True, forget_probability=0.5),
+            "58dd235af6305971320790bab77ab044ce084ed19695783818d0478875cb51f5",
         ),
     ],
 )
@@ -110,17 +104,6 @@ def test_the_training_texts_of_the_published_results_are_reproduced(task, digest
         terms = draw_terms(task, "train", rng)
         texts.append(write_prompt([terms]) + write_completion(terms, task, rng))
     assert hashlib.sha256("\n".join(texts).encode()).hexdigest() == digest
-
-
-def test_a_guess_is_a_result_without_working_that_forgets_every_carry():
-    task, rng = ToyTask(guess_first=True, forget_probability=1.0, slip_probability=0.0), random.Random(3)
-    for _ in range(1000):
-        terms = draw_terms(task, "train", rng)
-        correct, forgetful = write_pass(terms), write_pass(terms, forget=True)
-        (guess, *rechecks), final_answer = split_completion(write_completion(terms, task, rng))
-        assert guess == forgetful[1]
-        assert set(rechecks) <= {correct[0], forgetful[0]}
-        assert final_answer == (correct[1] if correct[0] in rechecks else guess)
 
 
 def test_several_sums_are_named_and_solved_in_turn():
@@ -161,8 +144,6 @@ def test_problems_have_their_sum_as_solution_and_depend_on_the_seed_alone():
 def test_more_problems_than_a_split_has_are_refused():
     with pytest.raises(ValueError, match=r"num_problems is 200, but the split 'held_out' has about \d+: lower it"):
         load_problems("held_out", 200, digits=1)
-    with pytest.raises(ValueError, match="train, held_out, got 'test'"):
-        load_problems("test", 1)
 
 
 @pytest.mark.parametrize(
@@ -170,9 +151,7 @@ def test_more_problems_than_a_split_has_are_refused():
     [
         ({"slip_probability": 1.5}, r"probabilities in \[0, 1\] .* slip_probability=1.5"),
         ({"check_probability": 1}, "check_probability below 1"),
-        ({"digits": 0}, "digits >= 1"),
         ({"min_terms": 3}, "min_terms=3, max_terms=2"),
-        ({"sums": 0}, "1 to 26 sums"),
         ({"sums": 27}, "1 to 26 sums"),
     ],
 )
@@ -243,14 +222,8 @@ def test_a_base_model_is_made_once_reproducibly_and_not_replaced_by_another(tmp_
     assert weights.stat().st_mtime_ns == made
     with pytest.raises(ValueError, match="use another directory"):
         make_base_model(str(folder), **{**settings, "seed": 4})
-    with pytest.raises(TypeError, match="'step'"):
-        make_base_model(str(tmp_path / "other"), step=3)
     build_base_model(tmp_path / "again", ToyTask(check_probability=0.1), seed=3, steps=4, batch_size=2)
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == weights.read_bytes()
-    (folder / "base_model.json").unlink()
-    with pytest.raises(ValueError, match="unknown settings"):
-        make_base_model(str(folder), **settings)
-    assert weights.stat().st_mtime_ns == made
 
 
 def test_two_processes_make_the_same_base_model_once(tmp_path):

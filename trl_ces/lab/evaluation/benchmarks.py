@@ -1,17 +1,22 @@
-"""The benchmarks as data: where each set's file is, and how a row gives question and gold.
+"""Benchmarks: each set's file, how its rows give question and gold, and loading their problems.
 
 Questions and golds follow the Qwen2.5-Math evaluation, as in the paper: questions get no added instruction, golds are
 as `trl_ces.grading` expects them, and the reasoning sets are generated multiple choice. The code sets are EvalPlus'.
 docs/evaluation.md has sources and licences.
 """
 
+import gzip
+import hashlib
+import json
 import re
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from .code.tasks import Row, read_code
+from ...support.errors import UserError, first_line, hub_errors, nearest
+from .code.tasks import CodeTask, Row, read_code, read_task
 
 # Question and gold of one row.
 Reader = Callable[[Row], tuple[str, str]]
@@ -99,19 +104,16 @@ def _choice_question(stem: str, options: list[str], correct: int) -> tuple[str, 
 
 
 _NUMBERED = re.compile(
-    r"Please choose the correct answer to the question: (?P<stem>.*?)\s*"
-    r"(?P<options>Answer1: .*?)\s*Answer format: (?P<names>answer1.*)",
+    r"Please choose the correct answer to the question: (.*?)\s*(Answer1: .*?)\s*Answer format: (answer1.*)",
     re.DOTALL,
 )
 
 
 def read_numbered_choice(row: Row) -> tuple[str, str]:
     """The instruction holds the question and `Answer1: ... Answer2: ...`; `answer` is `answer2`."""
-    parts = _NUMBERED.fullmatch(row["instruction"])
-    if parts is None:
-        raise ValueError(f"the instruction {row['instruction'][:80]!r} has no numbered answers")
-    options = [option.strip() for option in re.split(r"Answer\d+: ", parts["options"])[1:]]
-    return _choice_question(parts["stem"], options, parts["names"].split("/").index(row["answer"]))
+    stem, listed, names = _NUMBERED.fullmatch(row["instruction"]).groups()  # type: ignore[union-attr]
+    options = [option.strip() for option in re.split(r"Answer\d+: ", listed)[1:]]
+    return _choice_question(stem, options, names.split("/").index(row["answer"]))
 
 
 def read_commonsenseqa(row: Row) -> tuple[str, str]:
@@ -133,7 +135,7 @@ def _read_hub_choice(stem: str) -> Reader:
 
 @dataclass(frozen=True)
 class HubSource:
-    """The same problems on the Hub: repository, configuration, split, reader of its"""
+    """The same problems on the Hub."""
 
     repository: str
     configuration: str | None
@@ -207,3 +209,98 @@ GROUPS = {
     group: [benchmark.name for benchmark in _ALL if benchmark.kind == kind]
     for group, kind in (("math12", "math"), ("reasoning", "choice"), ("code", "code"))
 }
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One question of a benchmark. `id`: row number in the source, from 0. `code`: how programs are tested."""
+
+    benchmark: str
+    id: int
+    question: str
+    gold: str
+    code: CodeTask | None = None
+
+
+def find_benchmarks(names: Sequence[str]) -> list[str]:
+    """Resolve names and groups (`math12`, ...) to benchmarks, without repetition, in the order given."""
+    found: dict[str, None] = {}
+    for name in names:
+        if name not in BENCHMARKS and name not in GROUPS:
+            hint = nearest(name, [*BENCHMARKS, *GROUPS])
+            known = f"groups: {', '.join(GROUPS)}; sets: {', '.join(BENCHMARKS)}"
+            raise UserError(f"`benchmarks`: there is no {name!r}.{hint} There are {known}.")
+        found |= dict.fromkeys(GROUPS.get(name, [name]))
+    if not found:
+        raise UserError(f"`benchmarks` is empty: name one, or one of the groups {', '.join(GROUPS)}.")
+    return list(found)
+
+
+def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Problem]:
+    """Read a set's problems from `data_dir`, or from the Hub; refuse an unreadable row or another number of rows."""
+    benchmark = BENCHMARKS[name]
+    source, rows, read = _from_hub(benchmark) if data_dir is None else _from_folder(benchmark, Path(data_dir))
+    if len(rows) != benchmark.count:
+        raise UserError(
+            f"{name}: {source} has {len(rows)} rows, and {benchmark.count} are expected: another version of the set "
+            "would give numbers that cannot be compared. Get the complete file."
+        )
+    problems = []
+    for number, row in enumerate(rows):
+        question, gold = read(row)
+        task = read_task(benchmark.dataset, row) if benchmark.kind == "code" else None
+        if not question.strip() or (not gold.strip() and number not in benchmark.without_gold):
+            raise UserError(f"{name}: row {number} of {source} has an empty question or gold.")
+        if task is not None and benchmark.base is None:
+            task = task.base()
+        problems.append(Problem(name, number, question, gold, task))
+    return problems
+
+
+def choose(problems: list[Problem], max_problems: int | None) -> list[Problem]:
+    """Select at most `max_problems`, evenly spaced because some files are sorted by difficulty."""
+    if max_problems is None or max_problems >= len(problems):
+        return problems
+    return [problems[place * len(problems) // max_problems] for place in range(max_problems)]
+
+
+def data_digest(problems: Sequence[Problem]) -> str:
+    """16 hexadecimal digits that change with any question, gold, row number or test of a program."""
+    text = json.dumps([[p.id, p.question, p.gold, *([p.code.digest] if p.code else [])] for p in problems])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _from_folder(benchmark: Benchmark, data_dir: Path) -> tuple[str, list[Any], Reader]:
+    """The rows of a JSON or JSON-lines file, which may be gzipped."""
+    file = data_dir.expanduser() / benchmark.file
+    if not file.is_file():
+        hint = f"; without it the set is read from the Hub ({benchmark.hub.repository})" if benchmark.hub else ""
+        raise UserError(
+            f"{benchmark.name}: {file} does not exist. `--data_dir` names the folder with {benchmark.file}{hint}."
+        )
+    content = file.read_bytes()
+    text = (gzip.decompress(content) if file.suffix == ".gz" else content).decode("utf-8")
+    if file.suffix == ".json":
+        rows = json.loads(text)
+    else:  # not splitlines, which also splits at U+2028, and a question may hold one
+        rows = [json.loads(line) for line in text.split("\n") if line.strip()]
+    return str(file), rows, benchmark.read
+
+
+def _from_hub(benchmark: Benchmark) -> tuple[str, list[Any], Reader]:
+    place = f"give the folder that holds {benchmark.file} with `--data_dir`"
+    hub = benchmark.hub
+    if hub is None:
+        published = f" EvalPlus publishes it: {benchmark.url}" if benchmark.url else ""
+        raise UserError(f"{benchmark.name}: this set is not read from the Hub: {place}.{published}")
+    from datasets import load_dataset
+    from datasets.exceptions import DatasetNotFoundError
+
+    try:
+        rows = list(load_dataset(hub.repository, hub.configuration, split=hub.split))
+    except (DatasetNotFoundError, *hub_errors(), ValueError, RuntimeError) as error:
+        raise UserError(
+            f"{benchmark.name}: {hub.repository} could not be loaded from the Hub ({first_line(error)}): check the "
+            f"network, or {place}."
+        ) from None
+    return f"{hub.repository} ({hub.split})", rows, hub.read

@@ -1,12 +1,12 @@
-"""Generation with transformers, and the interface shared with vllm_backend.py.
+"""
+Generation with transformers or vLLM.
 
 A backend takes token ids and a seed per completion and yields completions as they finish. Its `batch_size` is the
 number of completions generated together, or `None` if a completion's last bits do not depend on its neighbours; a
-resumed run draws the same batches. `generate` alone would draw a batch from a single random state and apply the
-repetition penalty to padding, so that a completion depended on its neighbours; `Sampler` draws each completion from
-its own seed, as vLLM does.
+resumed run draws the same batches.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +29,12 @@ class GeneratedCompletion:
 
 
 class Sampler:
-    """A logits processor that leaves each row a single token, drawn from the row's own seed."""
+    """
+    A logits processor that leaves each row a single token, drawn from the row's own seed, as vLLM does.
+
+    `generate` alone draws a batch from a single random state and applies the repetition penalty to padding, so that a
+    completion depends on its neighbours.
+    """
 
     def __init__(self, prompts: Sequence[list[int]], seeds: Sequence[int], settings: EvaluationSettings):
         self.prompts, self.settings = prompts, settings
@@ -132,3 +137,73 @@ def generate_batch(model: Any, prompts: Sequence[list[int]], config: Any, **opti
     finally:
         model.generation_config = own
     return output[:, width:].tolist()
+
+
+class VllmBackend:
+    """vLLM's synchronous engine on one GPU, one request per completion."""
+
+    batch_size: int | None = None
+
+    def __init__(self, facts: ModelFacts, settings: EvaluationSettings, longest: int):
+        """Load the weights. `longest`: maximum number of tokens of a prompt with its completion."""
+        # In this process, so that no engine outlives it and keeps the GPU.
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+        from vllm import LLM
+        from vllm.lora.request import LoRARequest
+
+        self.facts, self.settings = facts, settings
+        self.adapter = None if facts.adapter is None else LoRARequest("adapter", 1, facts.adapter)
+        lora = {} if facts.adapter is None else {"enable_lora": True, "max_lora_rank": lora_rank(facts.adapter_rank)}
+        try:
+            self.llm = LLM(
+                model=facts.base,
+                skip_tokenizer_init=True,  # ids in, ids out
+                dtype=settings.dtype,
+                seed=settings.seed,
+                max_model_len=longest,
+                gpu_memory_utilization=settings.gpu_memory_utilization,
+                trust_remote_code=settings.trust_remote_code,
+                # Otherwise the model's own sampling settings would fill what is not given here.
+                generation_config="vllm",
+                **lora,
+            )
+        except (ValueError, RuntimeError, OSError) as error:
+            raise UserError(
+                f"vLLM cannot run {settings.model!r} ({first_line(error)}): try `--backend transformers`."
+            ) from error
+
+    def generate(self, prompts: Sequence[list[int]], seeds: Sequence[int]) -> Iterator[list[GeneratedCompletion]]:
+        """Yield completions when they are finished, in any order."""
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        # `LLM.generate` returns only when all requests are finished, so a killed run would lose them.
+        engine = self.llm.llm_engine
+        for index, (prompt, seed) in enumerate(zip(prompts, seeds, strict=True)):
+            sampling = SamplingParams(
+                temperature=self.settings.temperature,
+                top_p=self.settings.top_p,
+                top_k=self.settings.top_k or 0,  # 0: all
+                repetition_penalty=self.settings.repetition_penalty,
+                max_tokens=self.settings.max_new_tokens,
+                seed=seed,
+                stop_token_ids=self.facts.ends,
+                detokenize=False,
+                output_kind=RequestOutputKind.FINAL_ONLY,
+            )
+            engine.add_request(str(index), {"prompt_token_ids": prompt}, sampling, lora_request=self.adapter)
+        while engine.has_unfinished_requests():
+            finished = [output for output in engine.step() if output.finished]
+            if finished:
+                yield [
+                    GeneratedCompletion(int(one.request_id), *cut_at_end(one.outputs[0].token_ids, self.facts.ends))
+                    for one in finished
+                ]
+
+    def close(self) -> None:
+        del self.llm
+
+
+def lora_rank(rank: int) -> int:
+    """The smallest rank that vLLM supports and that is at least `rank`."""
+    return next(size for size in (1, 8, 16, 32, 64, 128, 256, 320, 512) if size >= rank)

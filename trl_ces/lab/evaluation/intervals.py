@@ -1,5 +1,5 @@
 """
-95 % intervals over problems: Wilson's for accuracies, a bootstrap-t for other means; and pass@k.
+95 % intervals over problems: Wilson's for accuracies, a bootstrap-t for other means.
 
 A set's problems stand for all problems like them. Several completions of one problem resemble each other (correlation
 ρ), so n problems with k completions each are worth n / (ρ + (1 - ρ) / k) independent completions, the design effect of
@@ -73,11 +73,6 @@ def _resampled(values: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
         means.append(drawn.mean(axis=1))
         squares.append(drawn.var(axis=1) / max(len(values) - 1, 1))
     return np.concatenate(means), np.concatenate(squares)
-
-
-def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
-    """The probability that k samples, drawn without replacement, contain a correct one (Chen et al. 2021, Eq. 1)."""
-    return 1.0 - math.comb(num_samples - num_correct, k) / math.comb(num_samples, k)
 
 
 @dataclass(frozen=True)

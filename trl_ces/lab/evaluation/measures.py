@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from .intervals import Interval, Shares, accuracy_difference, accuracy_interval, interval_of_average, pass_at_k
+from .intervals import Interval, Shares, accuracy_difference, accuracy_interval, interval_of_average
 from .samples import FIELDS, Sample
 
 CORRECTNESS = ("correct", "correct_qwen")  # columns: by the project's grader, by the Qwen2.5-Math script's rules
@@ -51,18 +51,16 @@ def areas(samples: pd.DataFrame, by: str, limit: int) -> pd.Series:
     return left.groupby(scored["problem"]).mean()
 
 
-def lengths(samples: pd.DataFrame) -> pd.Series:
-    """Problem -> mean tokens per completion, thinking included, end token excluded."""
-    return samples.groupby("problem")["tokens"].mean()
-
-
 def pass_at(samples: pd.DataFrame, by: str) -> dict[str, float | None]:
-    """pass@k for the powers of two up to the number of samples, over problems with all completions scored."""
+    """
+    pass@k for the powers of two up to the number of samples, over problems with all completions scored: the
+    probability that k of a problem's n completions contain a correct one (Chen et al. 2021, Eq. 1).
+    """
     problems = [own for _, own in samples.groupby("problem")[by]]
     complete = [own for own in problems if own.notna().all()]
     found = {}
     for k in (2**power for power in range(min(map(len, problems)).bit_length())):
-        values = [pass_at_k(len(own), int(own.sum()), k) for own in complete]
+        values = [1.0 - math.comb(len(own) - int(own.sum()), k) / math.comb(len(own), k) for own in complete]
         found[str(k)] = sum(values) / len(values) if values else None
     return found
 
@@ -116,7 +114,7 @@ def measure(
         "problems": sum(own["problem"].nunique() for own in runs[0]),
         "scored": sum(map(len, kept)),
         **accuracy(),
-        **mean("length", [[lengths(own) for own in run] for run in runs]),
+        **mean("length", [[own.groupby("problem")["tokens"].mean() for own in run] for run in runs]),
     }
     if limit is not None:
         found |= mean("area", each(lambda own: areas(own, by, limit)), most=1)

@@ -10,7 +10,7 @@ from typing import Any
 from ...support.errors import UserError, first_line, hub_errors
 from ...support.hub import is_local, try_hub_once
 from ...support.prompts import build_prompt, opens_thinking
-from .problems import Problem
+from .benchmarks import Problem
 from .settings import EvaluationSettings
 
 

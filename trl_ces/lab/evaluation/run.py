@@ -13,17 +13,16 @@ from tqdm import tqdm
 
 from ...grading.grader import grade_many
 from ...support.errors import UserError
+from ...support.files import write_json, write_text
 from ...support.imports import install_line
-from .benchmarks import BENCHMARKS
+from .benchmarks import BENCHMARKS, Problem, choose, data_digest, load_benchmark
 from .code.grader import CodeGrader, check_code
-from .generate import TransformersBackend
+from .generate import TransformersBackend, VllmBackend
 from .measures import CORRECTNESS
 from .models import EncodedPrompts, ModelFacts, check_context, check_model, encode_prompts, fingerprint, read_model
-from .problems import Problem, choose, data_digest, load_benchmark
+from .results import SUMMARY, TABLE, results_table, summarize
 from .samples import FIELDS, GENERATED, Key, Sample, key_of, open_samples
 from .settings import EvaluationSettings, default_folder, make_settings
-from .summary import summarize, write_summary
-from .vllm_backend import VllmBackend
 
 
 def choose_backend(settings: EvaluationSettings) -> EvaluationSettings:
@@ -186,7 +185,7 @@ def run_evaluation(
     requests = list_requests(settings, problems, prompts)
     recorded, code_grader = record(settings, facts, problems), CodeGrader(settings.code_time_limit)
     with open_samples(output_dir, recorded, wait) as file:
-        done, total, tokens = {key_of(sample) for sample in file.samples}, sum(len(one.keys) for one in requests), 0
+        done, total = {key_of(sample) for sample in file.samples}, sum(len(one.keys) for one in requests)
         say(f"{len(problems)} problems x {settings.num_samples} completions in {output_dir}: {len(done)} are there.")
         if len(done) < total:
             backend = load_backend(facts, settings, max(map(len, prompts.ids)) + settings.max_new_tokens)
@@ -195,11 +194,10 @@ def run_evaluation(
                 batches = pending_batches(requests, done, backend.batch_size)
                 for samples in draw(backend, batches, facts.tokenizer, done, code_grader):
                     file.append(samples)
-                    tokens += sum(sample["tokens"] for sample in samples)
-                    bar.set_postfix_str(f"{tokens / (bar.format_dict['elapsed'] or 1):.0f} tokens/s", refresh=False)
                     bar.update(len(samples))
         summary = summarize(recorded, file.samples)
-        write_summary(output_dir, summary)
+        write_json(output_dir / SUMMARY, summary)
+        write_text(output_dir / TABLE, results_table(summary))
     return summary
 
 
@@ -258,7 +256,4 @@ def check_evaluate(
 def _study_settings(model: str, benchmarks: Any, correctness: str, options: dict[str, Any]) -> EvaluationSettings:
     if correctness not in CORRECTNESS:
         raise UserError(f"`correctness` is {correctness!r}: it must be one of {', '.join(CORRECTNESS)}.")
-    for name in {"model", "output_dir"} & options.keys():
-        raise UserError(f"`{name}`: a study measures its own models in their own folders; remove it.")
-    options = {name: str(value) if isinstance(value, Path) else value for name, value in options.items()}
     return make_settings({"benchmarks": benchmarks, **options, "model": model}, "`evaluation`")

@@ -27,31 +27,16 @@ def key_of(sample: Sample) -> Key:
 def read_settings_file(folder: Path) -> dict[str, Any]:
     """The content of a directory's settings.json."""
     file = folder / SETTINGS
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{folder} holds no {SETTINGS}: name an output directory of `trl-ces eval`.") from None
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file} cannot be read ({error}).") from None
+    if not file.is_file():
+        raise UserError(f"{folder} holds no {SETTINGS}: name an output directory of `trl-ces eval`.")
+    return json.loads(file.read_text(encoding="utf-8"))
 
 
 def read_samples(file: Path) -> tuple[list[Sample], int]:
     """The samples in the complete lines of samples.jsonl, and the bytes of these lines; a kill can cut the last."""
     content = file.read_bytes() if file.is_file() else b""
     length = content.rfind(b"\n") + 1
-    samples: dict[Key, Sample] = {}
-    for number, line in enumerate(content[:length].split(b"\n")[:-1], start=1):
-        try:
-            sample = json.loads(line)
-        except ValueError:
-            sample = {}
-        if not isinstance(sample, dict) or tuple(sample) != FIELDS or key_of(sample) in samples:
-            raise UserError(
-                f"{file}: line {number} was not written by this version, or repeats a completion: remove the line, or "
-                "give another `--output_dir`."
-            )
-        samples[key_of(sample)] = sample
-    return list(samples.values()), length
+    return [json.loads(line) for line in content[:length].split(b"\n")[:-1]], length
 
 
 class SampleFile:

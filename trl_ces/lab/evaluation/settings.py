@@ -11,8 +11,7 @@ from typing import Any
 from ...support.errors import UserError, nearest
 from ...support.prompts import PAPER_SYSTEM_PROMPT
 from ...support.yaml import read_yaml
-from .benchmarks import BENCHMARKS
-from .problems import find_benchmarks
+from .benchmarks import BENCHMARKS, find_benchmarks
 
 # Settings on which no completion depends.
 NOT_SAMPLING = {"data_dir", "output_dir", "allow_code_execution", "gpu_memory_utilization"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import math
 import sys
 import time
 from collections.abc import Callable
@@ -61,7 +60,6 @@ def main(words: list[str]) -> int:
         # Loading a recipe imports TRL, which takes as long as measuring a small model.
         model = str(folder) if words[2] == "trained" else model_path(load_recipe(folder / RECIPE))
         benchmarks = measure(model, **_arguments(measure, settings, folder / RECIPE))
-        check_measured(benchmarks, settings["function"])
     except UserError as error:
         print(f"trl-ces study: error: {error}", file=sys.stderr)
         return 2
@@ -69,24 +67,6 @@ def main(words: list[str]) -> int:
     content = {"settings": settings, "seconds": seconds, "benchmarks": benchmarks, "packages": environment()}
     write_json(folder / EVALUATION, content)
     return 0
-
-
-def check_measured(benchmarks: Any, function: str) -> None:
-    """Refuse a return value of an evaluation that gives no row."""
-    if not isinstance(benchmarks, dict) or not benchmarks or not all(map(_is_benchmark, benchmarks.items())):
-        raise UserError(
-            f"`evaluation`: {function} must return benchmark -> {{accuracy in [0, 1], length_tokens, ...}} with "
-            "finite numbers, and no benchmark `train`, which names columns of the training log; it returned "
-            f"{benchmarks!r:.200}."
-        )
-
-
-def _is_benchmark(item: tuple[Any, Any]) -> bool:
-    name, values = item
-    if not isinstance(name, str) or name == "train" or not isinstance(values, dict):
-        return False
-    numbers = all(isinstance(value, int | float) and math.isfinite(value) for value in values.values())
-    return numbers and {"accuracy", "length_tokens"} <= values.keys() and 0 <= values["accuracy"] <= 1
 
 
 def _arguments(function: Callable[..., Any], settings: dict[str, Any], recipe: Path) -> dict[str, Any]:

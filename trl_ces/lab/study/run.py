@@ -17,10 +17,10 @@ from ...train.checks import check
 from ...train.launch import device_count, read_accelerate_config, whole_number
 from ...train.recipe import find_config
 from .cells import Cell, Study
+from .comparison import Results, accuracy_reward_name
 from .folder import begin_training, check_unchanged, finish_training, is_finished, is_trained, write_recipe
 from .measuring import check_evaluation, measuring_command
 from .processes import LOCK, Pending, RunFailed, Step, run_all
-from .results import Results, accuracy_reward_name
 
 
 def run_study(study: Study, jobs: int, say: Callable[[str], None]) -> tuple[list[str], list[RunFailed]]:

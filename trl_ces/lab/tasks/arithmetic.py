@@ -27,7 +27,6 @@ import random
 import re
 import string
 import zlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -68,8 +67,6 @@ def split_of(terms: list[int]) -> str:
 
 def draw_terms(task: ToyTask, split: str, rng: random.Random) -> list[int]:
     """Numbers of one sum of `split`, drawn uniformly."""
-    if split not in SPLITS:
-        raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}.")
     smallest = 0 if task.digits == 1 else 10 ** (task.digits - 1)
     while True:
         count = rng.randint(task.min_terms, task.max_terms)
@@ -80,7 +77,7 @@ def draw_terms(task: ToyTask, split: str, rng: random.Random) -> list[int]:
 
 def write_prompt(problem: list[list[int]]) -> str:
     """`37+48:` for `[[37, 48]]`, `a37+48b21+30:` for `[[37, 48], [21, 30]]`."""
-    return "".join(_with_letters("+".join(map(str, terms)) for terms in problem)) + ":"
+    return "".join(_with_letters(["+".join(map(str, terms)) for terms in problem])) + ":"
 
 
 def read_prompt(prompt: str) -> list[list[int]]:
@@ -93,9 +90,8 @@ def write_solution(problem: list[list[int]]) -> str:
     return ",".join(str(sum(terms)) for terms in problem)
 
 
-def _with_letters(texts: Iterable[str]) -> list[str]:
+def _with_letters(texts: list[str]) -> list[str]:
     """Prefix each text with its letter if there are several."""
-    texts = list(texts)
     return texts if len(texts) == 1 else [letter + text for letter, text in zip(LETTERS, texts, strict=False)]
 
 
@@ -142,7 +138,7 @@ def write_completion(terms: list[int], task: ToyTask, rng: random.Random) -> str
 
 def write_text(problem: list[list[int]], task: ToyTask, rng: random.Random) -> str:
     """Training text of the base model for a whole problem, without its prompt."""
-    return "".join(_with_letters(write_completion(terms, task, rng) for terms in problem))
+    return "".join(_with_letters([write_completion(terms, task, rng) for terms in problem]))
 
 
 def make_datasets(

@@ -52,7 +52,7 @@ def build_base_model(
     import torch
 
     task = task or ToyTask()
-    settings = _all_settings(task, training)
+    settings = {"task": asdict(task), **BASE_TRAINING, **training}  # everything that determines the weights
     steps, batch_size, learning_rate = settings["steps"], settings["batch_size"], settings["learning_rate"]
     tokenizer, rng = build_tokenizer(task.sums), random.Random(settings["seed"])
     model = _new_model(tokenizer, settings["seed"], settings["layers"], settings["width"])
@@ -74,13 +74,6 @@ def build_base_model(
     model.save_pretrained(output_dir)
     tokenizer.save_pretrained(output_dir)
     write_json(Path(output_dir) / SETTINGS_FILE, settings)
-
-
-def _all_settings(task: ToyTask, training: dict[str, Any]) -> dict[str, Any]:
-    """Everything that determines a base model's weights."""
-    if unknown := training.keys() - BASE_TRAINING.keys():
-        raise TypeError(f"{min(unknown)!r} is not a setting of the base model's training: {', '.join(BASE_TRAINING)}.")
-    return {"task": asdict(task), **BASE_TRAINING, **training}
 
 
 def sums_at(step: int, steps: int, sums: int) -> int:
@@ -169,8 +162,8 @@ def make_base_model(
             build_base_model(partial, task, on_step, **training)
             partial.rename(folder)
         elif settings:
-            file, expected = folder / SETTINGS_FILE, _all_settings(task, training)
-            found = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else "unknown settings"
+            expected = {"task": asdict(task), **BASE_TRAINING, **training}
+            found = json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8"))
             if found != expected:
                 raise ValueError(f"{folder} holds a model of {found}, not of {expected}: use another directory.")
     return model_name_or_path

@@ -10,12 +10,12 @@ from fixtures_evaluation import CODE_ROWS, REAL_DATA, Scripted, write_data, writ
 
 from trl_ces.cli.main import main
 from trl_ces.lab.evaluation import run as run_module
+from trl_ces.lab.evaluation.benchmarks import Problem, data_digest, load_benchmark
 from trl_ces.lab.evaluation.code import grader
 from trl_ces.lab.evaluation.code.grader import CodeGrade, CodeGrader, find_program
 from trl_ces.lab.evaluation.code.inside import Opaque, decode, encode, equal_outputs
 from trl_ces.lab.evaluation.code.sandbox import run_sandboxed
 from trl_ces.lab.evaluation.code.tasks import CodeTask, read_task
-from trl_ces.lab.evaluation.problems import Problem, data_digest, load_benchmark
 from trl_ces.lab.evaluation.run import Request, grade_completions, run_evaluation
 from trl_ces.lab.evaluation.settings import EvaluationSettings
 from trl_ces.support.errors import UserError
@@ -252,14 +252,6 @@ def test_permission_is_required_before_anything_is_loaded(tmp_path, capsys, monk
     assert "grading runs programs that the model wrote on this machine" in message
     assert "`--allow_code_execution`" in message
     assert not (tmp_path / "out").exists()
-
-
-def test_a_machine_without_a_sandbox_is_refused(tmp_path, monkeypatch, capsys):
-    write_model(tmp_path / "model")
-    monkeypatch.setattr("trl_ces.lab.evaluation.code.sandbox.sys.platform", "darwin")
-    words = ["--data_dir", str(tmp_path), "--benchmarks", "humaneval", "--allow_code_execution"]
-    assert main(["eval", "--model", str(tmp_path / "model"), *words]) == 2
-    assert "cannot be built here (the sandbox needs Linux" in capsys.readouterr().err
 
 
 @built

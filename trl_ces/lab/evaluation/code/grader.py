@@ -1,6 +1,5 @@
 """Grade completions of code benchmarks: run programs on EvalPlus' inputs in the sandbox, and compare outputs there."""
 
-import base64
 import json
 import os
 import re
@@ -12,7 +11,7 @@ from pathlib import Path
 from ....support.errors import UserError
 from ....support.prompts import after_thinking
 from . import inside
-from .sandbox import SandboxError, check_sandbox, run_sandboxed
+from .sandbox import check_sandbox, run_sandboxed
 from .tasks import CodeTask
 
 PROGRAM = Path(inside.__file__).read_text(encoding="utf-8") + "\nmain(payload, send)\n"
@@ -37,7 +36,7 @@ class CodeGrade:
 
 @dataclass(frozen=True)
 class _Reference:
-    outputs: list[bytes]  # frames
+    outputs: list[str]  # lines
     plain: list[bool]  # for each, whether equal text means equal values
     limits: list[float]  # CPU seconds allowed for each input
 
@@ -76,14 +75,9 @@ class CodeGrader:
             final = after_thinking(text, prefilled)
             programs.append(None if final is None else find_program(final, task.entry_point))
         new = list(dict.fromkeys(task for task in tasks if task not in self._references))
-        try:
-            with ThreadPoolExecutor(os.cpu_count()) as threads:
-                self._references |= dict(zip(new, threads.map(self._run_reference, new), strict=True))
-                passed = list(threads.map(self._test, tasks, programs))
-        except (SandboxError, OSError) as error:
-            raise UserError(
-                f"The sandbox for model-written code failed ({error}): give the same line again to resume."
-            ) from error
+        with ThreadPoolExecutor(os.cpu_count()) as threads:
+            self._references |= dict(zip(new, threads.map(self._run_reference, new), strict=True))
+            passed = list(threads.map(self._test, tasks, programs))
         return [CodeGrade(*pair) for pair in zip(programs, passed, strict=True)]
 
     def _run_reference(self, task: CodeTask) -> _Reference | None:
@@ -95,12 +89,13 @@ class CodeGrader:
         limits = [max(LEAST_SECONDS, TIMES_REFERENCE * seconds) for seconds in notes["seconds"]]
         return _Reference(found[:-1], notes["plain"], limits)
 
-    def _solve(self, task: CodeTask, code: str, limits: list[float] | None) -> list[bytes]:
-        """Frames of outputs, one for each group of inputs that the program completed."""
+    def _solve(self, task: CodeTask, code: str, limits: list[float] | None) -> list[str]:
+        """The lines that the program sends; untrusted, so they are unpacked only in the sandbox."""
         groups = [json.loads(group) for group in task.groups]
         job = {"task": "solve", "code": code, "limits": limits, "groups": groups}
         job |= {"entry_point": task.entry_point, "convert": task.convert}
-        return inside.frames(run_sandboxed(PROGRAM, json.dumps(job).encode(), seconds=self.time_limit).output)
+        outcome = run_sandboxed(PROGRAM, json.dumps(job).encode(), seconds=self.time_limit)
+        return outcome.output.decode("ascii", errors="replace").split("\n")[:-1]
 
     def _test(self, task: CodeTask, program: str | None) -> list[bool | None]:
         reference = self._references[task]
@@ -115,15 +110,15 @@ class CodeGrader:
             passed.append(so_far and self._equal(task, group, found[group], reference))
         return passed + [None] * (len(task.groups) - groups)
 
-    def _equal(self, task: CodeTask, group: int, outputs: bytes, reference: _Reference) -> bool:
-        """Whether a group's outputs are the expected ones; compared in the sandbox where the bytes differ."""
+    def _equal(self, task: CodeTask, group: int, outputs: str, reference: _Reference) -> bool:
+        """Whether a group's outputs are the expected ones; compared in the sandbox where the lines differ."""
         expected = reference.outputs[group]
         if outputs == expected and reference.plain[group]:
             return True
         job = {
             "task": "compare",
-            "outputs": base64.b64encode(outputs).decode(),
-            "expected": base64.b64encode(expected).decode(),
+            "outputs": outputs,
+            "expected": expected,
             "inputs": json.loads(task.groups[group]),
             "accepted": None if task.accepted is None else task.accepted[group],
             "atol": task.atol,

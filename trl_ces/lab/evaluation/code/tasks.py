@@ -65,49 +65,44 @@ def read_task(dataset: str, row: Row) -> CodeTask:
     return CodeTask(name, row["prompt"] + row["canonical_solution"], encoded, row["atol"], convert, rule, accepted)
 
 
-Convert = Callable[[Any], Any]
-
-
-def _keep(value: Any) -> Any:
-    return value
-
-
-def _list_of_tuples(value: list[Any]) -> list[Any]:
-    return [tuple(item) for item in value]
-
-
-def _tuple_of_tuples(value: list[Any]) -> tuple[Any, ...]:
-    return tuple(tuple(item) if isinstance(item, list) else item for item in value)
-
-
 def _nested_tuple(value: Any) -> Any:
     return tuple(map(_nested_tuple, value)) if isinstance(value, list) else value
 
 
-def _tuple_values(value: dict[str, Any]) -> dict[str, Any]:
-    return {key: tuple(item) for key, item in value.items()}
-
-
 # JSON holds lists where MBPP's functions take other types: a converter for each argument, the last for all that
 # follow, and the numbers of the tasks.
-_ARGUMENTS: list[tuple[tuple[Convert, ...], str]] = [
-    ((tuple,), "2 116 132 222 261 273 394 421 424 429 470 560 579 596 616 630 726 740 744 809"),
-    ((tuple, _keep), "250 405 446 720 763 808"),
-    ((_keep, tuple), "106 750"),
-    ((_list_of_tuples,), "63 64 70 94 120 237 272 299 409 473 614 780"),
-    ((_list_of_tuples, _keep), "75 413 753"),
-    ((_tuple_of_tuples,), "259 278 445"),
-    ((_nested_tuple,), "580 615 791"),
-    ((float, complex), "124"),
-    ((complex,), "252"),
-    ((_tuple_values, _keep), "722"),
-]
-_CONVERTERS = {int(number): converters for converters, numbers in _ARGUMENTS for number in numbers.split()}
+_CONVERT: dict[str, Callable[[Any], Any]] = {
+    "keep": lambda value: value,
+    "tuple": tuple,
+    "list of tuples": lambda value: list(map(tuple, value)),
+    "tuple of tuples": lambda value: tuple(tuple(item) if isinstance(item, list) else item for item in value),
+    "nested tuple": _nested_tuple,
+    "tuple values": lambda value: {key: tuple(item) for key, item in value.items()},
+    "float": float,
+    "complex": complex,
+}
+_ARGUMENTS = {
+    "tuple": "2 116 132 222 261 273 394 421 424 429 470 560 579 596 616 630 726 740 744 809",
+    "tuple, keep": "250 405 446 720 763 808",
+    "keep, tuple": "106 750",
+    "list of tuples": "63 64 70 94 120 237 272 299 409 473 614 780",
+    "list of tuples, keep": "75 413 753",
+    "tuple of tuples": "259 278 445",
+    "nested tuple": "580 615 791",
+    "float, complex": "124",
+    "complex": "252",
+    "tuple values, keep": "722",
+}
+_CONVERTERS = {
+    int(number): [_CONVERT[name] for name in names.split(", ")]
+    for names, numbers in _ARGUMENTS.items()
+    for number in numbers.split()
+}
 
 
 def mbpp_inputs(task_id: str, inputs: list[list[Any]]) -> list[Any]:
     """Lists of arguments, from JSON, with the types that the function takes; `task_id` is such as `"Mbpp/2"`."""
-    converters = _CONVERTERS.get(int(task_id.rpartition("/")[2]), (_keep,))
+    converters = _CONVERTERS.get(int(task_id.rpartition("/")[2]), [_CONVERT["keep"]])
     last = len(converters) - 1
     return [
         [converters[min(place, last)](argument) for place, argument in enumerate(arguments)] for arguments in inputs

@@ -1,6 +1,7 @@
-"""Compare runs: the paper's Table 1 with paired differences, and section 5.2's simple and hard questions."""
+"""
+Results of an evaluation and of several compared: the paper's Table 1, paired differences, simple and hard questions.
+"""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, product
@@ -13,13 +14,111 @@ from ...support.errors import UserError, nearest
 from ...support.files import write_json
 from .benchmarks import BENCHMARKS
 from .intervals import Interval
-from .measures import accuracies, by_benchmark, measure, scored_by_all
-from .samples import SAMPLES, differences, read_samples, read_settings_file
-from .summary import BUDGETS_NOTE, KINDS, tokens
+from .measures import CORRECTNESS, accuracies, by_benchmark, measure, pass_at, scored_by_all
+from .samples import SAMPLES, Sample, differences, read_samples, read_settings_file
 from .tables import markdown, percent
 
+SUMMARY, TABLE = "summary.json", "table.md"
+KINDS = {"math": "Average", "choice": "Average of multiple choice", "code": "Average of code"}
+BUDGETS_NOTE = (
+    "Acc within: correct completions that end within so many tokens, %. Area: their mean over all budgets up to the "
+    "last."
+)
 # Section 5.2: a question is simple if more of the reference model's completions are correct.
 SIMPLE_ABOVE = 0.5
+
+
+def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, Any]:
+    """The content of summary.json, from that of settings.json and all samples."""
+    from ...support.environment import environment
+
+    tables, names = by_benchmark(samples), settings["benchmarks"]
+    by_kind = {kind: [tables[name] for name in names if BENCHMARKS[name].kind == kind] for kind in KINDS}
+    limit = settings["max_new_tokens"]
+    return {
+        "settings": settings,
+        "benchmarks": {
+            name: {
+                "samples": len(own := tables[name]),
+                "unscored": int(own["correct"].isna().sum()),
+                "truncated": float((own["finish_reason"] == "length").mean()),  # share that reached `max_new_tokens`
+                **_measure([own], limit),
+            }
+            for name in names
+        },
+        "averages": {kind: _measure(sets, limit) for kind, sets in by_kind.items() if sets},
+        "packages": environment(),
+    }
+
+
+def _measure(sets: list[pd.DataFrame], limit: int) -> dict[str, Any]:
+    """Numbers of one set, or of the average over several: by both graders, and mean length."""
+    found: dict[str, Any] = {}
+    for by in CORRECTNESS:
+        measured = measure([sets], by, limit=limit)
+        found |= {"problems": measured["problems"], "length_tokens": measured["length"][0]}
+        found[by] = {
+            "problems": measured["scored"],
+            "accuracy": measured["accuracy"][0],
+            "area": measured["area"][0],
+            "budgets": {str(row["budget"]): row["accuracy"][0]["mean"] for row in measured["budgets"]},
+            "pass_at": pass_at(sets[0], by) if len(sets) == 1 else None,
+        }
+    return found
+
+
+def tokens(value: float | None) -> str:
+    """`8194`: whole tokens as in the paper, one decimal below 100; `-` for `None`."""
+    return "-" if value is None else f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}"
+
+
+def _main_table(summary: dict[str, Any]) -> str:
+    """The paper's Table 1 of one run, with sizes, pass@k and the share of truncated completions."""
+    found = summary["benchmarks"]
+    most = max(next(iter(found.values()))["correct"]["pass_at"], key=int)
+
+    def cells(entry: dict[str, Any]) -> list[str]:
+        own, script = entry["correct"], entry["correct_qwen"]
+        accuracy = [Interval(**own["accuracy"]).text(percent), str(own["problems"])]
+        script_accuracy = [percent(script["accuracy"]["mean"]), str(script["problems"])]
+        return [*accuracy, *script_accuracy, Interval(**entry["length_tokens"]).text(tokens)]
+
+    rows = []
+    for kind, title in KINDS.items():
+        names = [name for name in found if BENCHMARKS[name].kind == kind]
+        for name in names:
+            rest = [percent(found[name]["correct"]["pass_at"][most]), percent(found[name]["truncated"])]
+            rows.append([BENCHMARKS[name].title, *cells(found[name]), *rest])
+        if len(names) > 1:
+            rows.append([title, *cells(summary["averages"][kind]), "", ""])
+    return markdown(["Dataset", "Acc ↑", "n", "Script Acc", "n", "Len ↓", f"pass@{most}", "Cut off"], rows)
+
+
+def results_table(summary: dict[str, Any]) -> str:
+    """The run's tables as Markdown, with notes."""
+    found, settings = summary["benchmarks"], summary["settings"]
+    problems, unscored = (sum(entry[count] for entry in found.values()) for count in ("problems", "unscored"))
+    heading = (
+        f"{settings['model']}: {problems} problems, {settings['num_samples']} completions each, temperature "
+        f"{settings['temperature']:g}, top-p {settings['top_p']:g}, top-k {settings.get('top_k') or 'all'}, "
+        f"repetition penalty {settings['repetition_penalty']:g}, at most {settings['max_new_tokens']} tokens, by "
+        f"{settings['backend']}."
+    )
+    notes = (
+        "Acc: correct completions, %. Script Acc: by the rules of the Qwen2.5-Math script, as in the paper. n: "
+        "problems that count in the column to its left. Len: tokens, thinking included. In brackets: 95 % intervals "
+        "over problems, Acc's by Wilson at the effective number of completions, Len's by bootstrap-t. Cut off: "
+        "completions that reached the token limit, %."
+    )
+    if unscored:
+        notes += (
+            f"\n\n{unscored} completions are unscored: `correct` cannot grade against their golds, which count in "
+            "Script Acc alone, or a program's reference solution does not run here."
+        )
+    measured = {BENCHMARKS[name].title: entry["correct"] for name, entry in found.items()}
+    rows = [[title, *map(percent, [*own["budgets"].values(), own["area"]["mean"]])] for title, own in measured.items()]
+    budgets = markdown(["Acc ↑ within", *next(iter(measured.values()))["budgets"], "Area"], rows)
+    return "\n\n".join([heading, _main_table(summary), notes, budgets, BUDGETS_NOTE]) + "\n"
 
 
 @dataclass(frozen=True)
@@ -139,7 +238,7 @@ def comparison_text(compared: dict[str, Any]) -> str:
     titled += [(KINDS[kind], row) for kind, row in compared["averages"].items() if kinds.count(kind) > 1]
     every, others = range(len(names)), [place for place, name in enumerate(names) if name != baseline]
     minus = [f"{names[place]} − {baseline}" for place in others]
-    levels = [[title, *_bold_best(_cells(row, every))] for title, row in titled]
+    levels = [[title, *_cells(row, every)] for title, row in titled]
     differences = [[title, *_cells(row, others, "_difference")] for title, row in titled]
     split = [
         [BENCHMARKS[name].title, part, str(row["problems"]), *_cells(row, every)]
@@ -177,23 +276,11 @@ def _cells(row: dict[str, Any], runs: Sequence[int], what: str = "") -> list[str
     return [Interval(**row[of + what][run]).text(write, bool(what)) for run in runs for of, write in measures]
 
 
-def _bold_best(cells: list[str]) -> list[str]:
-    """The highest accuracy and the lowest length in bold, ties included."""
-    means = [cell.partition(" ")[0] for cell in cells]
-    values = [math.nan if mean == "-" else float(mean) for mean in means]
-    known = [[value for value in values[place::2] if value == value] for place in (0, 1)]
-    best = max(known[0], default=math.nan), min(known[1], default=math.nan)
-    return [
-        cell.replace(mean, f"**{mean}**", 1) if value == best[place % 2] else cell
-        for place, (cell, mean, value) in enumerate(zip(cells, means, values, strict=True))
-    ]
-
-
 def _notes(compared: dict[str, Any]) -> str:
     grader = {"correct": "the mathematics", "correct_qwen": "the rules of the Qwen2.5-Math script"}
     notes = [
-        f"Acc: completions correct by {grader[compared['correctness']]}, %. Len: tokens, thinking included. Bold: "
-        "best of the row. In brackets: 95 % intervals over problems."
+        f"Acc: completions correct by {grader[compared['correctness']]}, %. Len: tokens, thinking included. In "
+        "brackets: 95 % intervals over problems."
     ]
     partly = [
         f"{row['scored']} of {row['problems']} problems of {BENCHMARKS[name].title}"
