@@ -92,12 +92,12 @@ def test_the_core_does_not_import_the_lab():
     assert [name for name in loaded if name.startswith("trl_ces.lab")] == []
 
 
-def test_a_training_process_reaches_at_most_75_modules_and_9000_lines():
+def test_a_training_process_reaches_at_most_75_modules_and_9500_lines():
     files, found = files_of_modules(), reached("cli.train_worker", import_graph())
     assert "grading.judge" in found
     assert not {"grading.grader", "grading.qwen.extract"} & found  # rewards use only the first grader
     assert len(found) <= 75
-    assert sum(len(files[module].read_text().splitlines()) for module in found) <= 9_000
+    assert sum(len(files[module].read_text().splitlines()) for module in found) <= 9_500  # of which the grader has 2,800
 
 
 def test_no_chain_of_imports_is_longer_than_17():

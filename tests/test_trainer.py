@@ -245,21 +245,21 @@ def test_the_accuracy_reward_is_found_by_name(names, wanted, index):
 @pytest.mark.parametrize(
     ("names", "wanted", "sentence"),
     [
-        (["format", "length"], None, "it is None, and 0 of them have 'accuracy'"),
-        (["accuracy_a", "accuracy_b"], None, "it is None, and 2 of them have 'accuracy'"),
-        (["format", "length"], "exact", "'exact', which names 0"),
-        (["exact", "exact"], "exact", "'exact', which names 2 of them, so rename all but one. There"),
+        (["format", "length"], None, "'accuracy' is in the name of 0 of them"),
+        (["accuracy_a", "accuracy_b"], None, "'accuracy' is in the name of 2 of them"),
+        (["format", "length"], "exact", "'exact' is the name of 0 of them"),
+        (["exact", "exact"], "exact", "'exact' is the name of 2 of them"),
     ],
 )
 def test_an_ambiguous_accuracy_reward_is_refused_with_the_names(names, wanted, sentence):
     with pytest.raises(ValueError) as refusal:
         accuracy_reward_index(names, wanted)
     assert sentence in str(refusal.value)
-    assert f"There are: {', '.join(names)}." in str(refusal.value)
+    assert f"Reward functions: {', '.join(names)}." in str(refusal.value)
 
 
 def test_an_unknown_reward_name_is_refused_before_the_model_is_loaded(tmp_path):
-    with pytest.raises(ValueError, match=r"Set `ces_accuracy_reward` .*: it is 'exact'"):
+    with pytest.raises(ValueError, match=r"Set `ces_accuracy_reward` .*: 'exact' is the name of 0"):
         CESTrainer(
             "no/such-model",
             reward_funcs=[vowel_accuracy_reward],

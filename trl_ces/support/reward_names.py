@@ -22,9 +22,9 @@ def accuracy_reward_index(names: list[str], wanted: str | None) -> int:
         return 0
     matches = [index for index, name in enumerate(names) if (name == wanted if wanted else "accuracy" in name.lower())]
     if len(matches) != 1:
+        reason = f"{wanted!r} is the name of" if wanted else "'accuracy' is in the name of"
         raise ValueError(
             "Set `ces_accuracy_reward` to the name of the reward function that decides whether a completion is "
-            f"correct: it is {wanted!r}, which fits {len(matches)} of the reward functions: "
-            f"{', '.join(names) or 'none'}."
+            f"correct: {reason} {len(matches)} of them. Reward functions: {', '.join(names) or 'none'}."
         )
     return matches[0]
