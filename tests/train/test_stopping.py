@@ -1,5 +1,6 @@
 """SIGTERM saves and ends with 0; a run resumed from there gives the same weights."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -7,13 +8,16 @@ import sys
 import textwrap
 
 import pytest
+import torch
 from resume_runs import make_trainer
 from trainers import assert_same_bits, weights
 from transformers import TrainerControl
 
 from trl_ces.train.callbacks import SaveOnSigterm
+from trl_ces.train.checkpoints import newest_checkpoint
 from trl_ces.train.launch import Launch, run_child, run_training
 from trl_ces.train.recipe import make_recipe
+from trl_ces.train.run import _known_problem
 
 
 def test_sigterm_saves_after_the_running_step_and_the_rest_gives_the_same_weights(tmp_path):
@@ -35,6 +39,25 @@ def test_sigterm_saves_after_the_running_step_and_the_rest_gives_the_same_weight
     resumed = make_trainer(tmp_path / "resumed", save_strategy="no")
     resumed.train(resume_from_checkpoint=str(tmp_path / "stopped" / "checkpoint-3"))
     assert_same_bits(weights(resumed), weights(whole))
+
+
+def test_a_disk_that_fills_up_while_a_checkpoint_is_written_leaves_the_one_before(tmp_path, monkeypatch):
+    trainer = make_trainer(tmp_path, save_steps=2, save_total_limit=1)
+    save = torch.save
+
+    def full(content, file, *args, **kwargs):
+        if trainer.state.global_step == 4:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(file))
+        return save(content, file, *args, **kwargs)
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        trainer.train()
+    assert (tmp_path / "checkpoint-4").is_dir()
+    assert newest_checkpoint(tmp_path) == tmp_path / "checkpoint-2"
+    content = {"model_name_or_path": "m", "dataset_name": "d", "output_dir": str(tmp_path)}
+    problem = _known_problem(caught.value, make_recipe(content, "test"), tmp_path)
+    assert problem.startswith(f"The disk of {tmp_path} is full (")
 
 
 def child_script(tmp_path, end):
