@@ -56,7 +56,7 @@ def test_a_disk_that_fills_up_while_a_checkpoint_is_written_leaves_the_one_befor
     assert (tmp_path / "checkpoint-4").is_dir()
     assert newest_checkpoint(tmp_path) == tmp_path / "checkpoint-2"
     content = {"model_name_or_path": "m", "dataset_name": "d", "output_dir": str(tmp_path)}
-    problem = _known_problem(caught.value, make_recipe(content, "test"), tmp_path)
+    problem = _known_problem(caught.value, make_recipe(content, "test"))
     assert problem.startswith(f"The disk of {tmp_path} is full (")
 
 
