@@ -8,11 +8,11 @@ import torch
 from ..methods.groups import Groups
 from .reward_calls import parameters_of
 
-_SHOWN = 160  # characters of a completion and of a gold
+_SHOWN = 160  # characters of a completion and of a reference answer
 
 
 def warn_of_rounding(weight: torch.Tensor, rate: float) -> str:
-    """A warning if weights in 16 bits do not follow Adam, whose steps are about `rate`, else an empty string."""
+    """Return a warning if rounding to 16 bits cancels Adam's steps, of about `rate`, else an empty string."""
     if weight.dtype not in (torch.bfloat16, torch.float16):
         return ""
     sample = weight.detach().flatten()[:1_000_000]
@@ -29,8 +29,8 @@ def warn_of_rounding(weight: torch.Tensor, rate: float) -> str:
 
 def warn_if_nothing_to_learn(groups: Groups, example: str) -> str:
     """
-    A warning with the likeliest cause and the way out if the first rollout has no reward to learn from, else an empty
-    string. `example` is from [`describe_example`].
+    Return a warning, with cause and remedy, if the first rollout has no reward to learn from, else an empty string.
+    `example` is from [`describe_example`].
     """
     count = groups.correct.numel()
     if not groups.scored.any():
@@ -54,7 +54,7 @@ def warn_if_nothing_to_learn(groups: Groups, example: str) -> str:
 
 
 def describe_example(reward: Any, completion: Any, row: Mapping[str, Any]) -> str:
-    """What an accuracy reward receives for one completion, and whether it would compare a number with text."""
+    """Describe what an accuracy reward receives for one completion; warn if it would compare a number with text."""
     text = str(completion if isinstance(completion, str) else completion[-1].get("content") or "")
     gold = "" if row.get("solution") is None else f" against the gold {str(row['solution'])[:_SHOWN]!r}"
     example = f"For example, it received {'...' if len(text) > _SHOWN else ''}{text[-_SHOWN:]!r}{gold}."
