@@ -1,7 +1,7 @@
-"""Calls reward functions with the model's own text, and checks their results.
+"""Call reward functions with the model's own text, and check their results.
 
-Each completion gets a finite number or `None`, or an error names the function. TRL alone trains on infinite rewards,
-reads NaN as `None`, and names no row where a function returns an invalid value. `trainer.reward_funcs` holds the
+Each completion gets a finite number or `None`; otherwise an error names the function. TRL itself trains on infinite
+rewards, reads NaN as `None`, and does not report the row of an invalid value. `trainer.reward_funcs` contains the
 user's own objects; guards replace them only while TRL calls them.
 
 Overrides of TRL: `_generate`, `_calculate_rewards`.
@@ -31,12 +31,12 @@ LARGEST = torch.finfo(torch.float32).max  # TRL stores rewards as float32
 
 
 class RewardError(RuntimeError):
-    """A reward function raised or returned invalid rewards. Names the function, and the row if known."""
+    """Failure or invalid result of a reward function. The message names the function, and the row if known."""
 
 
 class RewardCalls(Layer):
     """
-    Passes `REWARD_KEYWORDS` to reward functions that accept them, and checks what every function returns.
+    Pass `REWARD_KEYWORDS` to the reward functions that accept them, and check the rewards of every function.
 
     `on_reward_error="stop"` raises. `"skip"` warns and returns `None`, which excludes a row from its group's mean, for
     rows with an invalid value, or for all rows if the function raised or returned the wrong number of rewards. No
@@ -70,7 +70,7 @@ class RewardCalls(Layer):
 
 
 def parameters_of(func: Callable) -> list[inspect.Parameter]:
-    """The parameters of a reward function; empty where compiled code has no signature."""
+    """Return the parameters of a reward function, or an empty list for compiled code without a signature."""
     try:
         return list(inspect.signature(func).parameters.values())
     except ValueError:
@@ -78,7 +78,7 @@ def parameters_of(func: Callable) -> list[inspect.Parameter]:
 
 
 def supported_arguments(func: Callable, arguments: dict[str, Any]) -> dict[str, Any]:
-    """`arguments` without the `REWARD_KEYWORDS` that `func` does not accept."""
+    """Return `arguments` without the `REWARD_KEYWORDS` that `func` does not accept."""
     parameters = parameters_of(func)
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return arguments
@@ -88,13 +88,13 @@ def supported_arguments(func: Callable, arguments: dict[str, Any]) -> dict[str, 
 
 def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: str, on_error: str) -> Tensor:
     """
-    Calls a rule of whole groups, see [`group_reward`], and checks what it returns; `on_error` as in [`RewardCalls`].
+    Call a rule of whole groups (see [`group_reward`]) and check its result; `on_error` as in [`RewardCalls`].
 
     Returns:
         `Tensor`: Shape (P * G,), float32; NaN, which is TRL's `None`, where a completion is not scored.
 
     Raises:
-        [`RewardError`]: The rule raises, returns another shape, or a reward that is not finite where it is scored.
+        [`RewardError`]: The rule raises, or returns another shape or a non-finite reward for a scored completion.
     """
     shape = groups.correct.shape
     found, cause = torch.full(shape, math.nan, device=groups.correct.device), None
@@ -124,7 +124,7 @@ def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: st
 
 
 def guard(func: Any, name: str, on_error: str) -> Any:
-    """Wraps `func` in a guard that reports it as `name`; async if `func` is. A reward model is returned as it is."""
+    """Wrap `func` in a guard that reports it as `name`; async if `func` is. Reward models are returned unchanged."""
     if isinstance(func, torch.nn.Module):
         return func
 
@@ -146,7 +146,7 @@ def guard(func: Any, name: str, on_error: str) -> Any:
 
 
 def _as_list(rewards: Any) -> Any:
-    """Exhausts a generator here, where its exceptions are caught."""
+    """Exhaust a generator inside the guard, which catches its exceptions."""
     return list(rewards) if isinstance(rewards, Iterable) else rewards
 
 
@@ -182,7 +182,7 @@ def _check(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) ->
 
 
 def _number(reward: Any) -> float | None:
-    """`reward` as a finite number in the range of float32, else `None`."""
+    """Return `reward` as a finite number in the range of float32, else `None`."""
     try:
         value = math.nan if isinstance(reward, str) else float(reward)
     except (TypeError, ValueError, OverflowError, RuntimeError):  # the last: a tensor of several elements

@@ -8,7 +8,7 @@ from .errors import UserError
 
 
 class Busy(UserError):
-    """Another process holds the lock."""
+    """Error if another process holds the lock."""
 
 
 def lock_file(file: Path, wait: bool = False) -> IO[str]:
