@@ -222,7 +222,7 @@ class CESConfig(GRPOConfig):
         self._check()  # before TRL looks at devices, so that a wrong value fails on any machine
         super().__post_init__()
         self._check()  # again, because TRL derives values
-        self._warn_of_sequence_ratios()
+        self._warn_about_sequence_ratios()
 
     @classmethod
     def from_grpo(cls, args: GRPOConfig) -> "CESConfig":
@@ -244,7 +244,7 @@ class CESConfig(GRPOConfig):
             if own.name not in args.__dict__:
                 setattr(config, own.name, own.default)
         config._check()
-        config._warn_of_sequence_ratios()
+        config._warn_about_sequence_ratios()
         return config
 
     @property
@@ -349,7 +349,7 @@ class CESConfig(GRPOConfig):
                 f"it masks completions by the sign of A, which A' may flip at a token: set it to None, {OR_OFF}.",
             )
 
-    def _warn_of_sequence_ratios(self) -> None:
+    def _warn_about_sequence_ratios(self) -> None:
         if (
             self.needs(Need.RATIOS)
             and self.use_vllm

@@ -115,7 +115,7 @@ class Shaping(Correctness):
         return super()._required_inputs() | ({"correct"} if self.args.needs(Need.CORRECTNESS) else set())
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        is_first = not self._had_a_rollout
+        is_first = not self._had_rollout
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if self.args.needs(Need.CORRECTNESS):
             facts = completion_facts(self._groups, rewards, self.reward_weights)
@@ -174,7 +174,7 @@ class Shaping(Correctness):
             raise RuntimeError(
                 f"The entropies of trl {trl.__version__} carry no gradient, so this would train the paper's ablation "
                 '"w/o Entropy Gradient": install the version in constraints.txt, or set `ces_entropy_gradient=False` '
-                "if you mean it."
+                "if this is intended."
             )
         if self._is_ces and self.args.ces_tau == AUTO:  # in an evaluation before the first rollout
             settings["tau"] = automatic_tau(self._groups.lengths.float().mean().item())

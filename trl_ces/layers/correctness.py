@@ -35,7 +35,7 @@ class Correctness(Layer):
     _masks: list | None = None  # of this process's latest completions; 1 on the policy's own tokens
     _accuracy_index: int | None = None
     _warned_of_graded = False
-    _had_a_rollout = False
+    _had_rollout = False
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -74,8 +74,8 @@ class Correctness(Layer):
         )
         if "correct" in self._inputs:
             self._warn_unless_binary(accuracy)
-            if self.model.training and not self._had_a_rollout:
-                self._had_a_rollout = True
+            if self.model.training and not self._had_rollout:
+                self._had_rollout = True
                 example = describe_example(self.reward_funcs[index], completions[0], inputs[0])
                 warning = warn_if_nothing_to_learn(self._groups, example)
                 if warning and self.accelerator.is_main_process:

@@ -44,9 +44,9 @@ class DivergenceWatch(TrainerCallback):
             if self.stop:
                 control.should_save = control.should_training_stop = True
             if state.is_world_process_zero:
-                action = "Training stops" if self.stop else "Stop it (`stop_on_divergence: true` would)"
+                action = "Training stops" if self.stop else "Stop the run (`stop_on_divergence: true` automates this)"
                 logger.warning(
                     f"Training diverges: entropy rose from {entropy:.2f} to {last_entropy:.2f} bits a token, and "
-                    f"accuracy fell from {100 * accuracy:.0f} to {100 * last_accuracy:.0f} %. {action}, and start "
-                    f"again with {self.advice}."
+                    f"accuracy fell from {100 * accuracy:.0f} to {100 * last_accuracy:.0f} %. {action}; "
+                    f"start a new run with {self.advice}."
                 )

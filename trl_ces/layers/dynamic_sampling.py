@@ -22,8 +22,8 @@ from accelerate.utils import broadcast_object_list, gather_object, send_to_devic
 from ..methods.groups import Groups
 from .correctness import Correctness
 from .rows import rows_of_process
-from .sampler import DynamicSampler, PromptStream, check_can_be_drawn, informative_groups
-from .upstream import one_sleep
+from .sampler import DynamicSampler, PromptStream, check_dataset, informative_groups
+from .upstream import kept_awake
 
 # In the checkpoint's folder: the position in the prompt stream.
 STATE_FILE = "dynamic_sampling.json"
@@ -64,7 +64,7 @@ class DynamicSampling(Correctness):
 
     def __init__(self, model, reward_funcs=None, args=None, *positional, **kwargs):
         if args is not None and args.dynamic_sampling:
-            check_can_be_drawn(kwargs.get("train_dataset", positional[0] if positional else None))
+            check_dataset(kwargs.get("train_dataset", positional[0] if positional else None))
         super().__init__(model, reward_funcs, args, *positional, **kwargs)
         if self.args.dynamic_sampling:
             rows = len(cast(Any, self.train_dataset))
@@ -83,7 +83,7 @@ class DynamicSampling(Correctness):
     def _generate_and_score_completions(self, inputs):
         if self._sampler is None or not self.model.training:
             return super()._generate_and_score_completions(inputs)
-        with one_sleep(getattr(self, "vllm_generation", None)):
+        with kept_awake(getattr(self, "vllm_generation", None)):
             groups, metrics = self._sampler.sample(self._sample_round)
         batch = self._score(groups)
         for name, value in metrics.items():
@@ -129,7 +129,7 @@ class DynamicSampling(Correctness):
             Groups.joined([group.facts for group in groups]),
         )
         try:
-            with self._rounds_have_logged(), self._environments_have_run():
+            with self._discarded_metrics(), self._hidden_environments():
                 return super()._generate_and_score_completions(examples)
         finally:
             self._replay = None
@@ -156,7 +156,7 @@ class DynamicSampling(Correctness):
         return ids, completion_ids, tool_masks, completions, logps if has_logps else None, {}, None, []
 
     @contextmanager
-    def _rounds_have_logged(self) -> Iterator[None]:
+    def _discarded_metrics(self) -> Iterator[None]:
         """Discard metrics logged within the context, except vLLM's sampling metrics, which the rounds did not log."""
         metrics, logs = self._metrics, self._logs
         self._metrics, self._logs = copy.deepcopy(metrics), copy.deepcopy(logs)
@@ -168,7 +168,7 @@ class DynamicSampling(Correctness):
             self._metrics, self._logs = metrics, logs
 
     @contextmanager
-    def _environments_have_run(self) -> Iterator[None]:
+    def _hidden_environments(self) -> Iterator[None]:
         """Hide the environments within the context, because they already ran in the rounds."""
         hidden = self.environment_factories, self.environments
         self.environment_factories = self.environments = None

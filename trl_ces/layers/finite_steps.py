@@ -47,7 +47,7 @@ class FiniteSteps(Layer):
             self._nonfinite_steps += 1
             stop = None
             if self._runs_deepspeed() and not self.accelerator.optimizer_step_was_skipped:
-                stop = "DeepSpeed has made the step: remove `check_grad_overflow: false` from its file"
+                stop = "DeepSpeed has made the step: remove `check_grad_overflow: false` from its configuration"
             elif self._nonfinite_in_a_row >= self.args.max_nonfinite_steps:
                 stop = f"`max_nonfinite_steps` is {self.args.max_nonfinite_steps}"
             self._report_nonfinite(stop)
@@ -83,7 +83,7 @@ class FiniteSteps(Layer):
         message = f"The gradient of step {step} is not finite (NaN or infinite). Its rows {where}"
         if stop is not None:
             raise RuntimeError(
-                f"{message}. Training stops here ({stop}): look at these rows and their rewards, lower "
+                f"{message}. Training stops here ({stop}): inspect these rows and their rewards, lower "
                 "`learning_rate` or `max_grad_norm`, or train in bf16 or float32."
             )
         logger.warning("%s; the step is skipped.", message)

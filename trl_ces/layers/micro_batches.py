@@ -123,10 +123,10 @@ def without_sync(accelerator: Any, model: Any) -> Iterator[None]:
     Under FSDP, each piece is reduced, because `no_sync` would keep unsharded gradients on each device.
     """
     state, synced = accelerator.gradient_state, accelerator.sync_gradients
-    held = synced and accelerator.distributed_type != DistributedType.FSDP
+    defers = synced and accelerator.distributed_type != DistributedType.FSDP
     state._set_sync_gradients(False)
     try:
-        with accelerator.no_sync(model) if held else nullcontext():
+        with accelerator.no_sync(model) if defers else nullcontext():
             yield
     finally:
         state._set_sync_gradients(synced)

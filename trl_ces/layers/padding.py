@@ -18,7 +18,7 @@ from transformers.utils.generic import is_flash_attention_requested
 logger = logging.getLogger(__name__)
 
 # RoPE types whose frequencies depend on the input length, padding included: trimming would change them.
-ROPE_OF_THE_LENGTH = ("dynamic", "longrope")
+LENGTH_DEPENDENT_ROPE = ("dynamic", "longrope")
 # Model types that keep packed rows apart: attention restarts where positions restart, and no convolution or linear
 # attention mixes positions. tests/layers/test_padding.py compares each with padded rows.
 PACKED_APART = ("llama", "mistral", "qwen2", "qwen3", "olmo2", "olmo3", "granite", "smollm3", "gemma2", "phi3")
@@ -60,9 +60,9 @@ def padding_support(model: torch.nn.Module) -> PaddingSupport:
         return PaddingSupport(left=False, right=False, pack=False, reason=reason)
     config = _text_config(model)
     rope_types = _rope_types(getattr(config, "rope_parameters", None))
-    moving = sorted(rope_types.intersection(ROPE_OF_THE_LENGTH))
-    if moving:
-        reason = f"its rotary embeddings ({moving[0]}) follow the padded length, so padding stays"
+    length_dependent = sorted(rope_types.intersection(LENGTH_DEPENDENT_ROPE))
+    if length_dependent:
+        reason = f"its rotary embeddings ({length_dependent[0]}) follow the padded length, so padding stays"
         return PaddingSupport(left=False, right=False, pack=False, reason=reason)
     stateful = any(getattr(module, "_is_stateful", False) for module in model.modules())
     if stateful or not rope_types:

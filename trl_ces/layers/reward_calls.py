@@ -174,7 +174,7 @@ def _check(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) ->
     message = f"The reward function {name!r} {problem}{where}"
     if on_error == "stop":
         raise RewardError(
-            f"{message}: return a finite number, or None to leave a completion unscored, for each, or set "
+            f"{message}: return a finite number for each completion, or None to leave it unscored, or set "
             '`on_reward_error="skip"`.'
         ) from (rewards if isinstance(rewards, Exception) else None)
     logger.warning("%s; %d of %d completions get no reward from it.", message, lost, count)

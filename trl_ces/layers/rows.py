@@ -46,13 +46,13 @@ def row_layout(pad_token_id: int) -> dict[str, Padding | None]:
 
 def gather_rows(rows: dict[str, torch.Tensor], layout: dict[str, Padding | None], accelerator: Any) -> dict:
     """Gather rows, all named in `layout`, from all processes in process order, padded to the longest."""
-    every = {}
+    gathered = {}
     for name, values in rows.items():
         padding = layout[name]
         if padding is not None:
             values = accelerator.pad_across_processes(values, dim=1, pad_index=padding.value, pad_first=padding.left)
-        every[name] = accelerator.gather(values)
-    return every
+        gathered[name] = accelerator.gather(values)
+    return gathered
 
 
 def rows_of_process(rows: dict[str, torch.Tensor], accelerator: Any) -> dict[str, torch.Tensor]:

@@ -136,7 +136,7 @@ class DynamicSampler:
         missing, decided = self.wanted - len(kept), len(kept) + len(dropped)
         batch = sorted(kept + dropped[:missing], key=itemgetter(0))
         if missing:
-            self._warn_of_filling(len(kept), rounds)
+            self._warn_about_filling(len(kept), rounds)
         return [group for _, group in batch], {
             "dynamic_sampling/rounds": rounds,
             "dynamic_sampling/dropped_groups": len(dropped) / decided,
@@ -146,7 +146,7 @@ class DynamicSampler:
             "dynamic_sampling/epoch": self.stream.position / self.stream.num_prompts,
         }
 
-    def _warn_of_filling(self, kept: int, rounds: int):
+    def _warn_about_filling(self, kept: int, rounds: int):
         if self.warns and not self._warned:
             self._warned = True
             logger.warning(
@@ -175,11 +175,11 @@ class DynamicSampler:
         self._rollout_start = state["position"]
 
 
-def check_can_be_drawn(dataset: Any):
+def check_dataset(dataset: Any):
     """Raise `ValueError` if `dataset` is streamed, or contains images, whose tensors are not per-row."""
     if isinstance(dataset, IterableDataset):
         raise ValueError(
-            "`train_dataset` is an IterableDataset, but `dynamic_sampling` returns to prompts that it did not need: "
+            "`train_dataset` is an IterableDataset, but `dynamic_sampling` must be able to draw prompts again: "
             "pass a Dataset, or set `dynamic_sampling=False`."
         )
     pictures = {"image", "images"} & set(dataset.column_names if dataset is not None else ())

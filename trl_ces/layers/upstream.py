@@ -43,7 +43,7 @@ class UpstreamFixes(Layer):
         if self.vllm_mode == "colocate":
             seed_colocated_vllm(self.args, self.accelerator.process_index)
         elif self.accelerator.is_main_process:
-            limit_waiting(self.vllm_generation.vllm_client.session, self.args.ddp_timeout)
+            set_timeout(self.vllm_generation.vllm_client.session, self.args.ddp_timeout)
 
     def create_accelerator_and_postprocess(self):
         super().create_accelerator_and_postprocess()
@@ -56,7 +56,7 @@ class UpstreamFixes(Layer):
 
     def _generate_single_turn(self, prompt_ids, *args, **kwargs):
         run: Any = partial(super()._generate_single_turn, **kwargs)
-        with training_mode_kept(self.model):
+        with restored_mode(self.model):
             if self._in_tool_loop:
                 return generate_with_dummies(run, prompt_ids, *args)
             return run(prompt_ids, *args)
@@ -97,7 +97,7 @@ def generate_with_dummies(run: Any, prompt_ids: list, *args: Any) -> Any:
 
 
 @contextmanager
-def training_mode_kept(model: torch.nn.Module) -> Iterator[None]:
+def restored_mode(model: torch.nn.Module) -> Iterator[None]:
     """
     Restore the model's mode after generation with `use_transformers_continuous_batching`.
 
@@ -111,7 +111,7 @@ def training_mode_kept(model: torch.nn.Module) -> Iterator[None]:
         model.train(training)
 
 
-def limit_waiting(session: Any, seconds: float) -> None:
+def set_timeout(session: Any, seconds: float) -> None:
     """
     Set a timeout for all requests of a `requests.Session`; retry neither timeouts nor refused connections.
 
@@ -124,7 +124,7 @@ def limit_waiting(session: Any, seconds: float) -> None:
     from urllib3.exceptions import ReadTimeoutError
     from urllib3.util.retry import Retry
 
-    class NoSecondWait(Retry):
+    class NoTimeoutRetry(Retry):
         def increment(self, method=None, url=None, response=None, error=None, _pool=None, _stacktrace=None):
             if isinstance(error, ReadTimeoutError):
                 raise error
@@ -132,7 +132,7 @@ def limit_waiting(session: Any, seconds: float) -> None:
 
     session.request = partial(session.request, timeout=(CONNECT_SECONDS, seconds))
     for adapter in session.adapters.values():
-        retries = NoSecondWait()
+        retries = NoTimeoutRetry()
         retries.__dict__.update(adapter.max_retries.__dict__)
         retries.connect = 0
         adapter.max_retries = retries
@@ -151,7 +151,7 @@ def seed_colocated_vllm(args: Any, process_index: int) -> None:
 
 
 @contextmanager
-def one_sleep(generation: Any) -> Iterator[None]:
+def kept_awake(generation: Any) -> Iterator[None]:
     """
     Keep colocated vLLM awake within the context, so that it wakes and receives the weights only once.
 

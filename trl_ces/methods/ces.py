@@ -215,7 +215,7 @@ def check(args: Any, refuse: Refuse) -> None:
         refuse(
             "dynamic_sampling",
             "it drops groups of equal accuracy, which CES keeps on purpose (section 3.2 of the paper): their A is "
-            "0, but A' = -/+ beta H still trains. Set `dynamic_sampling=False`, or, if you mean it, "
+            "0, but A' = -/+ beta H still trains. Set `dynamic_sampling=False`, or, if intended, "
             "`ces_allow_dynamic_sampling=True`.",
         )
 

@@ -77,7 +77,7 @@ def accuracy_column(wanted: str | None, names: list[str], funcs: list[Any]) -> i
     index = accuracy_reward_index(names, wanted)
     if is_group_reward(funcs[index]):
         raise ValueError(
-            f"{names[index]} rewards whole groups by the correctness that an accuracy reward decides, so it cannot be "
-            "that reward: add one to `reward_funcs`, and name it in `ces_accuracy_reward`."
+            f"{names[index]} rewards whole groups, so it cannot be the accuracy reward that determines correctness: "
+            "add one to `reward_funcs`, and name it in `ces_accuracy_reward`."
         )
     return index
