@@ -132,18 +132,18 @@ class CESConfig(GRPOConfig):
     )
     ces_correct_threshold: float = field(
         default=1.0,
-        metadata={"help": "A completion is correct if that reward, before weighting, is at least this."},
+        metadata={"help": "Lowest accuracy reward, before weighting, of a correct completion."},
     )
     ces_allow_dynamic_sampling: bool = field(
         default=False,
-        metadata={"help": "Allow `dynamic_sampling` with CES, which learns from the groups that it drops."},
+        metadata={"help": "Allow `dynamic_sampling` with CES, although it drops groups that CES learns from."},
     )
     stop_on_divergence: bool = field(
         default=False,
         metadata={
             "help": "Whether to end training, after a checkpoint, when CES with `ces_beta_incorrect` > 0 diverges: "
             "the last five logs have over 1.5 times the entropy of the first five and under 0.8 times the accuracy. "
-            "Otherwise the trainer warns."
+            "If false, the trainer only warns."
         },
     )
     entropy_advantage_alpha: float = field(
@@ -162,13 +162,13 @@ class CESConfig(GRPOConfig):
     )
     dynamic_sampling_max_rounds: int = field(
         default=10,
-        metadata={"help": "Rounds of generation per batch, >= 1. Then dropped groups fill the batch."},
+        metadata={"help": "Most rounds of generation per batch, >= 1; dropped groups then fill the batch."},
     )
     trim_padding: bool = field(
         default=True,
         metadata={
             "help": "Drop the columns of a forward that are padding in all of its rows. Gradients equal TRL's up to "
-            "rounding. Where transformers generates, completions that have ended leave the batch."
+            "rounding. Where transformers generates, ended completions are removed from the batch."
         },
     )
     arrange_by_length: bool = field(
@@ -190,7 +190,7 @@ class CESConfig(GRPOConfig):
         default=None,
         metadata={
             "help": "Split each micro-batch into forwards of at most this many token positions per process (prompts, "
-            "completions and the padding between them). Memory then follows tokens, and "
+            "completions and the padding between them). Memory then depends on tokens, and "
             "`per_device_train_batch_size` can be large."
         },
     )
@@ -213,8 +213,8 @@ class CESConfig(GRPOConfig):
     max_nonfinite_steps: int = field(
         default=3,
         metadata={
-            "help": "Stop training after this many consecutive steps whose gradient is not finite, >= 1. Fewer are "
-            "skipped, and their rows saved in `output_dir`/_nonfinite."
+            "help": "Stop training after this many consecutive steps whose gradient is not finite, >= 1. Each is "
+            "skipped, and its rows are saved in `output_dir`/_nonfinite."
         },
     )
 

@@ -54,7 +54,7 @@ def last_turn(mask: list[int]) -> tuple[int, int]:
 
 
 def _decode_with_thinking(rows: list[list[int]], tokenizer: Any) -> list[str]:
-    """Decode without special tokens, as TRL does, but keeps the thinking tags."""
+    """Decode without special tokens, as TRL does, but keep the thinking tags."""
     added = tokenizer.get_added_vocab()
     tags = {added[tag] for tag in (THINK_OPEN, THINK_CLOSE) if tag in added}
     special = set(tokenizer.all_special_ids) - tags
