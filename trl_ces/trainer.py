@@ -198,8 +198,8 @@ class Shaping(Correctness):
     def _count_tokens_of_steps(self, buffer: list[dict]):
         """Make TRL divide each optimizer step by its own tokens, as in Eq. 1, not by the rollout's mean per step."""
         tokens = torch.stack([(batch["completion_mask"] * batch.get("tool_mask", 1)).sum() for batch in buffer])
-        of_steps = tokens.view(-1, self.args.gradient_accumulation_steps).sum(dim=1)
-        totals = self.accelerator.reduce(of_steps, reduction="sum") * len(of_steps)
+        tokens_per_step = tokens.view(-1, self.args.gradient_accumulation_steps).sum(dim=1)
+        totals = self.accelerator.reduce(tokens_per_step, reduction="sum") * len(tokens_per_step)
         for number, batch in enumerate(buffer):
             batch[NUM_ITEMS] = totals[number // self.args.gradient_accumulation_steps]
 

@@ -48,14 +48,14 @@ def arrange(
         shares = deal(order, processes * micro_batches)
         return [shares[process::processes] for process in range(processes)]
     rows = len(lengths) // (processes * micro_batches)
-    placed: list[list[list[int]]] = [[] for _ in range(processes)]
+    assigned: list[list[list[int]]] = [[] for _ in range(processes)]
     for step in range(micro_batches):
-        of_step = order[step * processes * rows : (step + 1) * processes * rows]
-        shares = [of_step[process * rows : (process + 1) * rows] for process in range(processes)]
-        shares = deal(of_step, processes) if in_pieces else shares
+        step_rows = order[step * processes * rows : (step + 1) * processes * rows]
+        shares = [step_rows[process * rows : (process + 1) * rows] for process in range(processes)]
+        shares = deal(step_rows, processes) if in_pieces else shares
         for process, share in enumerate(shares if step % 2 == 0 else reversed(shares)):
-            placed[process].append(share)
-    return placed
+            assigned[process].append(share)
+    return assigned
 
 
 def positions(lengths: Sequence[int], packed: bool) -> int:

@@ -119,9 +119,9 @@ def generate_in_pieces(
         written = ids[:, width:]
         completions[rows, done : done + written.size(1)] = written
         done += written.size(1)
-        left = (~torch.isin(written, ends).any(dim=1)).nonzero().squeeze(1)
+        unfinished = (~torch.isin(written, ends).any(dim=1)).nonzero().squeeze(1)
         mask = torch.cat([mask, torch.ones_like(written)], dim=1)
-        if len(left) < len(rows):
-            rows, ids, mask = rows[left], ids[left], mask[left]
-            cache.batch_select_indices(left)
+        if len(unfinished) < len(rows):
+            rows, ids, mask = rows[unfinished], ids[unfinished], mask[unfinished]
+            cache.batch_select_indices(unfinished)
     return torch.cat([input_ids, completions[:, :done]], dim=1)

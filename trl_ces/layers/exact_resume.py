@@ -97,7 +97,7 @@ class ExactResume(Layer):
         found = load_micro_batches(checkpoint / self._rollout_file(), self.accelerator.device)
         rollout, state = found or ([], {})
         usable = state.get("settings") == self._rollout_settings()
-        # A rollout with images was not saved.
+        # Rollouts with images are not saved.
         usable = usable and bool(rollout) == (state["step"] % self._micro_steps_per_rollout() != 0)
         if not all(gather_object([usable])):
             [state] = broadcast_object_list([state])

@@ -51,15 +51,15 @@ def arrange_rows(
     names = [name for name, values in micro_batches[0].items() if name != NUM_ITEMS and values is not None]
     processes, result = accelerator.num_processes, []
     for first in range(0, len(micro_batches), per_step):  # step by step, so that no device holds the entire rollout
-        of_step = micro_batches[first : first + per_step]
-        rows = {name: torch.cat([batch[name] for batch in of_step]) for name in names}
+        step_batches = micro_batches[first : first + per_step]
+        rows = {name: torch.cat([batch[name] for batch in step_batches]) for name in names}
         if processes > 1:
             rows = gather_rows(rows, layout, accelerator)
         prompts = rows["prompt_mask"].sum(1) if padding.left else rows["prompt_mask"].size(1)
         lengths = round_up((prompts + rows["completion_mask"].sum(1)).tolist(), multiple)
-        placed = arrange(lengths, processes, per_step, padding.pack, in_pieces=budget is not None)
-        for step, old in enumerate(of_step):
-            shares = [process[step] for process in placed]
+        assigned = arrange(lengths, processes, per_step, padding.pack, in_pieces=budget is not None)
+        for step, old in enumerate(step_batches):
+            shares = [process[step] for process in assigned]
             mine = torch.tensor(shares[accelerator.process_index], device=rows["prompt_ids"].device)
             batch = {**old, **{name: values[mine] for name, values in rows.items()}}
             if budget is not None:

@@ -17,7 +17,7 @@ from transformers.utils.generic import is_flash_attention_requested
 
 logger = logging.getLogger(__name__)
 
-# RoPE types whose frequencies depend on the input length, padding included: trimming would change them.
+# RoPE types whose frequencies depend on the padded input length, so that trimming would change them.
 LENGTH_DEPENDENT_ROPE = ("dynamic", "longrope")
 # Model types that keep packed rows apart: attention restarts where positions restart, and no convolution or linear
 # attention mixes positions. tests/layers/test_padding.py compares each with padded rows.

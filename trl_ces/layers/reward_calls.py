@@ -25,7 +25,7 @@ from .turns import read_turns
 
 logger = logging.getLogger(__name__)
 
-# Keyword arguments that reward functions receive beyond TRL's own.
+# Keyword arguments that reward functions receive in addition to TRL's.
 REWARD_KEYWORDS = ("thinking_prefilled", "last_turns")
 LARGEST = torch.finfo(torch.float32).max  # TRL stores rewards as float32
 
@@ -47,7 +47,7 @@ class RewardCalls(Layer):
             number or `None` per completion.
     """
 
-    # Of the latest completions, by the names of REWARD_KEYWORDS.
+    # Values of REWARD_KEYWORDS for the latest completions, by name.
     _turns: dict[str, list] = {}  # noqa: RUF012
 
     def _generate(self, prompts):
@@ -97,7 +97,7 @@ def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: st
         [`RewardError`]: The rule raises, or returns another shape or a non-finite reward for a scored completion.
     """
     shape = groups.correct.shape
-    found, cause = torch.full(shape, math.nan, device=groups.correct.device), None
+    checked, cause = torch.full(shape, math.nan, device=groups.correct.device), None
     try:
         result = rule(copy.deepcopy(groups))  # the rule may change them in place
         if not isinstance(result, Tensor) or result.shape != shape:
@@ -105,10 +105,10 @@ def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: st
             problem = f"returned {returned}, not a tensor of shape {tuple(shape)}"
         else:
             result = result.float()
-            found = torch.where(groups.scored & result.isfinite() & (result.abs() <= LARGEST), result, math.nan)
-            bad = (groups.scored & found.isnan()).nonzero().tolist()
+            checked = torch.where(groups.scored & result.isfinite() & (result.abs() <= LARGEST), result, math.nan)
+            bad = (groups.scored & checked.isnan()).nonzero().tolist()
             if not bad:
-                return found.flatten()
+                return checked.flatten()
             group, member = bad[0]
             problem = f"returned {result[group, member].item()} for completion {member} of group {group}"
     except Exception as error:
@@ -118,9 +118,9 @@ def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: st
         raise RewardError(
             f'{message}: return a finite number for each completion, or set `on_reward_error="skip"`.'
         ) from cause
-    lost = (groups.scored & found.isnan()).sum()
-    logger.warning("%s; %d of %d completions get no reward from it.", message, lost, found.numel())
-    return found.flatten()
+    num_unscored = (groups.scored & checked.isnan()).sum()
+    logger.warning("%s; %d of %d completions get no reward from it.", message, num_unscored, checked.numel())
+    return checked.flatten()
 
 
 def guard(func: Any, name: str, on_error: str) -> Any:
@@ -153,7 +153,7 @@ def _as_list(rewards: Any) -> Any:
 def _check(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) -> list[float | None]:
     count = len(arguments["completions"])
     checked: list[float | None] = [None] * count
-    lost, where = count, ""
+    num_unscored, where = count, ""
     if isinstance(rewards, Exception):
         problem = f"raised {type(rewards).__name__}: {rewards}"
         if isinstance(rewards, AttributeError | TypeError) and count and isinstance(arguments["completions"][0], list):
@@ -167,7 +167,7 @@ def _check(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) ->
         bad = [row for row in range(count) if checked[row] is None and rewards[row] is not None]
         if not bad:
             return checked
-        lost, row = len(bad), bad[0]
+        num_unscored, row = len(bad), bad[0]
         shown = [reprlib.repr(arguments[column][row]) for column in ("prompts", "completions")]
         problem = f"returned {reprlib.repr(rewards[row])}"
         where = f" for row {row} of {count} (prompt {shown[0]}, completion {shown[1]})"
@@ -177,7 +177,7 @@ def _check(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) ->
             f"{message}: return a finite number for each completion, or None to leave it unscored, or set "
             '`on_reward_error="skip"`.'
         ) from (rewards if isinstance(rewards, Exception) else None)
-    logger.warning("%s; %d of %d completions get no reward from it.", message, lost, count)
+    logger.warning("%s; %d of %d completions get no reward from it.", message, num_unscored, count)
     return checked
 
 

@@ -129,7 +129,7 @@ class DynamicSampler:
                 if len(kept) == self.wanted:  # later prompts are drawn again for the next batch
                     break
                 if not is_informative and len(kept) + len(dropped) >= self.wanted:
-                    group = None  # only the first dropped groups can be needed, to fill the batch
+                    group = None  # only the first dropped groups may be needed to fill the batch
                 (kept if is_informative else dropped).append((self.stream.position, group))
                 self.stream.position += 1
             first_round_end = first_round_end or time.perf_counter()

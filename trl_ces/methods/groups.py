@@ -13,7 +13,7 @@ TENSORS = ("correct", "scored", "truncated", "lengths", "rewards")  # of `Groups
 @dataclass(frozen=True)
 class Groups:
     """
-    A rollout as a group reward sees it: P prompts with G completions each, gathered over processes.
+    Input of a group reward: P prompts with G completions each, gathered over processes.
 
     Args:
         correct (`Tensor`): Shape (P, G), bool, the accuracy reward is at least `ces_correct_threshold`.

@@ -53,7 +53,7 @@ class Rule:
     A token rule.
 
     Args:
-        name (`str`): As in `shaping` and in metrics.
+        name (`str`): Name in `shaping` and in metrics.
         title (`str`): The method's name in the model card, after "trained with".
         function (`Callable`):
             `function(batch, entropies_nats, mask, **settings)`, which returns [`ShapedAdvantages`]. `batch`
