@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .trainer import CESTrainer
 
 # The command line and the grading workers import this package many times per run. Importing torch and TRL takes four
-# seconds, so only code that needs the trainer pays for it.
+# seconds, so they are imported only for the trainer.
 _HOME = {"CESConfig": "config", "CESTrainer": "trainer"}
 
 

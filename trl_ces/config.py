@@ -1,4 +1,4 @@
-"""`CESConfig`: TRL's `GRPOConfig` with the paper's shaping on, DAPO's clip range, and nothing else changed."""
+"""`CESConfig`: TRL's `GRPOConfig` with the paper's shaping and DAPO's clip range; other defaults are TRL's."""
 
 import math
 import warnings
@@ -12,22 +12,22 @@ from .methods import find_rule
 from .methods.ces import AUTO, BETA_RANGE
 from .methods.rule import OR_OFF, Need, Rule, is_share
 
-# Losses in which A' enters as in Eq. 1. In cispo and vespo A' multiplies log pi, so a log-probability would scale the
-# entropy's gradient; sapo and luspo are other objectives, for which the paper defines nothing.
+# Losses that use A' as in Eq. 1. In cispo and vespo, A' multiplies log pi, so a log-probability would scale the
+# entropy's gradient; sapo and luspo are other objectives, for which the paper does not define A'.
 CLIPPED_LOSS_TYPES = ("dapo", "grpo", "bnpo", "dr_grpo")
 
 
 def is_count(value: Any) -> bool:
-    """Whether it is an integer of at least 1."""
+    """Return whether `value` is an integer of at least 1."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a finite number."""
+    """Return whether `value` is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-# Field -> whether a value is in range, and what a refusal says.
+# Field -> range check of a value, and the end of the error message.
 RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "ces_tau": (
         lambda tau: tau == AUTO or is_share(tau),
@@ -68,13 +68,13 @@ RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
 @dataclass
 class CESConfig(GRPOConfig):
     r"""
-    Configuration of [`CESTrainer`]: every field of [`~trl.GRPOConfig`], and those below, each with its `help`.
+    Configuration of [`CESTrainer`]: all fields of [`~trl.GRPOConfig`], and those below, each with its `help`.
 
     One default differs from `GRPOConfig`: `epsilon_high` is DAPO's 0.28.
 
     Raises:
-        `ValueError`: A value is out of range, `shaping="ces"` is combined with a setting that would change what the
-            paper defines (`loss_type`, `entropy_coef`, `use_adaptive_entropy`, `top_entropy_quantile`,
+        `ValueError`: A value is out of range, `shaping="ces"` is combined with a setting that would change the
+            paper's method (`loss_type`, `entropy_coef`, `use_adaptive_entropy`, `top_entropy_quantile`,
             `importance_sampling_level`, `off_policy_mask_threshold`, `num_generations`, `dynamic_sampling`), or two
             settings contradict each other.
     """
@@ -132,18 +132,18 @@ class CESConfig(GRPOConfig):
     )
     ces_correct_threshold: float = field(
         default=1.0,
-        metadata={"help": "A completion is correct if that reward, before weighting, is at least this."},
+        metadata={"help": "Lowest accuracy reward, before weighting, of a correct completion."},
     )
     ces_allow_dynamic_sampling: bool = field(
         default=False,
-        metadata={"help": "Allow `dynamic_sampling` with CES, which learns from the groups that it drops."},
+        metadata={"help": "Allow `dynamic_sampling` with CES, although it drops groups that CES learns from."},
     )
     stop_on_divergence: bool = field(
         default=False,
         metadata={
             "help": "Whether to end training, after a checkpoint, when CES with `ces_beta_incorrect` > 0 diverges: "
             "the last five logs have over 1.5 times the entropy of the first five and under 0.8 times the accuracy. "
-            "Otherwise the trainer warns."
+            "If false, the trainer only warns."
         },
     )
     entropy_advantage_alpha: float = field(
@@ -162,13 +162,13 @@ class CESConfig(GRPOConfig):
     )
     dynamic_sampling_max_rounds: int = field(
         default=10,
-        metadata={"help": "Rounds of generation per batch, >= 1. Then dropped groups fill the batch."},
+        metadata={"help": "Most rounds of generation per batch, >= 1; dropped groups then fill the batch."},
     )
     trim_padding: bool = field(
         default=True,
         metadata={
             "help": "Drop the columns of a forward that are padding in all of its rows. Gradients equal TRL's up to "
-            "rounding. Where transformers generates, completions that have ended leave the batch."
+            "rounding. Where transformers generates, ended completions are removed from the batch."
         },
     )
     arrange_by_length: bool = field(
@@ -190,7 +190,7 @@ class CESConfig(GRPOConfig):
         default=None,
         metadata={
             "help": "Split each micro-batch into forwards of at most this many token positions per process (prompts, "
-            "completions and the padding between them). Memory then follows tokens, and "
+            "completions and the padding between them). Memory then depends on tokens, and "
             "`per_device_train_batch_size` can be large."
         },
     )
@@ -213,24 +213,24 @@ class CESConfig(GRPOConfig):
     max_nonfinite_steps: int = field(
         default=3,
         metadata={
-            "help": "Stop training after this many consecutive steps whose gradient is not finite, >= 1. Fewer are "
-            "skipped, and their rows saved in `output_dir`/_nonfinite."
+            "help": "Stop training after this many consecutive steps whose gradient is not finite, >= 1. Each is "
+            "skipped, and its rows are saved in `output_dir`/_nonfinite."
         },
     )
 
     def __post_init__(self):
-        self._check()  # before TRL looks at devices: a wrong value fails on any machine
+        self._check()  # before TRL looks at devices, so that a wrong value fails on any machine
         super().__post_init__()
-        self._check()  # what TRL derives
-        self._warn_of_sequence_ratios()
+        self._check()  # again, because TRL derives values
+        self._warn_about_sequence_ratios()
 
     @classmethod
     def from_grpo(cls, args: GRPOConfig) -> "CESConfig":
         """
-        Converts `args`: keeps its settings, with the fields of CES at their defaults. Returns a `CESConfig` as it is.
+        Convert `args`: keep its settings, and give the fields of CES their defaults. Return a `CESConfig` unchanged.
 
-        Checks the settings of CES again, since they may have changed. The values of fields that a subclass of
-        `GRPOConfig` adds are kept, its methods are not.
+        The settings of CES are checked again, since they may have changed. The result keeps the values of fields that
+        a subclass of `GRPOConfig` adds, but not its methods.
 
         Raises:
             `ValueError`: See the class.
@@ -244,7 +244,7 @@ class CESConfig(GRPOConfig):
             if own.name not in args.__dict__:
                 setattr(config, own.name, own.default)
         config._check()
-        config._warn_of_sequence_ratios()
+        config._warn_about_sequence_ratios()
         return config
 
     @property
@@ -253,16 +253,16 @@ class CESConfig(GRPOConfig):
         return find_rule(self.shaping)
 
     def needs(self, need: Need) -> bool:
-        """Whether the rule has this need."""
+        """Return whether the rule has this need."""
         return self.rule is not None and need in self.rule.needs
 
     @property
     def needs_accuracy(self) -> bool:
-        """Whether the rule or dynamic sampling reads the accuracy reward; rewards of whole groups do, too."""
+        """Whether the rule or dynamic sampling reads the accuracy reward. Rewards of whole groups also read it."""
         return self.needs(Need.CORRECTNESS) or self.dynamic_sampling
 
     def shaping_settings(self) -> dict[str, Any]:
-        """The keyword arguments of the rule's function."""
+        """Return the keyword arguments of the rule's function."""
         rule = self.rule
         if rule is None:
             return {}
@@ -276,8 +276,8 @@ class CESConfig(GRPOConfig):
 
     def _check(self) -> None:
         refuse, rule = self._refuse, self.rule  # refuses an unknown name
-        for name, (holds, reason) in RANGES.items():
-            if not holds(getattr(self, name)):
+        for name, (is_valid, reason) in RANGES.items():
+            if not is_valid(getattr(self, name)):
                 refuse(name, reason)
         if self.shaping_kwargs and (rule is None or rule.settings is None):
             refuse("shaping_kwargs", "it is for your own rule; the built-in rules have fields of `CESConfig`.")
@@ -299,7 +299,7 @@ class CESConfig(GRPOConfig):
                 rule.check(self, refuse)
 
     def rows_are_independent(self) -> bool:
-        """Whether the loss of an optimizer step is a sum over rows, whatever their micro-batches."""
+        """Return whether the loss of an optimizer step is a sum over rows, regardless of their micro-batches."""
         return (
             self.loss_type != "bnpo"  # divides by the tokens of a micro-batch
             and self.top_entropy_quantile == 1.0  # a quantile of a micro-batch
@@ -309,9 +309,9 @@ class CESConfig(GRPOConfig):
 
     def micro_batches_to_arrange(self) -> int:
         """
-        Number of consecutive micro-batches of a rollout that belong to one optimizer step and may exchange rows.
+        Count the consecutive micro-batches of a rollout that belong to one optimizer step and may exchange rows.
 
-        0 if the number differs between steps, if the loss depends on which rows share a micro-batch, or if
+        Return 0 if the number differs between steps, if the loss depends on which rows share a micro-batch, or if
         `arrange_by_length` is off.
         """
         steps, accumulated = cast(int, self.steps_per_generation), self.gradient_accumulation_steps
@@ -349,7 +349,7 @@ class CESConfig(GRPOConfig):
                 f"it masks completions by the sign of A, which A' may flip at a token: set it to None, {OR_OFF}.",
             )
 
-    def _warn_of_sequence_ratios(self) -> None:
+    def _warn_about_sequence_ratios(self) -> None:
         if (
             self.needs(Need.RATIOS)
             and self.use_vllm

@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 Completion = str | list[dict[str, Any]]
 
 # Seconds of processor time per comparison (docs/evaluation.md, "Time of a reward"). On a slow and busy machine, 15 of
-# 300 correct final answers took more than 0.2 s, and not one more than 0.5 s.
+# 300 correct final answers took more than 0.2 s, and none took more than 0.5 s.
 _FIRST_LIMIT_S = 0.5
 _LIMIT_S = 1.0
 
@@ -124,7 +124,7 @@ def accuracy_reward(
 def boxed_accuracy_reward(
     completions: Sequence[Completion], solution: Sequence[str | None], **kwargs: Any
 ) -> list[float | None]:
-    r"""[`accuracy_reward`] that reads final answers from `\boxed{...}` and `\fbox{...}` only, not from prose."""
+    r"""Apply [`accuracy_reward`] to final answers in `\boxed{...}` and `\fbox{...}` only, not in prose."""
     return accuracy_reward(completions, solution, boxes_only=True, **kwargs)
 
 
@@ -135,7 +135,7 @@ def think_format_reward(
     **kwargs: Any,
 ) -> list[float]:
     """
-    Reward completions that consist of one block of thinking followed by an answer.
+    Reward completions that consist of one block of thinking followed by a final answer.
 
     Args:
         completions, thinking_prefilled, last_turns:
@@ -163,17 +163,17 @@ def _is_well_formed(text: str, prefilled: bool) -> bool:
 
 
 def _last_text(messages: Completion, role: str) -> str:
-    """Text of a conversation's last message of `role`; a string is returned as it is."""
+    """Return the text of a conversation's last message of `role`, or a string unchanged."""
     if isinstance(messages, str):
         return messages
     content = next((message.get("content") for message in reversed(messages) if message["role"] == role), None)
-    if content is None:  # in a message that only calls a tool
+    if content is None:  # a message that only calls a tool
         return ""
     return content if isinstance(content, str) else "".join(part["text"] for part in content if part["type"] == "text")
 
 
 def _thinking_prefilled(given: bool | Sequence[bool] | None, count: int, prompts: Sequence[Any] | None) -> list[bool]:
-    """Whether each prompt opened `<think>`: as given, or read from string prompts."""
+    """Return whether each prompt opened `<think>`, as given or read from string prompts."""
     if given is None:
         given = prompts is not None and [isinstance(prompt, str) and opens_thinking(prompt) for prompt in prompts]
     return [given] * count if isinstance(given, bool) else list(given)

@@ -1,16 +1,16 @@
-"""`CESTrainer`: where the paper's advantage enters TRL's `GRPOTrainer`.
+"""`CESTrainer`: TRL's `GRPOTrainer` with the paper's shaped advantage.
 
 CES changes the advantage; everything else is TRL's. [`Shaping`] implements the paper at these points of TRL, each
 pinned by a test in tests/test_trl_contract.py:
 
-1. `_calculate_rewards` returns rewards gathered over all processes, groups contiguous: `Correctness` takes correctness
-   there and [`Shaping`] the group accuracy (Eq. 2), before TRL makes advantages, slices by process and shuffles.
-2. `_generate_and_score_completions` returns the rollout: the (B,) tensors join it, and TRL carries them to the
-   micro-batch.
+1. `_calculate_rewards` returns rewards gathered over all processes, with contiguous groups. `Correctness` reads the
+   correctness there, and [`Shaping`] the group accuracy (Eq. 2), before TRL computes advantages, slices and shuffles.
+2. `_generate_and_score_completions` returns the rollout. The (B,) tensors are added to it, and TRL passes them on to
+   the micro-batches.
 3. `_compute_loss` calls `_get_per_token_logps_and_entropies` for log-probs and entropies (Eq. 4), in the graph, and
-   reads `inputs["advantages"]` only afterwards, as (B,) or (B, T): A' (Eq. 7) is written between the two.
+   only then reads `inputs["advantages"]`, as (B,) or (B, T). A' (Eq. 7) is written in between.
 
-[`CESTrainer`] adds the layers of layers/, one per concern.
+[`CESTrainer`] adds the layers in layers/, one per concern.
 
 Overrides of TRL: `_calculate_rewards`, `_generate_and_score_completions`, `_prepare_inputs`, `_compute_loss`,
 `_get_per_token_logps_and_entropies`, `log`. Reads `_buffered_inputs` and `_metrics`.
@@ -61,7 +61,7 @@ logger = logging.getLogger(__name__)
 
 class Shaping(Correctness):
     """
-    The shaped advantage, `shaping` of [`CESConfig`]: from correctness and live entropies to A'.
+    Compute A' from correctness and entropies in the graph; `shaping` of [`CESConfig`].
 
     Raises:
         `ValueError`: The rule needs correctness and the accuracy reward is ambiguous.
@@ -82,7 +82,7 @@ class Shaping(Correctness):
         self._rule = self.args.rule
         self._is_ces = self.args.shaping == "ces"
         self._decides_tau = self._is_ces and self.args.ces_tau == AUTO
-        if self._decides_tau:  # the decided number is not for the next trainer with the same config
+        if self._decides_tau:  # do not change the config, which another trainer may use
             self.args = copy.copy(self.args)
         steps = cast(int, self.args.steps_per_generation)
         if self.args.normalize_each_step and steps % self.args.gradient_accumulation_steps:
@@ -102,12 +102,12 @@ class Shaping(Correctness):
         if self._is_ces:
             self._log_warning(warn_of_negative_betas(args.ces_beta_correct, args.ces_beta_incorrect))
             self._log_warning(warn_if_unshaped(args.ces_tau, args.max_completion_length))
-        sharded = self.is_deepspeed_enabled or self.is_fsdp_enabled  # which update float32 copies
+        sharded = self.is_deepspeed_enabled or self.is_fsdp_enabled  # these update float32 copies
         if not sharded and not is_peft_model(self.model):
             self._log_warning(warn_of_rounding(max(self.model.parameters(), key=torch.numel), args.learning_rate))
 
     def _log_warning(self, warning: str):
-        """Logs a warning on the main process, unless it is empty."""
+        """Log a warning on the main process, unless it is empty."""
         if warning and self.accelerator.is_main_process:
             logger.warning(warning)
 
@@ -115,7 +115,7 @@ class Shaping(Correctness):
         return super()._required_inputs() | ({"correct"} if self.args.needs(Need.CORRECTNESS) else set())
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        is_first = not self._had_a_rollout
+        is_first = not self._had_rollout
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if self.args.needs(Need.CORRECTNESS):
             facts = completion_facts(self._groups, rewards, self.reward_weights)
@@ -125,7 +125,7 @@ class Shaping(Correctness):
         return rewards
 
     def _decide_tau(self, lengths: torch.Tensor, is_first: bool):
-        """Replaces `ces_tau: auto` by a number; warns if no token of the first rollout is shaped."""
+        """Replace `ces_tau: auto` with a number; warn if no token of the first rollout is shaped."""
         if self.args.ces_tau == AUTO:
             self.args.ces_tau = automatic_tau(lengths.float().mean().item())
             self._log_warning(f"`ces_tau: auto` is {self.args.ces_tau:g}, from the first rollout's mean length.")
@@ -139,8 +139,8 @@ class Shaping(Correctness):
     def _compute_loss(self, model, inputs):
         if self._rule is None:
             return super()._compute_loss(model, inputs)
-        # A copy, because TRL keeps the original in its buffer for the next iteration. Without the advantages, so that
-        # a TRL which reads the unshaped ones fails.
+        # A copy, because TRL keeps the original in its buffer for the next iteration; without the advantages, so that
+        # a TRL version that reads the unshaped ones fails.
         trl_inputs = {name: value for name, value in inputs.items() if name != "advantages"}
         self._loss_inputs = inputs, trl_inputs
         try:
@@ -167,19 +167,19 @@ class Shaping(Correctness):
         return outputs
 
     def _shaped_advantages(self, inputs, logps, entropies_nats):
-        """A', (B, T), from `inputs["advantages"]`, (B,)."""
+        """Compute A', (B, T), from `inputs["advantages"]`, (B,)."""
         rule, settings = cast(Rule, self._rule), self.args.shaping_settings()
         differentiable = rule.differentiates == "entropies" and settings.get("entropy_gradient", True)
         if differentiable and torch.is_grad_enabled() and not entropies_nats.requires_grad:
             raise RuntimeError(
                 f"The entropies of trl {trl.__version__} carry no gradient, so this would train the paper's ablation "
                 '"w/o Entropy Gradient": install the version in constraints.txt, or set `ces_entropy_gradient=False` '
-                "if you mean it."
+                "if this is intended."
             )
-        if self._is_ces and self.args.ces_tau == AUTO:  # an evaluation before the first rollout
+        if self._is_ces and self.args.ces_tau == AUTO:  # in an evaluation before the first rollout
             settings["tau"] = automatic_tau(self._groups.lengths.float().mean().item())
         mask = inputs["completion_mask"] * inputs.get("tool_mask", 1)
-        old_logps = inputs.get("old_per_token_logps", logps.detach())  # as TRL's _compute_loss
+        old_logps = inputs.get("old_per_token_logps", logps.detach())  # as in TRL's _compute_loss
         batch = {**inputs, "logps": logps, "old_logps": old_logps}
         shaped = rule.function(batch, entropies_nats, mask, **settings)
         mode = "train" if self.model.training else "eval"
@@ -196,10 +196,10 @@ class Shaping(Correctness):
         return inputs
 
     def _count_tokens_of_steps(self, buffer: list[dict]):
-        """Makes TRL divide each optimizer step by its own tokens, as in Eq. 1, not by the rollout's mean per step."""
+        """Make TRL divide each optimizer step by its own tokens, as in Eq. 1, not by the rollout's mean per step."""
         tokens = torch.stack([(batch["completion_mask"] * batch.get("tool_mask", 1)).sum() for batch in buffer])
-        of_steps = tokens.view(-1, self.args.gradient_accumulation_steps).sum(dim=1)
-        totals = self.accelerator.reduce(of_steps, reduction="sum") * len(of_steps)
+        tokens_per_step = tokens.view(-1, self.args.gradient_accumulation_steps).sum(dim=1)
+        totals = self.accelerator.reduce(tokens_per_step, reduction="sum") * len(tokens_per_step)
         for number, batch in enumerate(buffer):
             batch[NUM_ITEMS] = totals[number // self.args.gradient_accumulation_steps]
 
@@ -210,7 +210,7 @@ class Shaping(Correctness):
             has_facts, rule = self.args.needs(Need.CORRECTNESS), cast(Rule, self._rule)
             metrics = ces_metrics(totals) if has_facts else selection_metrics(rule.name, totals)
             for name, value in metrics.items():
-                if not math.isnan(value):  # TRL would log None, and TensorBoard warn at each log step
+                if not math.isnan(value):  # TRL would log None, and TensorBoard would warn at each log step
                     self._metrics[mode][name].append(value)
             self._ces_totals[mode].clear()
         super().log(logs, start_time)
@@ -233,8 +233,8 @@ class Shaping(Correctness):
 
 
 # Outermost first. RealTokens passes each piece of a micro-batch to Shaping. DynamicSampling is inside Shaping, which
-# thus sees only the kept groups. Correctness is inside all layers that read it, and outside RewardCalls, which returns
-# the rewards.
+# therefore sees only the kept groups. Correctness is inside all layers that read its groups, and outside RewardCalls,
+# which returns the rewards.
 class CESTrainer(
     RealTokens,
     EndedRows,
@@ -255,8 +255,8 @@ class CESTrainer(
 
     Reward functions receive two extra keyword arguments, with one entry per completion: `thinking_prefilled`
     (`list[bool]`), whether the model's last turn began inside an open `<think>`, and `last_turns` (`list[str]`), the
-    text of that turn. Where TRL parses responses, `content` no longer holds the thinking; `last_turns` does. A dataset
-    column of either name takes precedence.
+    text of that turn. Where TRL parses responses, `last_turns` still contains the thinking, but `content` does not. A
+    dataset column of either name takes precedence.
 
     Args:
         model (`str`, `PreTrainedModel` or `PeftModel`): The policy, as in [`~trl.GRPOTrainer`].

@@ -32,7 +32,7 @@ def compares_text(completions, solution, answer, level, **kwargs):
 @pytest.mark.parametrize(
     ("rollout", "warning"),
     [
-        (groups([0, 0, 0, 0], scored=False), "None for all 4 .*: no gold is usable. EXAMPLE"),
+        (groups([0, 0, 0, 0], scored=False), "None for all 4 .*: no reference answer is usable. EXAMPLE"),
         (groups([0, 0, 0, 0]), r"None of the 4 .* \(25 % were truncated .* EXAMPLE"),
         (groups([1, 1, 1, 1]), "All 4 completions of the first rollout are correct"),
         (groups([1, 0, 0, 0]), "^$"),
@@ -50,7 +50,7 @@ def test_a_first_rollout_without_a_reward_to_learn_from_is_explained(rollout, wa
         (
             "7",
             {"solution": "7", "answer": 7},
-            "For example, it received '7' against the gold '7'. `answer` is a number, never equal to text: "
+            "For example, it received '7' with the reference answer '7'. `answer` is a number, never equal to text: "
             "a reward that compares text needs `str(...)`.",
         ),
     ],
@@ -68,7 +68,7 @@ def test_the_trainer_warns_once(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         trainer.train()
     (warning,) = [record.message for record in caplog.records if "of the first rollout is correct" in record.message]
-    assert "against the gold '3'" in warning
+    assert "with the reference answer '3'" in warning
 
 
 @pytest.mark.parametrize(

@@ -19,18 +19,18 @@ from trl.generation.vllm_generation import VLLMGeneration
 from urllib3.util.retry import Retry
 
 from trl_ces.layers import UpstreamFixes, upstream
-from trl_ces.layers.upstream import keep_float32_outputs, limit_waiting, restore_base_after_merge, seed_colocated_vllm
+from trl_ces.layers.upstream import keep_float32_outputs, restore_base_after_merge, seed_colocated_vllm, set_timeout
 
 SYNCS = 20
 
 
-# limit_waiting
+# set_timeout
 
 
 def limited(retries):
     session = requests.Session()
     session.mount("http://", HTTPAdapter(max_retries=retries))
-    limit_waiting(session, seconds=60)
+    set_timeout(session, seconds=60)
     return session
 
 

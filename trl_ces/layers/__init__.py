@@ -1,7 +1,7 @@
 """
-Layers over TRL's rollout and optimizer step; docs/architecture.md describes each. They know nothing of CES.
+Layers over TRL's rollout and optimizer step, independent of CES; docs/architecture.md describes each.
 
-Each subclasses [`~trl.GRPOTrainer`], takes a [`CESConfig`] and works alone:
+Each layer subclasses [`~trl.GRPOTrainer`], takes a [`CESConfig`] and can be used alone:
 
     class Plain(RealTokens, GRPOTrainer): ...
 """

@@ -20,22 +20,22 @@ logger = logging.getLogger(__name__)
 
 class Correctness(Layer):
     """
-    Keeps the latest rollout's [`Groups`], of all processes, in `_groups`.
+    Keep the [`Groups`] of the latest rollout, gathered over all processes, in `_groups`.
 
-    A layer that reads it subclasses this one and returns its inputs from `_required_inputs`: `"accuracy"`, the
-    accuracy reward, or `"correct"`, which also warns of a reward other than 0 and 1. Without required inputs, nothing
-    is gathered.
+    A layer that reads `_groups` subclasses this one and returns its inputs from `_required_inputs`: `"accuracy"` for
+    the accuracy reward, or `"correct"`, which also warns about rewards other than 0 and 1. Without required inputs,
+    nothing is gathered.
 
     Raises:
-        `ValueError`: The accuracy reward is ambiguous where a layer needs it.
+        `ValueError`: A layer needs the accuracy reward, but it is ambiguous.
     """
 
     _inputs: set[str] = set()  # noqa: RUF012
     _groups: Groups
-    _masks: list | None = None  # of this process's latest completions: 1 on the policy's own tokens
+    _masks: list | None = None  # of this process's latest completions; 1 on the policy's own tokens
     _accuracy_index: int | None = None
     _warned_of_graded = False
-    _had_a_rollout = False
+    _had_rollout = False
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -47,7 +47,7 @@ class Correctness(Layer):
             logger.info("Correctness is taken from %s.", self.reward_func_names[self._accuracy_index])
 
     def _required_inputs(self) -> set[str]:
-        """What this layer and those inside it read."""
+        """Return the inputs that this layer and its base layers require."""
         return set()
 
     def _generate(self, prompts):
@@ -74,8 +74,8 @@ class Correctness(Layer):
         )
         if "correct" in self._inputs:
             self._warn_unless_binary(accuracy)
-            if self.model.training and not self._had_a_rollout:
-                self._had_a_rollout = True
+            if self.model.training and not self._had_rollout:
+                self._had_rollout = True
                 example = describe_example(self.reward_funcs[index], completions[0], inputs[0])
                 warning = warn_if_nothing_to_learn(self._groups, example)
                 if warning and self.accelerator.is_main_process:
@@ -83,7 +83,7 @@ class Correctness(Layer):
         return rewards
 
     def _truncated(self, completion_ids: list[list[int]]) -> torch.Tensor:
-        """Which completions do not end by themselves. Shape (len(completion_ids),), bool."""
+        """Return which completions lack an end token or padding at the end. Shape (len(completion_ids),), bool."""
         ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
         # A user's rollout_func may return tensors.
         truncated = [len(ids) == 0 or int(ids[-1]) not in ends for ids in completion_ids]
@@ -91,9 +91,9 @@ class Correctness(Layer):
 
     def _warn_unless_binary(self, accuracy: torch.Tensor) -> None:
         """
-        Warns once if an accuracy reward, any shape, is neither 0 nor 1.
+        Warn once if an accuracy reward is neither 0 nor 1; `accuracy` has any shape.
 
-        A reward that is named, or used with a threshold, may be graded.
+        Rewards that the user names, or combines with a threshold, may be graded.
         """
         chosen = self.args.ces_accuracy_reward is not None or self.args.ces_correct_threshold != 1.0
         graded = None if chosen or self._warned_of_graded else graded_reward(accuracy)

@@ -1,4 +1,4 @@
-"""Warns, or stops, when training diverges: entropy rises while accuracy falls."""
+"""Warn about diverging training, or stop it: entropy rises while accuracy falls."""
 
 import logging
 import math
@@ -15,12 +15,12 @@ ENTROPY_RISE, ACCURACY_FALL = 1.5, 0.8
 
 class DivergenceWatch(TrainerCallback):
     """
-    Compares the last logged entropies and accuracies with the first, and warns once.
+    Compare the last logged entropies and accuracies with the first, and warn once.
 
     Args:
         reward (`str`): Name of the accuracy reward, as TRL logs it.
-        stop (`bool`): Whether training ends with the warning, after a checkpoint.
-        advice (`str`): What to change, the end of the warning.
+        stop (`bool`): Whether to stop training after the warning and a checkpoint.
+        advice (`str`): Settings to change; ends the warning.
     """
 
     def __init__(self, reward: str, stop: bool, advice: str):
@@ -28,7 +28,7 @@ class DivergenceWatch(TrainerCallback):
         self.has_warned = False
 
     def on_log(self, args, state, control, **kwargs):
-        """Reads the whole history, which a resumed run has too."""
+        """Check the complete log history, which a resumed run also has."""
         rows = [
             (entry[self.accuracy], entry["entropy"] / math.log(2))
             for entry in state.log_history
@@ -44,9 +44,9 @@ class DivergenceWatch(TrainerCallback):
             if self.stop:
                 control.should_save = control.should_training_stop = True
             if state.is_world_process_zero:
-                action = "Training stops" if self.stop else "Stop it (`stop_on_divergence: true` would)"
+                action = "Training stops" if self.stop else "Stop the run (`stop_on_divergence: true` automates this)"
                 logger.warning(
                     f"Training diverges: entropy rose from {entropy:.2f} to {last_entropy:.2f} bits a token, and "
-                    f"accuracy fell from {100 * accuracy:.0f} to {100 * last_accuracy:.0f} %. {action}, and start "
-                    f"again with {self.advice}."
+                    f"accuracy fell from {100 * accuracy:.0f} to {100 * last_accuracy:.0f} %. {action}; "
+                    f"start a new run with {self.advice}."
                 )

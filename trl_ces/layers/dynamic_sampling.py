@@ -22,8 +22,8 @@ from accelerate.utils import broadcast_object_list, gather_object, send_to_devic
 from ..methods.groups import Groups
 from .correctness import Correctness
 from .rows import rows_of_process
-from .sampler import DynamicSampler, PromptStream, check_can_be_drawn, informative_groups
-from .upstream import one_sleep
+from .sampler import DynamicSampler, PromptStream, check_dataset, informative_groups
+from .upstream import kept_awake
 
 # In the checkpoint's folder: the position in the prompt stream.
 STATE_FILE = "dynamic_sampling.json"
@@ -32,7 +32,7 @@ NO_PROMPT = [{"role": "user", "content": ""}]
 
 
 class Group(NamedTuple):
-    """The data kept of a group from its round."""
+    """Data of one group, kept from its round."""
 
     prompt: int  # row number in the dataset
     rewards: torch.Tensor  # (G, functions), float, over all processes
@@ -41,7 +41,7 @@ class Group(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """Replaces generation and rewards in TRL's method."""
+    """Completions and rewards that replace those of TRL's method."""
 
     generated: tuple  # as `_generate` returns it, this process's rows
     rewards: torch.Tensor  # (N, functions), over all processes
@@ -64,7 +64,7 @@ class DynamicSampling(Correctness):
 
     def __init__(self, model, reward_funcs=None, args=None, *positional, **kwargs):
         if args is not None and args.dynamic_sampling:
-            check_can_be_drawn(kwargs.get("train_dataset", positional[0] if positional else None))
+            check_dataset(kwargs.get("train_dataset", positional[0] if positional else None))
         super().__init__(model, reward_funcs, args, *positional, **kwargs)
         if self.args.dynamic_sampling:
             rows = len(cast(Any, self.train_dataset))
@@ -83,7 +83,7 @@ class DynamicSampling(Correctness):
     def _generate_and_score_completions(self, inputs):
         if self._sampler is None or not self.model.training:
             return super()._generate_and_score_completions(inputs)
-        with one_sleep(getattr(self, "vllm_generation", None)):
+        with kept_awake(getattr(self, "vllm_generation", None)):
             groups, metrics = self._sampler.sample(self._sample_round)
         batch = self._score(groups)
         for name, value in metrics.items():
@@ -91,7 +91,7 @@ class DynamicSampling(Correctness):
         return batch
 
     def _sample_round(self, prompts: list[int]) -> tuple[list[bool], list[Group]]:
-        """Generates for `prompts`, row numbers. Returns which groups are informative, and all groups."""
+        """Generate for `prompts` (row numbers). Return which groups are informative, and all groups."""
         size = self.num_generations
         mine = self._rows_of_this_process(torch.tensor(prompts).repeat_interleave(size))
         # vLLM's importance ratio needs old log-probs, which a round does not compute.
@@ -114,11 +114,11 @@ class DynamicSampling(Correctness):
         return informative_groups(self._groups.rewards.flatten(), size).tolist(), groups
 
     def _sample(self, inputs):
-        """Runs one round by TRL's method."""
+        """Run TRL's method for one round."""
         return super()._generate_and_score_completions(inputs)
 
     def _score(self, groups: list[Group]) -> dict[str, Any]:
-        """TRL's rollout of `groups`, without generating and rewarding them again; this process's rows."""
+        """Return this process's rows of TRL's rollout of `groups`, without generating or rewarding them again."""
         mine = self._rows_of_this_process(
             torch.tensor([group.prompt for group in groups]).repeat_interleave(self.num_generations)
         )
@@ -129,13 +129,13 @@ class DynamicSampling(Correctness):
             Groups.joined([group.facts for group in groups]),
         )
         try:
-            with self._rounds_have_logged(), self._environments_have_run():
+            with self._discarded_metrics(), self._hidden_environments():
                 return super()._generate_and_score_completions(examples)
         finally:
             self._replay = None
 
     def _generated(self, groups: list[Group]) -> tuple:
-        """This process's rows of `groups`, also of other processes' generation, as `_generate` returns them."""
+        """Return this process's rows of `groups`, whichever process generated them, in the format of `_generate`."""
         size = self.num_generations
         here = {
             place * size + member: values
@@ -147,7 +147,7 @@ class DynamicSampling(Correctness):
             *(outputs[row] for row in self._rows_of_this_process(torch.arange(len(groups) * size))), strict=True
         )
         ids, completion_ids, masks, completions, logps = map(list, columns)
-        # A column that one process has is added on all, so that all make the same tensors.
+        # If one process has a column, all processes add it, so that all create the same tensors.
         tool_masks = None
         if any(values[2] is not None for values in outputs.values()):
             pairs = zip(masks, completion_ids, strict=True)  # without a mask, every token is the policy's
@@ -156,8 +156,8 @@ class DynamicSampling(Correctness):
         return ids, completion_ids, tool_masks, completions, logps if has_logps else None, {}, None, []
 
     @contextmanager
-    def _rounds_have_logged(self) -> Iterator[None]:
-        """Discards metrics logged within the context, except vLLM's sampling metrics, which the rounds did not log."""
+    def _discarded_metrics(self) -> Iterator[None]:
+        """Discard metrics logged within the context, except vLLM's sampling metrics, which the rounds did not log."""
         metrics, logs = self._metrics, self._logs
         self._metrics, self._logs = copy.deepcopy(metrics), copy.deepcopy(logs)
         try:
@@ -168,8 +168,8 @@ class DynamicSampling(Correctness):
             self._metrics, self._logs = metrics, logs
 
     @contextmanager
-    def _environments_have_run(self) -> Iterator[None]:
-        """Hides the environments within the context: they ran in the rounds."""
+    def _hidden_environments(self) -> Iterator[None]:
+        """Hide the environments within the context, because they already ran in the rounds."""
         hidden = self.environment_factories, self.environments
         self.environment_factories = self.environments = None
         try:
@@ -191,7 +191,7 @@ class DynamicSampling(Correctness):
         return outputs
 
     def _get_per_token_logps_and_entropies(self, model, input_ids, attention_mask, logits_to_keep, *args, **kwargs):
-        if self._round:  # generation is over: a rollout_func may score completions itself
+        if self._round:  # after generation, in which a rollout_func may score completions itself
             return torch.zeros(input_ids.size(0), logits_to_keep, device=input_ids.device), None, None
         return super()._get_per_token_logps_and_entropies(
             model, input_ids, attention_mask, logits_to_keep, *args, **kwargs
@@ -207,11 +207,11 @@ class DynamicSampling(Correctness):
         return rewards
 
     def _rows_of_this_process(self, numbers: torch.Tensor) -> list[int]:
-        """Returns this process's part of `numbers`, one per row over all processes."""
+        """Return this process's part of `numbers`, one per row over all processes."""
         return rows_of_process({"numbers": numbers}, self.accelerator)["numbers"].tolist()
 
     def _examples(self, rows: list[int]) -> list[dict]:
-        """Returns examples as TRL's data loader yields them."""
+        """Return examples in the format of TRL's data loader."""
         dataset = self._remove_unused_columns(self.train_dataset, description="Training")
         return send_to_device(dataset.__getitems__(rows), self.accelerator.device)
 

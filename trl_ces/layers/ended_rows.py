@@ -1,8 +1,8 @@
-"""Removes ended completions from the batch while transformers generates.
+"""Remove ended completions from the batch while transformers generates.
 
-`generate` runs all rows until the last one has ended, and most completions are far shorter than the longest. Here it
-is called for a few tokens at a time, with the cache of the unfinished rows. Tokens are drawn from the same
-distributions in another order, so the same seed gives other completions than TRL's.
+`generate` computes all rows until the last one has ended, but most completions are far shorter than the longest. This
+layer calls it for a few tokens at a time, with the cache of the unfinished rows. Tokens are drawn from the same
+distributions in another order, so completions differ from TRL's for the same seed.
 
 Overrides of TRL: `_generate_single_turn`. Reads `_dist` and `_is_vlm`.
 """
@@ -31,11 +31,11 @@ CALL_DEPENDENT = (
 
 class EndedRows(Layer):
     """
-    Stops computing a completion when it ends; `trim_padding` of [`CESConfig`].
+    Stop computing a completion when it ends; `trim_padding` of [`CESConfig`].
 
-    Does nothing where vLLM or continuous batching generates, where weights are sharded (all processes must run the
-    same forwards), with images, `generation_kwargs` or `cache_implementation`, without `max_completion_length`, or
-    with a model that cannot lose rows.
+    Inactive with vLLM, continuous batching, sharded weights (all processes must run the same forwards), images,
+    `generation_kwargs` or `cache_implementation`, without `max_completion_length`, and with a model from whose cache
+    rows cannot be removed.
     """
 
     def _generate_single_turn(self, *args, **kwargs):
@@ -52,8 +52,8 @@ class EndedRows(Layer):
 
 
 def can_drop_rows(model: Any) -> bool:
-    """Whether rows can be removed: the cache is keys and values only, and nothing depends on width or call."""
-    if "generate" in vars(model):  # a user's, which may not take a cache
+    """Return whether rows can be removed: the cache is keys and values only, and nothing depends on width or call."""
+    if "generate" in vars(model):  # set by the user; it may not accept a cache
         return False
     if model.config.is_encoder_decoder or not padding_support(model).right:
         return False
@@ -68,7 +68,7 @@ def can_drop_rows(model: Any) -> bool:
 
 @contextmanager
 def dropping_ended_rows(model: Any) -> Iterator[None]:
-    """Replaces `model.generate` by [`generate_in_pieces`] within the context."""
+    """Replace `model.generate` with [`generate_in_pieces`] within the context."""
     original = model.generate
 
     def generate(**inputs: Any) -> Any:
@@ -93,11 +93,11 @@ def generate_in_pieces(
     piece: int = PIECE,
 ) -> Tensor:
     """
-    Returns what `generate` returns, computed without ended rows. The model must pass [`can_drop_rows`].
+    Generate as `generate` does, without computing ended rows. The model must pass [`can_drop_rows`].
 
     Args:
-        generate (`Callable`): The model's.
-        config (`PreTrainedConfig`): The model's.
+        generate (`Callable`): The model's `generate`.
+        config (`PreTrainedConfig`): The model's configuration.
         input_ids (`Tensor`): Shape (B, P), int64, prompts padded on the left.
         attention_mask (`Tensor`): Shape (B, P), 1 at real tokens.
         generation_config (`GenerationConfig`): With `max_new_tokens`, `pad_token_id` and `eos_token_id`.
@@ -119,9 +119,9 @@ def generate_in_pieces(
         written = ids[:, width:]
         completions[rows, done : done + written.size(1)] = written
         done += written.size(1)
-        left = (~torch.isin(written, ends).any(dim=1)).nonzero().squeeze(1)
+        unfinished = (~torch.isin(written, ends).any(dim=1)).nonzero().squeeze(1)
         mask = torch.cat([mask, torch.ones_like(written)], dim=1)
-        if len(left) < len(rows):
-            rows, ids, mask = rows[left], ids[left], mask[left]
-            cache.batch_select_indices(left)
+        if len(unfinished) < len(rows):
+            rows, ids, mask = rows[unfinished], ids[unfinished], mask[unfinished]
+            cache.batch_select_indices(unfinished)
     return torch.cat([input_ids, completions[:, :done]], dim=1)

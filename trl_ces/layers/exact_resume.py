@@ -1,7 +1,7 @@
-"""Resumes a stopped run, on a CPU bit for bit, also in the middle of a rollout.
+"""Resume a stopped run exactly, even in the middle of a rollout; on a CPU, bit for bit.
 
-TRL holds three things in memory only: the current rollout, the metrics not yet logged, and the state of its sampler's
-generator. The checkpoint gets the first two and the other layers' state; the generator is replayed.
+TRL keeps three things in memory only: the current rollout, the metrics not yet logged, and the state of its sampler's
+generator. This layer saves the first two, and the other layers' state, in the checkpoint, and replays the generator.
 
 Overrides of TRL and transformers: `_save_checkpoint`, `_load_optimizer_and_scheduler`, `_get_train_sampler`, `log`.
 Reads and writes `_step`, `_buffered_inputs`, `_metrics` and `log_completions`, reads `_logs`.
@@ -36,7 +36,7 @@ SETTINGS = (
 
 
 class ExactResume(Layer):
-    """Saves TRL's in-memory training state with each checkpoint, and restores it."""
+    """Save TRL's in-memory training state with each checkpoint, and restore it."""
 
     _train_sampler: Any = None
 
@@ -54,7 +54,7 @@ class ExactResume(Layer):
         if checkpoint is None:
             return
         if self._train_sampler is not None and self.shuffle_dataset:
-            # TRL's sampler draws each epoch's order from one generator: replay those of the finished epochs.
+            # TRL's sampler draws each epoch's order from one generator: replay the draws of the finished epochs.
             for _ in range(int(cast(float, self.state.epoch))):
                 torch.randperm(self._train_sampler.num_samples, generator=self._train_sampler.generator)
         self._load_rollout(Path(checkpoint))
@@ -90,14 +90,14 @@ class ExactResume(Layer):
 
     def _load_rollout(self, checkpoint: Path):
         """
-        Restores what [`_save_rollout`] wrote if every process finds its file, complete, and the settings match.
+        Restore the rollout and state of [`_save_rollout`] if every process has a complete file of the same settings.
 
-        Otherwise restores only the first process's state, which holds for any number of processes.
+        Otherwise, restore only the first process's state, which is valid for any number of processes.
         """
         found = load_micro_batches(checkpoint / self._rollout_file(), self.accelerator.device)
         rollout, state = found or ([], {})
         usable = state.get("settings") == self._rollout_settings()
-        # A rollout with images was not saved.
+        # Rollouts with images are not saved.
         usable = usable and bool(rollout) == (state["step"] % self._micro_steps_per_rollout() != 0)
         if not all(gather_object([usable])):
             [state] = broadcast_object_list([state])

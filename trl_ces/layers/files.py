@@ -17,7 +17,7 @@ from ..support.files import whole_file
 
 def save_micro_batches(file: Path, micro_batches: Sequence[dict[str, Any]], more: dict[str, Any]) -> None:
     """
-    Writes micro-batches of tensors and JSON values, and `more` JSON values; atomically.
+    Write micro-batches of tensors and JSON values, and the JSON values in `more`, atomically.
 
     Raises:
         `TypeError`: An entry is neither a tensor nor JSON.
@@ -36,7 +36,7 @@ def save_micro_batches(file: Path, micro_batches: Sequence[dict[str, Any]], more
 
 
 def load_micro_batches(file: Path, device: Any = "cpu") -> tuple[list[dict[str, Any]], dict[str, Any]] | None:
-    """Reads what [`save_micro_batches`] wrote, tensors onto `device`; `None` if the file is missing or damaged."""
+    """Load a file of [`save_micro_batches`], tensors onto `device`; `None` if the file is missing or damaged."""
     try:
         with safe_open(file, framework="pt") as opened:
             header = opened.metadata() or {}

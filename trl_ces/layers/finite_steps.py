@@ -1,4 +1,4 @@
-"""Skips optimizer steps whose gradient is NaN or infinite.
+"""Skip optimizer steps whose gradient is NaN or infinite.
 
 Overrides of transformers: `_get_grad_norm`, `log`. Reads `_step` and `_buffered_inputs`.
 """
@@ -23,10 +23,10 @@ FOLDER = "_nonfinite"
 
 class FiniteSteps(Layer):
     """
-    Skips a step whose gradient is not finite, saves its rows, and stops after `max_nonfinite_steps` in a row.
+    Skip a step whose gradient is not finite, save its rows, and stop after `max_nonfinite_steps` in a row.
 
-    DeepSpeed steps inside its backward and skips such a step itself. With that check disabled (`check_grad_overflow`
-    of `bf16`, under ZeRO-2), the first one stops training.
+    DeepSpeed makes optimizer steps in its backward and skips non-finite ones itself. With that check disabled
+    (`check_grad_overflow` of `bf16`, under ZeRO-2), the first such step stops training.
 
     Raises:
         `RuntimeError`: When training stops; names the file with the rows.
@@ -36,18 +36,18 @@ class FiniteSteps(Layer):
     _nonfinite_in_a_row = 0
 
     def _get_grad_norm(self, model, grad_norm=None):
-        norm = super()._get_grad_norm(model, grad_norm=grad_norm)  # before the optimizer step, but under DeepSpeed
-        if norm is None or self.args.fp16:  # DeepSpeed may return none; fp16 loss scaling skips steps itself
+        norm = super()._get_grad_norm(model, grad_norm=grad_norm)  # before the optimizer step, except with DeepSpeed
+        if norm is None or self.args.fp16:  # DeepSpeed may return None; fp16 loss scaling skips steps itself
             return norm
         finite = math.isfinite(norm.item() if isinstance(norm, torch.Tensor) else norm)
         self._nonfinite_in_a_row = 0 if finite else self._nonfinite_in_a_row + 1
         if not finite:
             for parameter in model.parameters():
-                parameter.grad = None  # the optimizer skips these
+                parameter.grad = None  # the optimizer skips parameters without a gradient
             self._nonfinite_steps += 1
             stop = None
             if self._runs_deepspeed() and not self.accelerator.optimizer_step_was_skipped:
-                stop = "DeepSpeed has made the step: remove `check_grad_overflow: false` from its file"
+                stop = "DeepSpeed has made the step: remove `check_grad_overflow: false` from its configuration"
             elif self._nonfinite_in_a_row >= self.args.max_nonfinite_steps:
                 stop = f"`max_nonfinite_steps` is {self.args.max_nonfinite_steps}"
             self._report_nonfinite(stop)
@@ -69,7 +69,7 @@ class FiniteSteps(Layer):
         return self.accelerator.distributed_type == DistributedType.DEEPSPEED
 
     def _report_nonfinite(self, stop: str | None):
-        """Saves the latest rollout's rows of the step just computed; warns, or raises if there is a reason to stop."""
+        """Save the rows of the step just computed; warn, or raise if `stop` is a reason to stop."""
         step, buffer = self.state.global_step + 1, cast(list[dict], self._buffered_inputs)
         end = (self._step - 1) % len(buffer) + 1
         rows = buffer[max(0, end - self.args.gradient_accumulation_steps) : end]
@@ -83,7 +83,7 @@ class FiniteSteps(Layer):
         message = f"The gradient of step {step} is not finite (NaN or infinite). Its rows {where}"
         if stop is not None:
             raise RuntimeError(
-                f"{message}. Training stops here ({stop}): look at these rows and their rewards, lower "
+                f"{message}. Training stops here ({stop}): inspect these rows and their rewards, lower "
                 "`learning_rate` or `max_grad_norm`, or train in bf16 or float32."
             )
         logger.warning("%s; the step is skipped.", message)

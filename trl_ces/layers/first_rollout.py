@@ -8,11 +8,11 @@ import torch
 from ..methods.groups import Groups
 from .reward_calls import parameters_of
 
-_SHOWN = 160  # characters of a completion and of a gold
+_MAX_SHOWN = 160  # characters of a completion and of a reference answer
 
 
 def warn_of_rounding(weight: torch.Tensor, rate: float) -> str:
-    """A warning if weights in 16 bits do not follow Adam, whose steps are about `rate`, else an empty string."""
+    """Return a warning if rounding to 16 bits cancels Adam's steps, of about `rate`, else an empty string."""
     if weight.dtype not in (torch.bfloat16, torch.float16):
         return ""
     sample = weight.detach().flatten()[:1_000_000]
@@ -21,7 +21,7 @@ def warn_of_rounding(weight: torch.Tensor, rate: float) -> str:
         return ""
     dtype = str(weight.dtype).removeprefix("torch.")
     return (
-        f"The model will hardly learn: {100 * unchanged:.1f} % of the {dtype} weights are too coarse for a step of "
+        f"The model will hardly learn: {100 * unchanged:.1f} % of the {dtype} weights would not change in a step of "
         f"`learning_rate` {rate:g}. Load the model with `dtype: float32`, train an adapter (`use_peft: true`), or use "
         "DeepSpeed, which keeps float32 copies."
     )
@@ -29,35 +29,35 @@ def warn_of_rounding(weight: torch.Tensor, rate: float) -> str:
 
 def warn_if_nothing_to_learn(groups: Groups, example: str) -> str:
     """
-    A warning with the likeliest cause and the way out if the first rollout has no reward to learn from, else an empty
-    string. `example` is from [`describe_example`].
+    Return a warning, with cause and remedy, if the first rollout has no reward to learn from, else an empty string.
+    `example` is from [`describe_example`].
     """
     count = groups.correct.numel()
     if not groups.scored.any():
         return (
             f"The accuracy reward is None for all {count} completions of the first rollout, so nothing is trained: no "
-            f"gold is usable. {example}"
+            f"reference answer is usable. {example}"
         )
     if not groups.correct.any():
         truncated = 100 * groups.truncated.float().mean().item()
         return (
             f"None of the {count} completions of the first rollout is correct ({truncated:.0f} % were truncated at "
-            f"`max_completion_length`). {example} If that completion is correct, the reward expects another form. "
+            f"`max_completion_length`). {example} If that completion is correct, the reward expects another format. "
             "Otherwise try easier problems, longer completions, or a stronger model. `trl-ces inspect` shows more."
         )
     if groups.correct[groups.scored].all():
         return (
             f"All {count} completions of the first rollout are correct: with equal rewards the model only learns to "
-            "write shorter completions. Take harder problems."
+            "write shorter completions. Use harder problems."
         )
     return ""
 
 
 def describe_example(reward: Any, completion: Any, row: Mapping[str, Any]) -> str:
-    """What an accuracy reward receives for one completion, and whether it would compare a number with text."""
+    """Describe what an accuracy reward receives for one completion; warn if it would compare a number with text."""
     text = str(completion if isinstance(completion, str) else completion[-1].get("content") or "")
-    gold = "" if row.get("solution") is None else f" against the gold {str(row['solution'])[:_SHOWN]!r}"
-    example = f"For example, it received {'...' if len(text) > _SHOWN else ''}{text[-_SHOWN:]!r}{gold}."
+    gold = "" if row.get("solution") is None else f" with the reference answer {str(row['solution'])[:_MAX_SHOWN]!r}"
+    example = f"For example, it received {'...' if len(text) > _MAX_SHOWN else ''}{text[-_MAX_SHOWN:]!r}{gold}."
     numbers = [one.name for one in parameters_of(reward) if type(row.get(one.name)) in (int, float)]
     if numbers:
         example += f" `{numbers[0]}` is a number, never equal to text: a reward that compares text needs `str(...)`."

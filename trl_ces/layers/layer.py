@@ -19,7 +19,7 @@ NEWEST_TESTED_TRL = "1.16"
 
 class Layer(GRPOTrainer):
     """
-    One concern over [`~trl.GRPOTrainer`]; calls `super()` and can be left out.
+    One concern added to [`~trl.GRPOTrainer`]. Overrides call `super()`, so any layer can be left out.
 
     `class Plain(RealTokens, GRPOTrainer)` is a trainer whose `args` is a [`CESConfig`].
 
@@ -37,14 +37,14 @@ class Layer(GRPOTrainer):
         super().__init__(*args, **kwargs)
 
     def state_dict(self) -> dict[str, Any]:
-        """State of training to save with a checkpoint beyond TRL's, as JSON. Each layer adds its keys."""
+        """Return training state to save with a checkpoint in addition to TRL's, as JSON. Each layer adds its keys."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores what [`state_dict`] returned before the restart."""
+        """Restore the state that [`state_dict`] returned before the restart."""
 
     def _rollout_settings(self) -> dict[str, Any]:
-        """Settings on which a saved rollout depends, as JSON: with others it is generated again."""
+        """Return the settings that a saved rollout depends on, as JSON; if they change, it is generated again."""
         return {}
 
     def _checkpoint_folder(self, trial: Any) -> Path:
@@ -56,13 +56,13 @@ class Layer(GRPOTrainer):
         return self.num_generations if self.model.training else self.num_generations_eval
 
     def _micro_steps_per_rollout(self) -> int:
-        """Micro-steps for which TRL uses one rollout."""
+        """Return the number of micro-steps for which TRL uses one rollout."""
         return cast(int, self.args.steps_per_generation) * self.num_iterations
 
 
 def check_trl_version(version: str) -> None:
     """
-    Checks the TRL version; warns about a minor version newer than `NEWEST_TESTED_TRL`.
+    Check the TRL version; warn about a minor version newer than `NEWEST_TESTED_TRL`.
 
     Raises:
         `ImportError`: `version` is outside `SUPPORTED_TRL`, so training could differ silently.

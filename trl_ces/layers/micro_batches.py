@@ -1,4 +1,4 @@
-"""Rearranges the micro-batches of a rollout by length, and splits forwards and backwards by a token budget."""
+"""Rearrange the micro-batches of a rollout by length, and split forwards and backwards by a token budget."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -16,7 +16,7 @@ PIECES = "piece_sizes"
 
 
 def is_per_row(micro_batch: dict[str, Any], layout: dict[str, Padding | None]) -> bool:
-    """Whether every entry is known and per-row, so that rows can move between micro-batches and processes."""
+    """Return whether every entry is known and per-row, so that rows can change their micro-batch and process."""
     rows = micro_batch["prompt_ids"].size(0)
     for name, values in micro_batch.items():
         if name == NUM_ITEMS or values is None:
@@ -36,11 +36,11 @@ def arrange_rows(
     multiple: int = 1,
 ) -> list[dict[str, Any]]:
     """
-    Moves rows between the micro-batches of each optimizer step, see [`arrange`]. Processes exchange rows.
+    Move rows between the micro-batches of each optimizer step, and between processes; see [`arrange`].
 
     Args:
         micro_batches (`Sequence[dict[str, Any]]`):
-            This process's, with the same number of rows each; all pass [`is_per_row`].
+            This process's micro-batches, with the same number of rows each; all pass [`is_per_row`].
         per_step (`int`): Micro-batches per optimizer step.
         layout (`dict[str, Padding | None]`): See [`row_layout`].
         accelerator (`Accelerator`): For gathering.
@@ -51,15 +51,15 @@ def arrange_rows(
     names = [name for name, values in micro_batches[0].items() if name != NUM_ITEMS and values is not None]
     processes, result = accelerator.num_processes, []
     for first in range(0, len(micro_batches), per_step):  # step by step, so that no device holds the entire rollout
-        of_step = micro_batches[first : first + per_step]
-        rows = {name: torch.cat([batch[name] for batch in of_step]) for name in names}
+        step_batches = micro_batches[first : first + per_step]
+        rows = {name: torch.cat([batch[name] for batch in step_batches]) for name in names}
         if processes > 1:
             rows = gather_rows(rows, layout, accelerator)
         prompts = rows["prompt_mask"].sum(1) if padding.left else rows["prompt_mask"].size(1)
         lengths = round_up((prompts + rows["completion_mask"].sum(1)).tolist(), multiple)
-        placed = arrange(lengths, processes, per_step, padding.pack, in_pieces=budget is not None)
-        for step, old in enumerate(of_step):
-            shares = [process[step] for process in placed]
+        assigned = arrange(lengths, processes, per_step, padding.pack, in_pieces=budget is not None)
+        for step, old in enumerate(step_batches):
+            shares = [process[step] for process in assigned]
             mine = torch.tensor(shares[accelerator.process_index], device=rows["prompt_ids"].device)
             batch = {**old, **{name: values[mine] for name, values in rows.items()}}
             if budget is not None:
@@ -71,12 +71,12 @@ def arrange_rows(
 
 
 def round_up(lengths: Sequence[int], multiple: int) -> list[int]:
-    """Each length rounded up to a multiple of `multiple`."""
+    """Round each length up to a multiple of `multiple`."""
     return [-(-length // multiple) * multiple for length in lengths]
 
 
 def pieces(micro_batch: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Splits a micro-batch into its `PIECES`; values that are not per-row are in each piece."""
+    """Split a micro-batch into its `PIECES`; each piece contains all values that are not per-row."""
     sizes = micro_batch.get(PIECES, [])
     if len(sizes) < 2:
         yield micro_batch
@@ -100,11 +100,11 @@ def forward_batches(
     multiple: int = 1,
 ) -> list[list[int]]:
     """
-    Row numbers of each forward without gradients, for old and reference log-probs.
+    Return the row numbers of each forward without gradients, for old and reference log-probs.
 
     `spans`: this rank's rows; every rank has the same number. Without a `budget` of token positions, see
-    [`piece_sizes`], a forward has `batch_size` rows; `sort` puts rows of similar length together. `padding` and
-    `multiple` as in [`arrange_rows`].
+    [`piece_sizes`], a forward has `batch_size` rows; `sort` groups rows of similar length. `padding` and `multiple`
+    are those of [`arrange_rows`].
     """
     lengths = round_up([span.end - span.start if padding.left else span.end for span in spans], multiple)
     order = sort_by_length(lengths) if sort else list(range(len(lengths)))
@@ -118,15 +118,15 @@ def forward_batches(
 @contextmanager
 def without_sync(accelerator: Any, model: Any) -> Iterator[None]:
     """
-    Accumulates gradients without reducing them, as in all but the last micro-batch of an optimizer step.
+    Accumulate gradients without reducing them, as in all but the last micro-batch of an optimizer step.
 
-    Under FSDP each piece is reduced: `no_sync` would keep unsharded gradients on each device.
+    Under FSDP, each piece is reduced, because `no_sync` would keep unsharded gradients on each device.
     """
     state, synced = accelerator.gradient_state, accelerator.sync_gradients
-    held = synced and accelerator.distributed_type != DistributedType.FSDP
+    defers = synced and accelerator.distributed_type != DistributedType.FSDP
     state._set_sync_gradients(False)
     try:
-        with accelerator.no_sync(model) if held else nullcontext():
+        with accelerator.no_sync(model) if defers else nullcontext():
             yield
     finally:
         state._set_sync_gradients(synced)

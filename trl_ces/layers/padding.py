@@ -1,4 +1,4 @@
-"""Forwards without the padding that TRL adds: it pads every row of a rollout to the longest.
+"""Forwards without the padding of TRL, which pads every row of a rollout to the longest.
 
 TRL pads prompts on the left and completions on the right, so the real tokens of a row are contiguous. A forward needs
 only as many columns as its longest row has tokens or, where attention supports sequences of different lengths, no
@@ -17,10 +17,10 @@ from transformers.utils.generic import is_flash_attention_requested
 
 logger = logging.getLogger(__name__)
 
-# RoPE types whose frequencies depend on the input length, padding included: trimming would change them.
-ROPE_OF_THE_LENGTH = ("dynamic", "longrope")
-# Model types that keep packed rows apart: attention restarts where positions do, and nothing else mixes positions, as
-# convolutions and linear attention would. tests/layers/test_padding.py compares each with padded rows.
+# RoPE types whose frequencies depend on the padded input length, so that trimming would change them.
+LENGTH_DEPENDENT_ROPE = ("dynamic", "longrope")
+# Model types that keep packed rows apart: attention restarts where positions restart, and no convolution or linear
+# attention mixes positions. tests/layers/test_padding.py compares each with padded rows.
 PACKED_APART = ("llama", "mistral", "qwen2", "qwen3", "olmo2", "olmo3", "granite", "smollm3", "gemma2", "phi3")
 # Per-token outputs of TRL's fused LM head; see `FusedCausalLMOutput` in trl/trainer/utils.py.
 PER_TOKEN = ("log_probs", "entropy")
@@ -35,8 +35,8 @@ class Span(NamedTuple):
 
 def real_spans(attention_mask: Tensor) -> list[Span]:
     """
-    Returns the real tokens of each row of a mask, shape (B, L), which is 1 from the first of them to the last; the
-    entire row if the mask is 0. Synchronizes with the device once.
+    Return the span of real tokens in each row, or the entire row if its mask is 0; synchronize with the device once.
+    `attention_mask` has shape (B, L) and is 1 from the first real token of a row to the last.
     """
     real = attention_mask != 0
     start = real.int().argmax(dim=1)
@@ -54,15 +54,15 @@ class PaddingSupport(NamedTuple):
 
 
 def padding_support(model: torch.nn.Module) -> PaddingSupport:
-    """Decides which padding can be omitted without changing what `model`, Transformers or PEFT, computes."""
+    """Decide which padding can be omitted without changing the outputs of `model` (Transformers or PEFT)."""
     if any(adapter.is_prompt_learning for adapter in getattr(model, "peft_config", {}).values()):
         reason = "its prompts are learned, and their virtual tokens precede the padding, so padding stays"
         return PaddingSupport(left=False, right=False, pack=False, reason=reason)
     config = _text_config(model)
     rope_types = _rope_types(getattr(config, "rope_parameters", None))
-    moving = sorted(rope_types.intersection(ROPE_OF_THE_LENGTH))
-    if moving:
-        reason = f"its rotary embeddings ({moving[0]}) follow the padded length, so padding stays"
+    length_dependent = sorted(rope_types.intersection(LENGTH_DEPENDENT_ROPE))
+    if length_dependent:
+        reason = f"its rotary embeddings ({length_dependent[0]}) follow the padded length, so padding stays"
         return PaddingSupport(left=False, right=False, pack=False, reason=reason)
     stateful = any(getattr(module, "_is_stateful", False) for module in model.modules())
     if stateful or not rope_types:
@@ -79,7 +79,7 @@ def padding_plan(
     model: torch.nn.Module, trim: bool, pack: bool | None, sequences_are_split: bool = False
 ) -> PaddingSupport:
     """
-    Decides which padding a model's forwards omit: `trim` is `trim_padding` of [`CESConfig`], `pack` `padding_free`.
+    Decide which padding a model's forwards omit. `trim` is `trim_padding` of [`CESConfig`], `pack` is `padding_free`.
 
     All padding stays where context or sequence parallelism splits sequences.
 
@@ -106,9 +106,9 @@ def padding_plan(
 
 def unpadded(model: Any, padding: PaddingSupport, spans: list[Span], multiple: int) -> Any:
     """
-    Wraps `model`, which has TRL's fused LM head, so that TRL can call it with padded rows.
+    Wrap `model`, which has TRL's fused LM head, so that TRL can call it with padded rows.
 
-    `spans` are those of the rows of the call; row lengths are rounded up to a multiple of `multiple`.
+    `spans` are the real tokens of the call's rows; row lengths are rounded up to a multiple of `multiple`.
     """
     if padding.pack:
         return PackedModel(model, spans)
@@ -120,7 +120,7 @@ def _text_config(model: torch.nn.Module) -> Any:
 
 
 def _rope_types(parameters: dict[str, Any] | None) -> set[str]:
-    """The RoPE types in a config's `rope_parameters`, which may have an entry per layer type."""
+    """Return the RoPE types in a config's `rope_parameters`, which may have an entry per layer type."""
     if not parameters:
         return set()
     nested = [entry for entry in parameters.values() if isinstance(entry, dict) and "rope_theta" in entry]
@@ -132,10 +132,10 @@ def _rope_types(parameters: dict[str, Any] | None) -> set[str]:
 
 class TrimmedModel:
     """
-    Takes TRL's padded rows; the model inside sees them cut at the longest.
+    Wrapper that takes TRL's padded rows and passes them to the model, trimmed to the longest.
 
-    With `left` they are shifted left, too. They then need no attention mask, because causal attention never sees
-    padding behind a row's end. This saves the (B, L, L) mask and allows the faster kernels, which take none. Models
+    With `left`, rows are also shifted left. They then need no attention mask, because causal attention never sees
+    padding after a row's end. This saves the (B, L, L) mask and allows faster kernels, which accept no mask. Models
     with absolute positions or state need their rows in place.
     """
 
@@ -144,7 +144,7 @@ class TrimmedModel:
         self.spans = spans if left else [Span(0, end) for _, end in spans]
 
     def __call__(self, *, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, **kwargs: Any) -> Any:
-        """As the model; `log_probs` and `entropy` have shape (B, L - 1), 0 at omitted positions."""
+        """Call the model; `log_probs` and `entropy` have shape (B, L - 1), 0 at omitted positions."""
         rows, padded = input_ids.shape
         longest = max(2, *(end - start for start, end in self.spans))  # one token predicts the next
         width = -(-longest // self.multiple) * self.multiple
@@ -171,10 +171,10 @@ class TrimmedModel:
 
 class PackedModel:
     """
-    Takes TRL's padded rows; the model inside sees one unpadded row, whose positions restart at each of them so that
-    Transformers' attention keeps them apart.
+    Wrapper that takes TRL's padded rows and passes them to the model packed into one unpadded row. Positions restart
+    at each original row, so Transformers' attention keeps the rows apart.
 
-    Also passes the row boundaries (`cu_seq_lens_q`, `max_length_q`, ...), from lengths known here. Without them,
+    Row boundaries (`cu_seq_lens_q`, `max_length_q`, ...) are passed too, computed from the known lengths. Otherwise,
     FlashAttention would derive them from the positions in every layer, with a device synchronization each time.
     """
 
@@ -183,7 +183,7 @@ class PackedModel:
         self.lengths = [end - start for start, end in spans]
 
     def __call__(self, *, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, **kwargs: Any) -> Any:
-        """As [`TrimmedModel`]."""
+        """Call the model, as in [`TrimmedModel`]."""
         real = attention_mask != 0
         first = real & ~pad(real, (1, -1))  # in each row
         positions = (real.cumsum(dim=1) - 1)[real]

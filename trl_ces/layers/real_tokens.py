@@ -1,12 +1,12 @@
 """Forwards over real tokens only, with the rows of an optimizer step arranged by length.
 
-TRL pads each row of a rollout to the longest and runs every forward over that. Here TRL's method receives a wrapper of
-the model that removes the padding (padding.py), and the rows of an optimizer step are arranged by length in TRL's
-buffer of micro-batches, over all processes (micro_batches.py). Both change only the order of additions.
+TRL pads each row of a rollout to the longest and runs every forward at that width. This layer passes TRL's method a
+wrapper of the model that removes the padding (padding.py), and arranges the rows of an optimizer step by length in
+TRL's buffer of micro-batches, over all processes (micro_batches.py). Both change only the order of additions.
 
 Old log-probs are computed over the same micro-batches as the update, so that the first importance ratio of a rollout
-is exactly 1, in bf16 too. TRL computes them earlier, over other rows at other widths: that call returns zeros, which
-are then replaced. Where TRL reads them earlier, for its vLLM importance sampling correction, TRL's own are kept.
+is exactly 1, even in bf16. TRL computes them earlier, with other rows and widths; that call returns zeros, which are
+replaced later. If TRL needs them earlier, for its vLLM importance sampling correction, TRL's values are kept.
 
 Overrides of TRL: `_generate`, `_get_per_token_logps_and_entropies`, `_prepare_inputs`, `_compute_loss`. Reads `_step`,
 `_metrics` and writes `_buffered_inputs`.
@@ -31,8 +31,8 @@ OLD = "old_per_token_logps"
 
 class RealTokens(Layer):
     """
-    Keeps padding out of forwards; `trim_padding`, `padding_free`, `arrange_by_length` and `max_tokens_per_micro_batch`
-    of [`CESConfig`]. Changes nothing with `trim_padding` and `arrange_by_length` off.
+    Keep padding out of forwards; `trim_padding`, `padding_free`, `arrange_by_length` and `max_tokens_per_micro_batch`
+    of [`CESConfig`]. Without `trim_padding` and `arrange_by_length`, this layer changes nothing.
 
     Raises:
         `ValueError`: The model or another setting does not allow `padding_free` or `max_tokens_per_micro_batch`.
@@ -86,7 +86,7 @@ class RealTokens(Layer):
         return buffer
 
     def _may_defer_old_logps(self) -> bool:
-        """Whether old log-probs are needed, but only by the update."""
+        """Return whether only the update needs old log-probs."""
         args = self.args
         wanted = args.gradient_accumulation_steps % self._micro_steps_per_rollout() != 0
         corrected = self.use_vllm and self.vllm_importance_sampling_correction
@@ -94,7 +94,7 @@ class RealTokens(Layer):
 
     @torch.no_grad()
     def _compute_old_logps(self, buffer: list[dict]):
-        """Computes the old log-probs of a new rollout by the same forwards as the update."""
+        """Compute the old log-probs of a new rollout with the same forwards as the update."""
         model, settings = cast(Any, self.model), cast(Any, self.args.gradient_checkpointing_kwargs)
         with disable_gradient_checkpointing(model, settings):
             for batch in buffer:
@@ -107,8 +107,8 @@ class RealTokens(Layer):
                 batch[OLD] = torch.cat(parts)
 
     def _generate(self, prompts):
-        outputs = super()._generate(prompts)  # a rollout_func may score completions itself
-        self._expects_old_logps = self._defers_old_logps  # TRL's next forward
+        outputs = super()._generate(prompts)
+        self._expects_old_logps = self._defers_old_logps  # set here, because a rollout_func may run forwards itself
         return outputs
 
     def _get_per_token_logps_and_entropies(
@@ -135,7 +135,7 @@ class RealTokens(Layer):
         return outputs
 
     def _forward_real_tokens(self, model, input_ids, attention_mask, logits_to_keep, batch_size, budget, **kwargs):
-        """TRL's method on a model that trims or packs; without gradients, on batches of similar length."""
+        """Run TRL's method on a model that trims or packs; without gradients, in batches of similar length."""
         run, spans = super()._get_per_token_logps_and_entropies, real_spans(attention_mask)
         unit = cast(Any, self.pad_to_multiple_of) or 1
         if batch_size is None:
@@ -159,15 +159,15 @@ class RealTokens(Layer):
         for rows in first:
             with without_sync(self.accelerator, model):
                 loss = self._loss_of_piece(model, rows, total)
-                # As `transformers.Trainer` does it.
+                # As in `transformers.Trainer`.
                 deepspeed = self.accelerator.distributed_type == DistributedType.DEEPSPEED
                 self.accelerator.backward(loss, **({"scale_wrt_gas": False} if deepspeed else {}))
             earlier = earlier + loss.detach()
         loss = self._loss_of_piece(model, last, total)
-        return loss + earlier if first else loss  # `earlier` is for the log: only `loss` has a graph left
+        return loss + earlier if first else loss  # `earlier` is for the log; it has no graph left
 
     def _loss_of_piece(self, model, rows, total: int):
-        """The share of `rows` in the loss of `total` rows; TRL normalizes by the rollout's tokens or by rows."""
+        """Return the share of `rows` in the loss of `total` rows; TRL normalizes by rollout tokens or by rows."""
         self._loss_rows = rows
         try:
             loss = super()._compute_loss(model, rows)
@@ -177,7 +177,7 @@ class RealTokens(Layer):
         return loss if size == total or self.loss_type in ("dapo", "cispo", "vespo") else loss * size / total
 
     def _log_first_ratio(self, rows: dict[str, Any], logps: torch.Tensor):
-        """Logs the largest |log ratio| of a rollout's first micro-batch: 0 if old log-probs match the update's."""
+        """Log the largest |log ratio| of a rollout's first micro-batch: 0 if old log-probs match the update's."""
         if not self.model.training or OLD not in rows or self._step % self._micro_steps_per_rollout():
             return
         if self._per_step == 0 and not self._padding.right:

@@ -1,7 +1,7 @@
-"""Calls reward functions with the model's own text, and checks their results.
+"""Call reward functions with the model's own text, and check their results.
 
-Each completion gets a finite number or `None`, or an error names the function. TRL alone trains on infinite rewards,
-reads NaN as `None`, and names no row where a function returns an invalid value. `trainer.reward_funcs` holds the
+Each completion gets a finite number or `None`; otherwise an error names the function. TRL itself trains on infinite
+rewards, reads NaN as `None`, and does not report the row of an invalid value. `trainer.reward_funcs` contains the
 user's own objects; guards replace them only while TRL calls them.
 
 Overrides of TRL: `_generate`, `_calculate_rewards`.
@@ -25,18 +25,18 @@ from .turns import read_turns
 
 logger = logging.getLogger(__name__)
 
-# Keyword arguments that reward functions receive beyond TRL's own.
+# Keyword arguments that reward functions receive in addition to TRL's.
 REWARD_KEYWORDS = ("thinking_prefilled", "last_turns")
 LARGEST = torch.finfo(torch.float32).max  # TRL stores rewards as float32
 
 
 class RewardError(RuntimeError):
-    """A reward function raised or returned invalid rewards. Names the function, and the row if known."""
+    """Failure or invalid result of a reward function. The message names the function, and the row if known."""
 
 
 class RewardCalls(Layer):
     """
-    Passes `REWARD_KEYWORDS` to reward functions that accept them, and checks what every function returns.
+    Pass `REWARD_KEYWORDS` to the reward functions that accept them, and check the rewards of every function.
 
     `on_reward_error="stop"` raises. `"skip"` warns and returns `None`, which excludes a row from its group's mean, for
     rows with an invalid value, or for all rows if the function raised or returned the wrong number of rewards. No
@@ -47,7 +47,7 @@ class RewardCalls(Layer):
             number or `None` per completion.
     """
 
-    # Of the latest completions, by the names of REWARD_KEYWORDS.
+    # Values of REWARD_KEYWORDS for the latest completions, by name.
     _turns: dict[str, list] = {}  # noqa: RUF012
 
     def _generate(self, prompts):
@@ -70,7 +70,7 @@ class RewardCalls(Layer):
 
 
 def parameters_of(func: Callable) -> list[inspect.Parameter]:
-    """The parameters of a reward function; empty where compiled code has no signature."""
+    """Return the parameters of a reward function, or an empty list for compiled code without a signature."""
     try:
         return list(inspect.signature(func).parameters.values())
     except ValueError:
@@ -78,7 +78,7 @@ def parameters_of(func: Callable) -> list[inspect.Parameter]:
 
 
 def supported_arguments(func: Callable, arguments: dict[str, Any]) -> dict[str, Any]:
-    """`arguments` without the `REWARD_KEYWORDS` that `func` does not accept."""
+    """Return `arguments` without the `REWARD_KEYWORDS` that `func` does not accept."""
     parameters = parameters_of(func)
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return arguments
@@ -88,16 +88,16 @@ def supported_arguments(func: Callable, arguments: dict[str, Any]) -> dict[str, 
 
 def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: str, on_error: str) -> Tensor:
     """
-    Calls a rule of whole groups, see [`group_reward`], and checks what it returns; `on_error` as in [`RewardCalls`].
+    Call a rule of whole groups (see [`group_reward`]) and check its result; `on_error` as in [`RewardCalls`].
 
     Returns:
         `Tensor`: Shape (P * G,), float32; NaN, which is TRL's `None`, where a completion is not scored.
 
     Raises:
-        [`RewardError`]: The rule raises, returns another shape, or a reward that is not finite where it is scored.
+        [`RewardError`]: The rule raises, or returns another shape or a non-finite reward for a scored completion.
     """
     shape = groups.correct.shape
-    found, cause = torch.full(shape, math.nan, device=groups.correct.device), None
+    checked, cause = torch.full(shape, math.nan, device=groups.correct.device), None
     try:
         result = rule(copy.deepcopy(groups))  # the rule may change them in place
         if not isinstance(result, Tensor) or result.shape != shape:
@@ -105,10 +105,10 @@ def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: st
             problem = f"returned {returned}, not a tensor of shape {tuple(shape)}"
         else:
             result = result.float()
-            found = torch.where(groups.scored & result.isfinite() & (result.abs() <= LARGEST), result, math.nan)
-            bad = (groups.scored & found.isnan()).nonzero().tolist()
+            checked = torch.where(groups.scored & result.isfinite() & (result.abs() <= LARGEST), result, math.nan)
+            bad = (groups.scored & checked.isnan()).nonzero().tolist()
             if not bad:
-                return found.flatten()
+                return checked.flatten()
             group, member = bad[0]
             problem = f"returned {result[group, member].item()} for completion {member} of group {group}"
     except Exception as error:
@@ -118,13 +118,13 @@ def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: st
         raise RewardError(
             f'{message}: return a finite number for each completion, or set `on_reward_error="skip"`.'
         ) from cause
-    lost = (groups.scored & found.isnan()).sum()
-    logger.warning("%s; %d of %d completions get no reward from it.", message, lost, found.numel())
-    return found.flatten()
+    num_unscored = (groups.scored & checked.isnan()).sum()
+    logger.warning("%s; %d of %d completions get no reward from it.", message, num_unscored, checked.numel())
+    return checked.flatten()
 
 
 def guard(func: Any, name: str, on_error: str) -> Any:
-    """Wraps `func` in a guard that reports it as `name`; async if `func` is. A reward model is returned as it is."""
+    """Wrap `func` in a guard that reports it as `name`; async if `func` is. Reward models are returned unchanged."""
     if isinstance(func, torch.nn.Module):
         return func
 
@@ -146,14 +146,14 @@ def guard(func: Any, name: str, on_error: str) -> Any:
 
 
 def _as_list(rewards: Any) -> Any:
-    """Exhausts a generator here, where its exceptions are caught."""
+    """Exhaust a generator inside the guard, which catches its exceptions."""
     return list(rewards) if isinstance(rewards, Iterable) else rewards
 
 
 def _check(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) -> list[float | None]:
     count = len(arguments["completions"])
     checked: list[float | None] = [None] * count
-    lost, where = count, ""
+    num_unscored, where = count, ""
     if isinstance(rewards, Exception):
         problem = f"raised {type(rewards).__name__}: {rewards}"
         if isinstance(rewards, AttributeError | TypeError) and count and isinstance(arguments["completions"][0], list):
@@ -167,22 +167,22 @@ def _check(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) ->
         bad = [row for row in range(count) if checked[row] is None and rewards[row] is not None]
         if not bad:
             return checked
-        lost, row = len(bad), bad[0]
+        num_unscored, row = len(bad), bad[0]
         shown = [reprlib.repr(arguments[column][row]) for column in ("prompts", "completions")]
         problem = f"returned {reprlib.repr(rewards[row])}"
         where = f" for row {row} of {count} (prompt {shown[0]}, completion {shown[1]})"
     message = f"The reward function {name!r} {problem}{where}"
     if on_error == "stop":
         raise RewardError(
-            f"{message}: return a finite number, or None to leave a completion unscored, for each, or set "
+            f"{message}: return a finite number for each completion, or None to leave it unscored, or set "
             '`on_reward_error="skip"`.'
         ) from (rewards if isinstance(rewards, Exception) else None)
-    logger.warning("%s; %d of %d completions get no reward from it.", message, lost, count)
+    logger.warning("%s; %d of %d completions get no reward from it.", message, num_unscored, count)
     return checked
 
 
 def _number(reward: Any) -> float | None:
-    """`reward` as a finite number in the range of float32, else `None`."""
+    """Return `reward` as a finite number in the range of float32, else `None`."""
     try:
         value = math.nan if isinstance(reward, str) else float(reward)
     except (TypeError, ValueError, OverflowError, RuntimeError):  # the last: a tensor of several elements

@@ -1,6 +1,6 @@
-"""The rows of a rollout: their padding, and gathering and slicing them over processes.
+"""Padding, gathering and slicing of a rollout's rows over processes.
 
-A rollout is TRL's dict of tensors, with a row per completion. Prompts are padded on the left and completions on the
+A rollout is TRL's dict of tensors, with one row per completion. Prompts are padded on the left and completions on the
 right, to the longest of the process.
 """
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-# The one entry of a rollout that is not per-row: its tokens in the loss, over all processes.
+# The only entry of a rollout that is not per-row: number of tokens in the loss, over all processes.
 NUM_ITEMS = "num_items_in_batch"
 # The per-row tensors that CES adds.
 CES_ROWS = ("correct", "scored", "group_correct", "group_scored", "equal_rewards", "truncated")
@@ -23,7 +23,7 @@ class Padding(NamedTuple):
 
 def row_layout(pad_token_id: int) -> dict[str, Padding | None]:
     """
-    The known tensors of a rollout, and how TRL pads the (B, T) ones; `None` for those that are not per-token.
+    Return TRL's padding of each known tensor of a rollout; `None` for tensors that are not per-token, (B, T).
 
     `pad_token_id` is the tokenizer's.
     """
@@ -45,24 +45,24 @@ def row_layout(pad_token_id: int) -> dict[str, Padding | None]:
 
 
 def gather_rows(rows: dict[str, torch.Tensor], layout: dict[str, Padding | None], accelerator: Any) -> dict:
-    """Gathers rows, all named in `layout`, over processes, in process order, padded to the longest."""
-    every = {}
+    """Gather rows, all named in `layout`, from all processes in process order, padded to the longest."""
+    gathered = {}
     for name, values in rows.items():
         padding = layout[name]
         if padding is not None:
             values = accelerator.pad_across_processes(values, dim=1, pad_index=padding.value, pad_first=padding.left)
-        every[name] = accelerator.gather(values)
-    return every
+        gathered[name] = accelerator.gather(values)
+    return gathered
 
 
 def rows_of_process(rows: dict[str, torch.Tensor], accelerator: Any) -> dict[str, torch.Tensor]:
-    """This process's slice, N / processes rows, of gathered tensors of shape (N, ...)."""
+    """Return this process's slice, N / processes rows, of gathered tensors of shape (N, ...)."""
     here = next(iter(rows.values())).size(0) // accelerator.num_processes
     start = accelerator.process_index * here
     return {name: values[start : start + here] for name, values in rows.items()}
 
 
 def overwrite_latest(table: Any, values: torch.Tensor) -> None:
-    """Writes `values` over the last rows of a column of TRL's table of completions, which holds a limited number."""
+    """Overwrite the last rows of a column of TRL's table of completions, which has a limited number of rows."""
     for place, value in zip(range(1, len(table) + 1), reversed(values.tolist()), strict=False):
         table[-place] = value

@@ -1,8 +1,8 @@
-"""Draws prompts until the batch is full of mixed groups: DAPO's dynamic sampling, arXiv 2503.14476, section 3.2.
+"""Draw prompts until the batch is full of mixed groups: DAPO's dynamic sampling, arXiv 2503.14476, section 3.2.
 
-By accuracy alone, a group that is all correct or all wrong has A = 0. It is dropped, and the next prompts of the
-dataset replace it. This file decides which prompts come next and which groups are kept; the trainer generates. Every
-process has the same groups, so all decide alike and make the same number of collective calls.
+With accuracy as the only reward, a group that is all correct or all wrong has A = 0. It is dropped and replaced by the
+next prompts of the dataset. This file selects the next prompts and the groups to keep; the trainer generates. Every
+process has the same groups, so all make the same decisions and the same number of collective calls.
 """
 
 import logging
@@ -26,8 +26,8 @@ class PromptStream:
     An endless stream of a dataset's prompts, epoch after epoch; `position`, the prompts used so far, is its state.
 
     The order is that of TRL's `RepeatSampler`: one generator, seeded with `seed`, and a new permutation per epoch, or
-    the dataset's order without `shuffle`. Unlike there, the last prompts of an epoch come even if they do not fill a
-    batch.
+    the dataset's order without `shuffle`. Unlike TRL's, it includes the last prompts of an epoch even if they do not
+    fill a batch.
     """
 
     def __init__(self, num_prompts: int, seed: int, shuffle: bool):
@@ -37,7 +37,7 @@ class PromptStream:
         self.position = 0
 
     def ahead(self, count: int) -> list[int]:
-        """Row numbers of the next `count` prompts, without moving `position`."""
+        """Return the row numbers of the next `count` prompts, without moving `position`."""
         places = range(self.position, self.position + count)
         return [self._order(place // self.num_prompts)[place % self.num_prompts] for place in places]
 
@@ -55,7 +55,7 @@ def _shuffle(num_prompts: int, seed: int, epoch: int) -> list[int]:
 
 def informative_groups(accuracy: torch.Tensor, group_size: int) -> torch.Tensor:
     """
-    Returns which groups differ in accuracy (DAPO, Eq. 11), shape (N / G,), bool.
+    Return which groups differ in accuracy (DAPO, Eq. 11), shape (N / G,), bool.
 
     `accuracy` has shape (N,), groups contiguous, NaN where unscored. A group with fewer than two scored completions is
     not informative.
@@ -66,11 +66,11 @@ def informative_groups(accuracy: torch.Tensor, group_size: int) -> torch.Tensor:
 
 def round_size(wanted: int, kept: int, decided: int, unit: int) -> int:
     """
-    Returns the number of prompts of the next round, which should fill a batch of `wanted` groups, given the share of
-    groups kept so far.
+    Return the number of prompts of the next round: enough to fill a batch of `wanted` groups if the share of kept
+    groups stays the same.
 
-    More than are missing, because a round takes as long as its longest completion, however few there are. At most
-    `wanted`, and a multiple of `unit`, so that the completions split evenly over the processes.
+    Extra prompts cost little, because a round takes as long as its longest completion. The number is at most `wanted`
+    and a multiple of `unit`, so that the completions split evenly over the processes.
     """
     if decided == 0:
         return wanted
@@ -80,7 +80,7 @@ def round_size(wanted: int, kept: int, decided: int, unit: int) -> int:
 
 class DynamicSampler:
     """
-    Draws the prompts of a training run and selects the groups of its generation batches.
+    Draw the prompts of a training run and select the groups of its generation batches.
 
     Args:
         stream (`PromptStream`): The prompts.
@@ -112,10 +112,10 @@ class DynamicSampler:
         self, generate: Callable[[list[int]], tuple[Sequence[bool], Sequence[Any]]]
     ) -> tuple[list[Any], dict[str, float]]:
         """
-        Runs rounds until the batch has enough informative groups, at most `max_rounds`.
+        Run at most `max_rounds` rounds, until the batch has enough informative groups.
 
-        `generate` takes the row numbers of a round's prompts; it returns which of their groups are informative, and
-        the data to keep of each. Returns the data of the P groups, and the batch's metrics.
+        `generate` takes the row numbers of a round's prompts. It returns which of their groups are informative, and
+        the data to keep of each group. Returns the data of the P groups, and the batch's metrics.
         """
         self._rollout_start = self.stream.position
         kept: list[tuple[int, Any]] = []  # with their positions
@@ -126,17 +126,17 @@ class DynamicSampler:
             informative, groups = generate(self.stream.ahead(size))
             rounds += 1
             for is_informative, group in zip(informative, groups, strict=True):
-                if len(kept) == self.wanted:  # the prompts after the last needed group come again
+                if len(kept) == self.wanted:  # later prompts are drawn again for the next batch
                     break
                 if not is_informative and len(kept) + len(dropped) >= self.wanted:
-                    group = None  # only the first dropped groups can be needed, to fill the batch
+                    group = None  # only the first dropped groups may be needed to fill the batch
                 (kept if is_informative else dropped).append((self.stream.position, group))
                 self.stream.position += 1
             first_round_end = first_round_end or time.perf_counter()
         missing, decided = self.wanted - len(kept), len(kept) + len(dropped)
         batch = sorted(kept + dropped[:missing], key=itemgetter(0))
         if missing:
-            self._warn_of_filling(len(kept), rounds)
+            self._warn_about_filling(len(kept), rounds)
         return [group for _, group in batch], {
             "dynamic_sampling/rounds": rounds,
             "dynamic_sampling/dropped_groups": len(dropped) / decided,
@@ -146,7 +146,7 @@ class DynamicSampler:
             "dynamic_sampling/epoch": self.stream.position / self.stream.num_prompts,
         }
 
-    def _warn_of_filling(self, kept: int, rounds: int):
+    def _warn_about_filling(self, kept: int, rounds: int):
         if self.warns and not self._warned:
             self._warned = True
             logger.warning(
@@ -161,7 +161,7 @@ class DynamicSampler:
 
     def state_dict(self, inside_rollout: bool) -> dict[str, int]:
         """
-        Returns the position in the prompts to save with a checkpoint.
+        Return the positions in the prompt stream to save with a checkpoint.
 
         If the batch has steps left (`inside_rollout`), a run resumed without it generates it again, so its prompts
         must be drawn again.
@@ -170,16 +170,16 @@ class DynamicSampler:
         return {"position": position, "after_rollout": self.stream.position}
 
     def load_state_dict(self, state: dict[str, int], with_rollout: bool = False):
-        """Restores the position; `with_rollout`: the batch in progress was saved too."""
+        """Restore the position; `with_rollout`: whether the batch in progress was saved too."""
         self.stream.position = state["after_rollout" if with_rollout else "position"]
         self._rollout_start = state["position"]
 
 
-def check_can_be_drawn(dataset: Any):
-    """Raises `ValueError` if `dataset` is streamed, or contains images, whose tensors are not per-row."""
+def check_dataset(dataset: Any):
+    """Raise `ValueError` if `dataset` is streamed, or contains images, whose tensors are not per-row."""
     if isinstance(dataset, IterableDataset):
         raise ValueError(
-            "`train_dataset` is an IterableDataset, but `dynamic_sampling` returns to prompts that it did not need: "
+            "`train_dataset` is an IterableDataset, but `dynamic_sampling` must be able to draw prompts again: "
             "pass a Dataset, or set `dynamic_sampling=False`."
         )
     pictures = {"image", "images"} & set(dataset.column_names if dataset is not None else ())

@@ -10,7 +10,7 @@ PROMPT_TAIL = 32
 
 
 def policy_lengths(completion_ids: Sequence[Iterable], masks: Sequence[Iterable] | None) -> list[int]:
-    """Tokens of each completion that the policy wrote: all, or those where its mask is 1."""
+    """Count the policy's tokens in each completion: all tokens, or those where its mask is 1."""
     return [len(list(ids)) for ids in completion_ids] if masks is None else [sum(_integers(row)) for row in masks]
 
 
@@ -21,7 +21,7 @@ def read_turns(
     tokenizer: Any,
 ) -> dict[str, list]:
     """
-    Decodes the `REWARD_KEYWORDS`, with one entry per completion.
+    Decode the `REWARD_KEYWORDS`, with one entry per completion.
 
     Token ids are lists, or tensors from a user's rollout function; `masks`, if any, are 1 on the policy's tokens and 0
     on tool or environment output.
@@ -30,7 +30,7 @@ def read_turns(
         `dict[str, list]`: `thinking_prefilled`, whether the last turn began inside an open `<think>`; `last_turns`,
         its text, without special tokens except the thinking tags.
     """
-    tails, turns = [], []  # token ids: the end of what precedes the last turn, and the turn
+    tails, turns = [], []  # token ids: the last ones before the last turn, and the turn
     for row in range(len(prompt_ids)):
         prompt, completion = _integers(prompt_ids[row]), _integers(completion_ids[row])
         start, end = (0, len(completion)) if masks is None else last_turn(_integers(masks[row]))
@@ -43,7 +43,7 @@ def read_turns(
 
 
 def last_turn(mask: list[int]) -> tuple[int, int]:
-    """Start and end of the policy's last turn, the last run of ones; (0, 0) if there is none."""
+    """Return the start and end of the policy's last turn, the last run of ones; (0, 0) if there is none."""
     end = len(mask)
     while end > 0 and mask[end - 1] == 0:
         end -= 1
@@ -54,7 +54,7 @@ def last_turn(mask: list[int]) -> tuple[int, int]:
 
 
 def _decode_with_thinking(rows: list[list[int]], tokenizer: Any) -> list[str]:
-    """Decodes without special tokens, as TRL does, but keeps the thinking tags."""
+    """Decode without special tokens, as TRL does, but keep the thinking tags."""
     added = tokenizer.get_added_vocab()
     tags = {added[tag] for tag in (THINK_OPEN, THINK_CLOSE) if tag in added}
     special = set(tokenizer.all_special_ids) - tags

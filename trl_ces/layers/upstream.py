@@ -1,4 +1,4 @@
-"""Workarounds for faults in TRL, accelerate, DeepSpeed and peft: each function names the fault and what would end it.
+"""Workarounds for faults in TRL, accelerate, DeepSpeed and peft; each names the fault and when it becomes obsolete.
 
 Overrides of TRL and transformers: `create_accelerator_and_postprocess`, `_load_optimizer_and_scheduler`,
 `_tool_call_loop`, `_generate_single_turn`. Reads `vllm_generation`: its client's `session`, its `llm`, `mode`,
@@ -25,7 +25,7 @@ CONNECT_SECONDS = 30
 
 class UpstreamFixes(Layer):
     """
-    Applies the workarounds of this file.
+    Apply the workarounds of this file.
 
     Raises:
         `requests.exceptions.ReadTimeout`, `ConnectionError`: During training, if a vLLM server does not answer.
@@ -43,7 +43,7 @@ class UpstreamFixes(Layer):
         if self.vllm_mode == "colocate":
             seed_colocated_vllm(self.args, self.accelerator.process_index)
         elif self.accelerator.is_main_process:
-            limit_waiting(self.vllm_generation.vllm_client.session, self.args.ddp_timeout)
+            set_timeout(self.vllm_generation.vllm_client.session, self.args.ddp_timeout)
 
     def create_accelerator_and_postprocess(self):
         super().create_accelerator_and_postprocess()
@@ -56,21 +56,21 @@ class UpstreamFixes(Layer):
 
     def _generate_single_turn(self, prompt_ids, *args, **kwargs):
         run: Any = partial(super()._generate_single_turn, **kwargs)
-        with training_mode_kept(self.model):
+        with restored_mode(self.model):
             if self._in_tool_loop:
                 return generate_with_dummies(run, prompt_ids, *args)
             return run(prompt_ids, *args)
 
     def _tool_call_loop(self, *args, **kwargs):
         """
-        Makes all ranks take part in every round of tool calls.
+        Make all ranks take part in every round of tool calls.
 
-        Each rank of TRL's loop ends with its own last tool call. Where generation needs all ranks (a server, tensor
-        parallelism, sharded weights), a rank with another round waits forever, and completions reach the wrong rows.
-        Here ranks without tool calls join with dummy prompts, see [`generate_with_dummies`]. Vision models are
-        excluded.
+        In TRL, each rank leaves the loop after its own last tool call. Where generation needs all ranks (a server,
+        tensor parallelism, sharded weights), a rank with another round waits forever, and completions reach the wrong
+        rows. Here, ranks without tool calls generate for dummy prompts, see [`generate_with_dummies`]. Vision models
+        are excluded.
 
-        Upstream: `_tool_call_loop` of trl 1.16; no issue is known to us. Ends with a TRL that counts rounds over all.
+        Upstream: `_tool_call_loop` of trl 1.16; no known issue. Obsolete once TRL counts rounds over all ranks.
         """
         self._in_tool_loop = PartialState().num_processes > 1 and not self._is_vlm
         outputs = super()._tool_call_loop(*args, **kwargs)
@@ -82,7 +82,7 @@ class UpstreamFixes(Layer):
 
 def generate_with_dummies(run: Any, prompt_ids: list, *args: Any) -> Any:
     """
-    Generates on all ranks at once; ranks with fewer prompts add dummies so that every rank makes the same calls.
+    Generate on all ranks at once; ranks with fewer prompts add dummies so that every rank makes the same calls.
 
     `run` is TRL's `_generate_single_turn`. Returns `None` if no rank has a prompt.
     """
@@ -97,34 +97,34 @@ def generate_with_dummies(run: Any, prompt_ids: list, *args: Any) -> Any:
 
 
 @contextmanager
-def training_mode_kept(model: torch.nn.Module) -> Iterator[None]:
+def restored_mode(model: torch.nn.Module) -> Iterator[None]:
     """
-    Restores the model's mode after generation with `use_transformers_continuous_batching`.
+    Restore the model's mode after generation with `use_transformers_continuous_batching`.
 
-    TRL puts the model into training mode, in an evaluation too, whose metrics then count as training's.
+    TRL sets training mode, even during evaluation, whose metrics are then logged as training metrics.
 
-    Upstream: `_generate_single_turn` of trl 1.16; no issue is known to us. Ends with a TRL that restores the mode.
+    Upstream: `_generate_single_turn` of trl 1.16; no known issue. Obsolete once TRL restores the mode.
     """
     training = model.training
     yield
-    if model.training != training:  # else a submodule may have a mode of its own
+    if model.training != training:  # otherwise keep the modes of submodules, which may differ
         model.train(training)
 
 
-def limit_waiting(session: Any, seconds: float) -> None:
+def set_timeout(session: Any, seconds: float) -> None:
     """
-    Gives all requests of a `requests.Session` a timeout, and stops at a refused connection; others retry.
+    Set a timeout for all requests of a `requests.Session`; retry neither timeouts nor refused connections.
 
-    TRL's client waits forever for a silent server, and repeats failed requests. A server restarted in the meantime
-    would generate with the weights that it loaded at its start, so nothing is tried again.
+    TRL's client waits forever for a server that does not answer, and repeats failed requests. A server restarted in
+    the meantime would generate with the weights that it loaded at its start, so these requests are not repeated.
 
-    Upstream: trl issue 6973, closed without a timeout in trl 1.16.0. Ends with a TRL whose client takes one.
+    Upstream: trl issue 6973, closed without a timeout in trl 1.16.0. Obsolete once TRL's client accepts a timeout.
     """
-    # Installed with `requests`, which only TRL's client of a server needs.
+    # Installed with `requests`, which only TRL's vLLM client needs.
     from urllib3.exceptions import ReadTimeoutError
     from urllib3.util.retry import Retry
 
-    class NoSecondWait(Retry):
+    class NoTimeoutRetry(Retry):
         def increment(self, method=None, url=None, response=None, error=None, _pool=None, _stacktrace=None):
             if isinstance(error, ReadTimeoutError):
                 raise error
@@ -132,7 +132,7 @@ def limit_waiting(session: Any, seconds: float) -> None:
 
     session.request = partial(session.request, timeout=(CONNECT_SECONDS, seconds))
     for adapter in session.adapters.values():
-        retries = NoSecondWait()
+        retries = NoTimeoutRetry()
         retries.__dict__.update(adapter.max_retries.__dict__)
         retries.connect = 0
         adapter.max_retries = retries
@@ -140,30 +140,30 @@ def limit_waiting(session: Any, seconds: float) -> None:
 
 def seed_colocated_vllm(args: Any, process_index: int) -> None:
     """
-    Seeds colocated vLLM from `args.seed`.
+    Seed colocated vLLM from `args.seed`.
 
-    vLLM's engine seeds torch, numpy and random when it is made, after TRL did. TRL gives it the rank, or the
-    tensor-parallel group, whatever `seed` is. Ranks of one tensor-parallel group must sample alike.
+    When it is created, vLLM's engine seeds torch, numpy and random again, after TRL. TRL passes it the number of the
+    rank or tensor-parallel group, regardless of `seed`. Ranks of one tensor-parallel group must sample alike.
 
-    Upstream: `_init_vllm` of trl 1.16's `VLLMGeneration`; no issue is known to us. Ends with a TRL that adds the seed.
+    Upstream: `_init_vllm` of trl 1.16's `VLLMGeneration`; no known issue. Obsolete once TRL adds the seed.
     """
     set_seed(args.seed + process_index // args.vllm_tensor_parallel_size)
 
 
 @contextmanager
-def one_sleep(generation: Any) -> Iterator[None]:
+def kept_awake(generation: Any) -> Iterator[None]:
     """
-    Keeps colocated vLLM awake within the context, so that it wakes and receives the weights only once.
+    Keep colocated vLLM awake within the context, so that it wakes and receives the weights only once.
 
     TRL puts vLLM to sleep after each generation, which drops the weights, and sends all of them before the next.
-    `generation` is a trainer's `VLLMGeneration`, if it has one.
+    `generation` is a trainer's `VLLMGeneration`, or `None`.
     """
     if generation is None or generation.mode != "colocate" or not generation.enable_sleep_mode:
         yield
         return
     sleep = generation.llm.sleep
 
-    def stay_awake(level: int) -> None:  # TRL neither wakes it nor sends weights until `enable_sleep_mode` is back
+    def stay_awake(level: int) -> None:  # TRL neither wakes it nor sends weights until `enable_sleep_mode` is restored
         generation.enable_sleep_mode = False
 
     generation.llm.sleep = stay_awake
@@ -178,14 +178,14 @@ def one_sleep(generation: Any) -> Iterator[None]:
 
 def keep_float32_outputs(plugin: Any) -> None:
     """
-    Keeps log-probs and entropies in float32 under FSDP2, as under every other engine.
+    Keep log-probs and entropies in float32 under FSDP2, as under every other engine.
 
-    With `bf16` accelerate has FSDP2 cast a model's outputs to bfloat16, and TRL's model returns log-probs and
-    entropies. With 8 bits, importance ratios are off by percents and entropies tie where Eq. 5 ranks them. Layers are
-    still gathered and computed in the policy's dtypes.
+    With `bf16`, accelerate makes FSDP2 cast a model's outputs to bfloat16, and TRL's model returns log-probs and
+    entropies. With 8 bits of precision, importance ratios are off by percents, and entropies that Eq. 5 ranks are
+    tied. Layers are still gathered and computed in the dtypes of the mixed-precision policy.
 
-    Upstream: `set_mixed_precision` of accelerate 1.15's FSDP plugin sets `output_dtype`, too; no issue is known to us.
-    Ends with an accelerate that leaves it alone.
+    Upstream: `set_mixed_precision` of accelerate 1.15's FSDP plugin also sets `output_dtype`; no known issue.
+    Obsolete once accelerate leaves it unset.
     """
     policy = None if plugin is None else plugin.mixed_precision_policy
     if isinstance(policy, MixedPrecisionPolicy):
@@ -194,14 +194,14 @@ def keep_float32_outputs(plugin: Any) -> None:
 
 def register_lm_head(model: Any, plugin: Any) -> None:
     """
-    Registers the LM head's weight as an external parameter under ZeRO-3.
+    Register the LM head's weight as an external parameter under ZeRO-3.
 
-    TRL's loss reads the weight in the model's forward, which ZeRO-3 does not trace. A weight of 100,000 elements or
-    fewer is missed only after a sync to vLLM, too late in a run that trained before: resuming inside a rollout then
-    ends with "tracing error".
+    TRL's loss reads the weight in the model's forward, which ZeRO-3 does not trace. A weight of at most 100,000
+    elements is found missing only after a sync to vLLM, too late in a run that has already trained: resuming inside a
+    rollout then fails with "tracing error".
 
-    Upstream: `ZeROOrderedDict` of DeepSpeed 0.19.8; its issue 3599 is of the same error, for another cause. Ends with
-    a TRL that registers the weight.
+    Upstream: `ZeROOrderedDict` of DeepSpeed 0.19.8; its issue 3599 reports the same error with another cause. Obsolete
+    once TRL registers the weight.
     """
     if plugin is None or plugin.zero_stage != 3:
         return
@@ -214,13 +214,13 @@ def register_lm_head(model: Any, plugin: Any) -> None:
 
 def replay_offloaded_adam(optimizer: Any) -> None:
     """
-    Repeats the steps before a checkpoint on a single element, so that DeepSpeed's offloaded Adam resumes exactly.
+    Repeat the steps before a checkpoint on a single element, so that DeepSpeed's offloaded Adam resumes exactly.
 
-    Its C++ keeps the powers of beta as running products in float32, and a new process takes `std::pow` of the step,
-    which rounds differently.
+    Its C++ code keeps the powers of beta as running products in float32, but a new process computes them with
+    `std::pow`, which rounds differently.
 
-    Upstream: `IncrementStep` of DeepSpeed 0.19.8, as its pull 7982 left it; no issue is known to us. Ends with a
-    DeepSpeed that takes the power at each step.
+    Upstream: `IncrementStep` of DeepSpeed 0.19.8, as of its pull 7982; no known issue. Obsolete once DeepSpeed
+    computes the power at each step.
     """
     adam = optimizer
     while hasattr(adam, "optimizer"):
@@ -235,13 +235,13 @@ def replay_offloaded_adam(optimizer: Any) -> None:
 
 def restore_base_after_merge(model: Any) -> None:
     """
-    Makes `unmerge_adapter` of a `PeftModel` restore the exact weights from before `merge_adapter`.
+    Make `unmerge_adapter` of a `PeftModel` restore the exact weights from before `merge_adapter`.
 
-    For a sync peft adds the adapter to the base, and subtracts it afterwards. In bfloat16 and float16 both round, and
-    the errors of all syncs of a run add up. A copy of the adapted layers' weights is made once in host memory. Under
-    ZeRO-3 nothing is kept: changes to gathered weights are dropped with them.
+    For a sync, peft adds the adapter to the base and subtracts it afterwards. In bfloat16 and float16 both operations
+    round, and the errors accumulate over a run. The adapted layers' weights are copied to host memory once. ZeRO-3
+    needs no copy, because changes to gathered weights are dropped with them.
 
-    Upstream: trl issue 6688, open. Ends with a `GRPOTrainer` that sends vLLM the adapter alone (trl pull 5188, open).
+    Upstream: trl issue 6688, open. Obsolete once `GRPOTrainer` sends vLLM only the adapter (trl pull 5188, open).
     """
     merge, unmerge = model.merge_adapter, model.unmerge_adapter
     copies: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -261,7 +261,7 @@ def restore_base_after_merge(model: Any) -> None:
 
 
 def _rounded_weights(model: Any) -> Iterator[torch.Tensor]:
-    """Frozen weights and biases under adapters that are stored unsharded in 16 bits."""
+    """Yield the frozen weights and biases under adapters that are stored unsharded in 16 bits."""
     for module in model.modules():
         if isinstance(module, BaseTunerLayer):
             for weight in module.get_base_layer().parameters(recurse=False):

@@ -1,9 +1,9 @@
-"""The methods, as pure functions on tensors: how each shapes the advantages of a rollout, or rewards whole groups.
+"""The methods as pure functions on tensors: token rules that shape advantages, and rewards of whole groups.
 
 - `ces.py`: Conditional Entropy Shaping, arXiv 2605.19358, and its two ablations.
 - `entropy_advantage.py`: the paper's baseline "Entropy Advantage", arXiv 2506.14758.
 - `on_policy_sft.py`: On-policy SFT, arXiv 2602.13407.
-- `length_rewards.py`: length rewards of whole groups; `group_reward.py` makes reward functions of them.
+- `length_rewards.py`: length rewards of whole groups; `group_reward.py` turns them into reward functions.
 - `rule.py`: the interface of a token rule.
 - `groups.py`: correctness and accuracy of groups.
 - `metrics.py`: logged metrics.
@@ -29,18 +29,18 @@ BUILT_IN: dict[str, Rule] = {
 @cache
 def find_rule(name: str) -> Rule | None:
     """
-    Finds the rule that `shaping` names.
+    Find the rule that `shaping` names.
 
     Args:
         name (`str`):
-            `"none"`; a key of `BUILT_IN`; a path `my_package.rules:my_rule`, which may lie in the working directory;
+            `"none"`; a key of `BUILT_IN`; a path `my_package.rules:my_rule`, which may be in the working directory;
             or a name that an installed package registers in the entry-point group `trl_ces.methods`.
 
     Returns:
         [`Rule`], or `None` for `"none"`.
 
     Raises:
-        `ValueError`: The name is unknown, or its path names something else.
+        `ValueError`: The name is unknown, or does not refer to a [`Rule`].
     """
     if name == "none":
         return None

@@ -18,7 +18,7 @@ from .rule import OR_OFF, Need, Refuse, Rule, ShapedAdvantages, entropy_in_bits,
 
 def multiplier(correct: Tensor, group_correct: Tensor, group_scored: Tensor) -> tuple[Tensor, Tensor]:
     """
-    Eq. 6, b = a for a correct completion and 1 - a for a wrong one, as an exact fraction.
+    Compute b of Eq. 6 as an exact fraction: a for a correct completion, 1 - a for a wrong one.
 
     Args:
         correct (`Tensor`): Shape (B,), bool, r_acc = 1.
@@ -34,10 +34,10 @@ def multiplier(correct: Tensor, group_correct: Tensor, group_scored: Tensor) -> 
 
 def selection_size(lengths: Tensor, tau: float, multiplier: tuple[Tensor, Tensor] | None = None) -> Tensor:
     """
-    Eq. 5, k = floor(|y| * tau * b), exactly.
+    Compute k = floor(|y| * tau * b) of Eq. 5, exactly.
 
-    Integer division, with tau as the decimal that the user wrote and b as a ratio of counts. In float32, 300 tokens at
-    tau 0.01 and b = 1 - 2/3 give 0 instead of 1.
+    The division is between integers: tau is the decimal that the user wrote, and b a ratio of counts. In float32, 300
+    tokens at tau 0.01 and b = 1 - 2/3 would give 0 instead of 1.
 
     Args:
         lengths (`Tensor`): Shape (B,), int64, |y|: tokens in the loss mask.
@@ -57,7 +57,7 @@ def selection_size(lengths: Tensor, tau: float, multiplier: tuple[Tensor, Tensor
 
 def top_entropy_tokens(entropies: Tensor, mask: Tensor, sizes: Tensor, largest: int | None = None) -> Tensor:
     """
-    S_H of Eq. 7: the k highest-entropy tokens of each completion. Exactly k; ties go to the earlier token.
+    Select S_H of Eq. 7: exactly the k highest-entropy tokens of each completion, the earlier token first in a tie.
 
     Args:
         entropies (`Tensor`): Shape (B, T), any unit. Only their order matters; detached.
@@ -87,10 +87,10 @@ def ces_advantages(
     cap_incorrect: float | None = None,
 ) -> Tensor:
     """
-    Eq. 7: A' = A - beta_1 H on the selected tokens of correct completions, A + beta_2 H on those of wrong ones.
+    Compute A' of Eq. 7: A - beta_1 H on selected tokens of correct completions, A + beta_2 H on those of wrong ones.
 
     With a cap kappa, wrong completions get A + min(beta_2 H, max(0, -A) / kappa) instead, and the gradient of H only
-    where the cap does not bind: for kappa >= 1 no wrong token is rewarded (docs/algorithm.md, "The cap").
+    where the cap does not bind. For kappa >= 1, no wrong token is rewarded (docs/algorithm.md, "The cap").
 
     Args:
         advantages (`Tensor`): Shape (B,), A of Eq. 3.
@@ -99,7 +99,7 @@ def ces_advantages(
         correct (`Tensor`): Shape (B,), bool, r_acc = 1.
         beta_correct (`float`): beta_1, advantage per bit.
         beta_incorrect (`float`): beta_2, advantage per bit.
-        cap_incorrect (`float`, *optional*): kappa. `None`: no cap, the paper.
+        cap_incorrect (`float`, *optional*): kappa. `None`: no cap, as in the paper.
 
     Returns:
         `Tensor`: A', shape (B, T).
@@ -126,7 +126,7 @@ def conditional_entropy_shaping(
     entropy_gradient: bool = True,
 ) -> ShapedAdvantages:
     """
-    Algorithm 1 of the paper, on one micro-batch.
+    Apply Algorithm 1 of the paper to one micro-batch.
 
     Args:
         batch (`dict[str, Tensor]`):
@@ -154,22 +154,22 @@ def conditional_entropy_shaping(
     return ShapedAdvantages(shaped, selected)
 
 
-AUTO = "auto"  # the first rollout decides tau, see [`automatic_tau`]
+AUTO = "auto"  # the first rollout determines tau, see [`automatic_tau`]
 BETA_RANGE = "it is advantage per bit of entropy, a finite number; the paper uses 0.4."
 
 
 def automatic_tau(mean_length: float) -> float:
     """
-    The value of `ces_tau: auto`: 4 / mean length, but no less than the paper's 0.01.
+    Compute the value of `ces_tau: auto`: 4 / mean length, but no less than the paper's 0.01.
 
-    Eq. 5 then shapes about four tokens of a completion where b is 1. The first rollout's mean length decides, and the
-    number stays for the run: it is logged, written to the run's recipe.yaml and run.json, and kept in checkpoints.
+    Eq. 5 then shapes about four tokens of a completion where b is 1. The first rollout's mean length sets the value
+    for the whole run. It is logged, written to the run's recipe.yaml and run.json, and saved in checkpoints.
     """
     return round(min(max(4 / mean_length, 0.01), 1), 4)
 
 
 def warn_if_unshaped(tau: float | str, longest: int | None) -> str:
-    """A warning if no completion of at most `longest` tokens has a shaped token (Eq. 5), else an empty string."""
+    """Return a warning if no completion of up to `longest` tokens has a shaped token (Eq. 5), else an empty string."""
     if longest is None or isinstance(tau, str) or tau == 0 or longest * exact(tau) >= 1:
         return ""
     return (
@@ -179,7 +179,7 @@ def warn_if_unshaped(tau: float | str, longest: int | None) -> str:
 
 
 def warn_if_rollout_is_unshaped(tau: float, lengths: Tensor) -> str:
-    """The same for the first rollout's completions, whose lengths in tokens have any shape."""
+    """Return the same warning for the first rollout's completions; `lengths`, in tokens, has any shape."""
     longest, mean = lengths.max().item(), lengths.float().mean().item()
     if tau == 0 or longest * exact(tau) >= 1:
         return ""
@@ -190,7 +190,7 @@ def warn_if_rollout_is_unshaped(tau: float, lengths: Tensor) -> str:
 
 
 def warn_of_negative_betas(beta_correct: float, beta_incorrect: float) -> str:
-    """A warning that names the ablation which negative betas train, else an empty string."""
+    """Return a warning that states the effect of negative betas, else an empty string."""
     if beta_correct < 0 and beta_incorrect < 0:
         return (
             "CES with its signs swapped: entropy is raised on correct completions and lowered on wrong ones, the "
@@ -204,7 +204,7 @@ def warn_of_negative_betas(beta_correct: float, beta_incorrect: float) -> str:
 
 
 def check(args: Any, refuse: Refuse) -> None:
-    """Refuses a second entropy term in the loss, and what would keep A' from a shaped token."""
+    """Refuse a second entropy term in the loss, and settings that would drop shaped tokens or groups."""
     if args.entropy_coef != 0.0:
         refuse("entropy_coef", f"CES already adds the entropy to the loss: set it to 0.0, {OR_OFF}.")
     if args.use_adaptive_entropy:
@@ -215,7 +215,7 @@ def check(args: Any, refuse: Refuse) -> None:
         refuse(
             "dynamic_sampling",
             "it drops groups of equal accuracy, which CES keeps on purpose (section 3.2 of the paper): their A is "
-            "0, but A' = -/+ beta H still trains. Set `dynamic_sampling=False`, or, if you mean it, "
+            "0, but A' = -/+ beta H still trains. Set `dynamic_sampling=False`, or, if intended, "
             "`ces_allow_dynamic_sampling=True`.",
         )
 

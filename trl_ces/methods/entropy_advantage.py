@@ -10,10 +10,10 @@ def entropy_advantage(
     batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor, *, alpha: float, kappa: float
 ) -> ShapedAdvantages:
     """
-    The paper's baseline "Entropy Advantage": A + min(alpha * H, |A| / kappa) at every token, H in nats and detached.
+    Compute the baseline "Entropy Advantage": A + min(alpha * H, |A| / kappa) at every token, H in nats and detached.
 
-    From Cheng et al., "Reasoning with Exploration: An Entropy Perspective", arXiv 2506.14758. For kappa > 1 the sign
-    of A never changes; where A = 0 nothing is added.
+    From Cheng et al., "Reasoning with Exploration: An Entropy Perspective", arXiv 2506.14758. For kappa > 1, the sign
+    of A never changes. Where A = 0, nothing is added.
 
     Args:
         batch (`dict[str, Tensor]`): `advantages`, shape (B,).

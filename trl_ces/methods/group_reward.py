@@ -17,10 +17,10 @@ from .groups import Groups
 
 def group_reward(rule: Callable[[Groups], Tensor]) -> Callable[..., Any]:
     """
-    Make a reward function of [`CESTrainer`] from a rule that sees whole groups.
+    Make a reward function for [`CESTrainer`] from a rule that sees whole groups.
 
-    It goes into `reward_funcs` like any other, with its own weight and metrics, next to the accuracy reward whose
-    correctness it reads. A completion without an accuracy reward gets `None`.
+    Pass it in `reward_funcs` like any other, with its own weight and metrics, together with the accuracy reward that
+    determines correctness. A completion without an accuracy reward gets `None`.
 
     Args:
         rule (`Callable[[Groups], Tensor]`):
@@ -55,7 +55,7 @@ def group_reward(rule: Callable[[Groups], Tensor]) -> Callable[..., Any]:
 
 
 def is_group_reward(func: Any) -> bool:
-    """Whether `func` was made by [`group_reward`]."""
+    """Return whether `func` was made by [`group_reward`]."""
     return hasattr(func, "of_groups")
 
 
@@ -77,7 +77,7 @@ def accuracy_column(wanted: str | None, names: list[str], funcs: list[Any]) -> i
     index = accuracy_reward_index(names, wanted)
     if is_group_reward(funcs[index]):
         raise ValueError(
-            f"{names[index]} rewards whole groups by the correctness that an accuracy reward decides, so it cannot be "
-            "that reward: add one to `reward_funcs`, and name it in `ces_accuracy_reward`."
+            f"{names[index]} rewards whole groups, so it cannot be the accuracy reward that determines correctness: "
+            "add one to `reward_funcs`, and name it in `ces_accuracy_reward`."
         )
     return index

@@ -13,13 +13,13 @@ TENSORS = ("correct", "scored", "truncated", "lengths", "rewards")  # of `Groups
 @dataclass(frozen=True)
 class Groups:
     """
-    A rollout as a group reward sees it: P prompts with G completions each, gathered over processes.
+    Input of a group reward: P prompts with G completions each, gathered over processes.
 
     Args:
         correct (`Tensor`): Shape (P, G), bool, the accuracy reward is at least `ces_correct_threshold`.
         scored (`Tensor`): Shape (P, G), bool, the accuracy reward is a number.
-        truncated (`Tensor`): Shape (P, G), bool, the completion ran into the longest length.
-        lengths (`Tensor`): Shape (P, G), int64, the policy's own tokens; output of tools does not count.
+        truncated (`Tensor`): Shape (P, G), bool, the completion was cut off at the length limit.
+        lengths (`Tensor`): Shape (P, G), int64, the policy's own tokens, without tool output.
         rewards (`Tensor`): Shape (P, G), float32, the accuracy reward before weighting; NaN where not scored.
         max_length (`int`, *optional*): Longest completion allowed, `max_completion_length`.
     """
@@ -33,23 +33,23 @@ class Groups:
 
     @property
     def group_accuracy(self) -> Tensor:
-        """Eq. 2 of each group, over its scored completions. Shape (P,), float32; 0 if nothing is scored."""
+        """Accuracy of each group (Eq. 2), over its scored completions. Shape (P,), float32; 0 if nothing is scored."""
         return group_accuracy((self.correct & self.scored).sum(dim=1), self.scored.sum(dim=1))
 
     def group(self, number: int) -> "Groups":
-        """One group alone, P = 1."""
+        """Return one group, with P = 1."""
         return replace(self, **{name: vars(self)[name][number : number + 1] for name in TENSORS})
 
     @staticmethod
     def joined(groups: "Sequence[Groups]") -> "Groups":
-        """Groups one after the other, with the first one's `max_length`."""
+        """Concatenate groups, with the `max_length` of the first."""
         tensors: dict[str, Any] = {name: torch.cat([vars(one)[name] for one in groups]) for name in TENSORS}
         return replace(groups[0], **tensors)
 
 
 def group_counts(correct: Tensor, scored: Tensor, group_size: int) -> tuple[Tensor, Tensor]:
     """
-    Numerator and denominator of the group accuracy *a*, Eq. 2.
+    Count the numerator and denominator of the group accuracy a, Eq. 2.
 
     Unscored completions, whose accuracy reward is `None`, count in neither.
 
@@ -69,18 +69,18 @@ def group_counts(correct: Tensor, scored: Tensor, group_size: int) -> tuple[Tens
 
 
 def group_accuracy(group_correct: Tensor, group_scored: Tensor) -> Tensor:
-    """Eq. 2, a = (1/N) sum r_acc. Shape (B,), float32; 0 if nothing in the group is scored."""
+    """Compute a = (1/N) sum r_acc of Eq. 2. Shape (B,), float32; 0 if nothing in the group is scored."""
     return group_correct / group_scored.clamp(min=1)
 
 
 def completion_facts(groups: Groups, rewards_per_func: Tensor, weights: Tensor) -> dict[str, Tensor]:
     """
-    Flattens the groups into tensors with a row per completion, as a token rule reads them.
+    Flatten the groups into tensors with one row per completion, the inputs of a token rule.
 
     Args:
         groups ([`Groups`]): P groups of G completions.
         rewards_per_func (`Tensor`):
-            Shape (P * G, functions), what TRL makes advantages of; NaN where there is no reward.
+            Shape (P * G, functions), from which TRL computes advantages; NaN where there is no reward.
         weights (`Tensor`): Shape (functions,), TRL's `reward_weights`.
 
     Returns:
@@ -102,20 +102,20 @@ def completion_facts(groups: Groups, rewards_per_func: Tensor, weights: Tensor) 
 
 
 def weighted_rewards(rewards_per_func: Tensor, weights: Tensor) -> Tensor:
-    """TRL's reward of a completion, the weighted sum over the functions. Shape (N,); NaN where none has a reward."""
+    """Compute TRL's rewards, weighted sums over the functions. Shape (N,); NaN where no function gives a reward."""
     total = (rewards_per_func * weights.to(rewards_per_func.device)).nansum(dim=1)
     return total.masked_fill(rewards_per_func.isnan().all(dim=1), torch.nan)
 
 
 def equal_rewards(rewards_per_func: Tensor, weights: Tensor, group_size: int) -> Tensor:
-    """Whether all completions of a group that have a reward have the same, so that A = 0. Shape (N,), bool."""
-    # TRL excludes completions without a reward from the baseline
+    """Return whether all rewards in a completion's group, NaN excluded, are equal, so that A = 0. Shape (N,), bool."""
+    # TRL excludes completions without a reward from the baseline.
     lowest, highest = group_extremes(weighted_rewards(rewards_per_func, weights), group_size)
     return (highest <= lowest).repeat_interleave(group_size)
 
 
 def group_extremes(rewards: Tensor, group_size: int) -> tuple[Tensor, Tensor]:
-    """Lowest and highest of each group's rewards, (N,) to (N / G,) each; NaN is skipped, +inf and -inf if all are."""
+    """Return each group's lowest and highest reward, (N,) to (N / G,), without NaN; +inf and -inf if all are NaN."""
     groups = rewards.view(-1, group_size)
     unknown = groups.isnan()
     lowest = groups.masked_fill(unknown, torch.inf).amin(dim=1)
@@ -123,6 +123,6 @@ def group_extremes(rewards: Tensor, group_size: int) -> tuple[Tensor, Tensor]:
 
 
 def graded_reward(accuracy: Tensor) -> float | None:
-    """First of the rewards, shape (N,), that is a number but neither 0 nor 1; `None` if there is none."""
+    """Return the first of the rewards, any shape, that is a number other than 0 and 1; `None` if there is none."""
     graded = accuracy[~accuracy.isnan() & (accuracy != 0) & (accuracy != 1)]
     return graded[0].item() if graded.numel() > 0 else None

@@ -1,10 +1,10 @@
 """
-Length rewards of whole groups: one function per method, and a factory that makes a reward function of it.
+Length rewards of whole groups: one function per method, and a factory that turns it into a reward function.
 
 `NAME_length_reward(groups, *, settings)` computes the rewards of a rollout, given as [`Groups`], and
 `get_NAME_length_reward(settings)` returns the reward function for `reward_funcs`. In the formulas, l_i is the length
-of completion i, counting the tokens that the policy generated, G the group size, and p the group accuracy (Eq. 2):
-the share of correct completions among the scored ones, 0 if there are no scored ones.
+of completion i in tokens that the policy generated, G is the group size, and p is the group accuracy (Eq. 2): the
+share of correct completions among the scored ones, or 0 if there are none.
 
 Every function returns shape (P, G), float32. The layer `GroupRewards` replaces the values of unscored completions,
 which are arbitrary, with `None`. A truncated completion has the length at which it was cut, and its accuracy reward
@@ -164,8 +164,8 @@ def shorter_length_reward(groups: Groups, *, beta: float = 0.001, correct_only: 
 
         reward_i = -beta * abs(l_i - l*);    l* = shortest correct length, or mean length if no completion is correct
 
-    Completions shorter than l* pay too. The paper's reward is alpha * 1[correct] plus this term; alpha is the accuracy
-    reward's entry in `reward_weights`. Its code has alpha = 2 and beta = 0.001.
+    Shorter completions than l* are penalized too. The paper's reward is alpha * 1[correct] plus this term, with alpha
+    the accuracy reward's entry in `reward_weights`. Its code has alpha = 2 and beta = 0.001.
 
     Degenerate cases: no completion correct: pulled to the mean of all lengths, unscored completions included. All
     lengths equal, or G = 1: 0.
@@ -199,9 +199,9 @@ def laser_length_reward(groups: Groups, *, alpha: float, target: float) -> Tenso
         reward_i = alpha if correct and l_i <= target, else 0
 
     The authors' code (hkust-nlp/Laser) has alpha = 0.5 and targets of 2,048, 4,096 and 8,192 tokens for
-    R1-Distill-Qwen-1.5B. A target far below the policy's lengths teaches nothing, because no completion meets it.
+    R1-Distill-Qwen-1.5B. A target far below the policy's lengths has no effect, because no completion meets it.
 
-    Degenerate cases: no completion correct: 0. Other completions of the group do not matter.
+    Degenerate case: no completion correct: 0. A reward does not depend on the other completions of the group.
 
     Args:
         groups ([`Groups`]): Reads `correct` and `lengths`.
@@ -298,9 +298,9 @@ def grpo_lead_length_reward(groups: Groups, *, alpha: float) -> Tensor:
 
         reward_i = exp(-alpha * z_i) if correct, -1 if incorrect;    z_i = (l_i - mean) / (std + 1e-7)
 
-    Mean and standard deviation (dividing by n) are over the group's correct completions. This is a whole reward: give
-    the accuracy reward, which it reads, the weight 0. It follows the paper, whose public code has no length term; the
-    paper's weighting of advantages by difficulty is not implemented.
+    Mean and standard deviation (dividing by n) are over the group's correct completions. This is a complete reward:
+    set the weight of the accuracy reward, which it reads, to 0. It follows the paper, whose public code has no length
+    term; the paper's weighting of advantages by difficulty is not implemented.
 
     Degenerate cases: one correct, or all correct lengths equal: 1. No completion correct: -1 for all, so A = 0.
 
@@ -321,13 +321,13 @@ def get_grpo_lead_length_reward(alpha: float) -> Callable[..., Any]:
 
 def gr3_length_reward(groups: Groups, *, alpha: float = 0.33) -> Tensor:
     """
-    Compute what Group Relative Reward Rescaling (GR3), arXiv 2603.10535, subtracts from the accuracy reward.
+    Compute the change of the accuracy reward by Group Relative Reward Rescaling (GR3), arXiv 2603.10535.
 
         R'_i = R_i / (1 + alpha * l_i / mean l)
         reward_i = R'_i - R_i if R_i > 0, else 0
 
     With the weight of the accuracy reward, the two columns sum to R'_i. The mean is over the whole group, unscored
-    completions included. alpha = 0.33 is what prime-rl's implementation (pull request 2029) recommends; the paper's
+    completions included. prime-rl's implementation (pull request 2029) recommends alpha = 0.33; the paper's
     calibration of alpha on the advantages is not implemented. A negative reward is not rescaled, because scaling it
     towards 0 would reward length.
 
@@ -383,7 +383,7 @@ def _mean_and_variance(lengths: Tensor, counted: Tensor) -> tuple[Tensor, Tensor
 
 
 def _reward_function(rule: Callable[..., Tensor], **settings: float | bool | None) -> Callable[..., Any]:
-    """Check the settings of a length reward and make a reward function of it, named as `rule`."""
+    """Check the settings of a length reward and turn it into a reward function with the name of `rule`."""
     for name, value in settings.items():
         default = inspect.signature(rule).parameters[name].default
         if isinstance(default, bool):

@@ -1,4 +1,4 @@
-"""The shaping rules' metrics, `ces/*` above all: summed on the device per micro-batch, divided once per log step.
+"""Metrics of the shaping rules, mainly `ces/*`: summed on the device per micro-batch, divided once per log step.
 
 Each metric is a ratio of two sums over the tokens or completions of all processes since the last log step, never an
 average of averages: a micro-batch with more tokens weighs more.
@@ -28,10 +28,10 @@ SUMS = sorted({name for ratio in CES_METRICS.values() for name in ratio})
 @torch.no_grad()
 def ces_sums(batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor, shaped: ShapedAdvantages) -> Tensor:
     """
-    The sums behind [`ces_metrics`] for one micro-batch, in the order of `SUMS`, float32; no device synchronization.
+    Compute the sums for [`ces_metrics`] over one micro-batch, ordered as `SUMS`, float32; no device synchronization.
 
-    Arguments are those of [`conditional_entropy_shaping`], `batch` also with `equal_rewards` and `truncated`, shape
-    (B,), bool, and what it returned.
+    The arguments are those of [`conditional_entropy_shaping`] and its result; `batch` also contains `equal_rewards`
+    and `truncated`, shape (B,), bool.
     """
     advantages = batch["advantages"].unsqueeze(1)
     selected, correct = shaped.selected, batch["correct"]
@@ -58,24 +58,24 @@ def ces_sums(batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor, sha
 
 def ces_metrics(totals: list[float]) -> dict[str, float]:
     """
-    The `ces/*` metrics, from sums over processes and micro-batches in the order of `SUMS`.
+    Compute the `ces/*` metrics from sums over processes and micro-batches, in the order of `SUMS`.
 
     NaN where the denominator is 0, e.g. `ces/selected_entropy_incorrect` without wrong completions.
     """
     sums = dict(zip(SUMS, totals, strict=True))
     return {
-        name: sums[above] / sums[below] if sums[below] else float("nan")
-        for name, (above, below) in CES_METRICS.items()
+        name: sums[numerator] / sums[denominator] if sums[denominator] else float("nan")
+        for name, (numerator, denominator) in CES_METRICS.items()
     }
 
 
 @torch.no_grad()
 def selection_sums(mask: Tensor, shaped: ShapedAdvantages) -> Tensor:
-    """Of one micro-batch, the tokens whose advantage changed and those in the loss; float32, no synchronization."""
+    """Count a micro-batch's tokens with a changed advantage, and those in the loss; float32, no synchronization."""
     return torch.stack([shaped.selected.sum().float(), mask.sum().float()])
 
 
 def selection_metrics(shaping: str, totals: list[float]) -> dict[str, float]:
-    """`<shaping>/selected_share`, from sums over processes and micro-batches; NaN without a token in the loss."""
+    """Compute `<shaping>/selected_share` from sums over processes and micro-batches; NaN if the loss has no tokens."""
     selected, tokens = totals
     return {f"{shaping}/selected_share": selected / tokens if tokens else float("nan")}

@@ -1,20 +1,21 @@
 """On-policy SFT, arXiv 2602.13407: maximize the likelihood of correct completions.
 
 The loss is -log pi, averaged over the tokens of the batch, at correct completions only: A = 1 there and 0 at wrong
-ones, without importance ratio, clip or KL. A low `max_completion_length` makes completions short: a truncated one is
-wrong. The authors' script (EIT-NLP/On-Policy-SFT) has 3,500 tokens. TRL's loss is -ratio A' where its clip does not
-act, so
+ones, without importance ratio, clip or KL. A low `max_completion_length` shortens completions, because truncated ones
+are wrong. The authors' script (EIT-NLP/On-Policy-SFT) uses 3,500 tokens. TRL's loss is -ratio A' where nothing is
+clipped, so
 
     A' = 1 / ratio at correct completions, 0 elsewhere
 
-with the ratio detached has value -1 and gradient -grad log pi. The clip range must be wide enough never to act.
+with the ratio detached gives a loss of -1 and a gradient of -grad log pi. The clip range must be so wide that it never
+clips.
 
-Differs from the code: it drops wrong completions before the mean over tokens; here their tokens stay in the divisor,
-so a batch counts by its share of correct ones.
+The authors' code drops wrong completions before the mean over tokens. Here, their tokens stay in the divisor, so a
+batch is weighted by its share of correct completions.
 
-Degenerate cases: without a correct completion there is no gradient; where all are correct there still is one. Below a
-log ratio of -64 nats a token counts less, because its 1 / ratio would overflow. TRL's correction for vLLM multiplies
-this loss too: turn `vllm_importance_sampling_correction` off.
+Degenerate cases: without a correct completion, there is no gradient; if all are correct, there is one. Below a log
+ratio of -64 nats, a token has less weight, because its 1 / ratio would overflow. TRL's correction for vLLM also scales
+this loss: turn `vllm_importance_sampling_correction` off.
 """
 
 from typing import Any
@@ -32,7 +33,7 @@ NO_CLIP = 1e6
 
 def on_policy_sft(batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor) -> ShapedAdvantages:
     """
-    A' = 1 / importance ratio at correct completions, 0 elsewhere.
+    Compute A' = 1 / importance ratio at correct completions, 0 elsewhere.
 
     Args:
         batch (`dict[str, Tensor]`):
@@ -48,7 +49,7 @@ def on_policy_sft(batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor
 
 
 def check(args: Any, refuse: Refuse) -> None:
-    """Refuses a clip range that may act, and a KL term."""
+    """Refuse a clip range that may clip, and a KL term."""
     wide = f"on-policy SFT has no clipping: set `epsilon=1.0`, `epsilon_high={NO_CLIP}` and `delta=None`, {OR_OFF}."
     if args.epsilon < 1:
         refuse("epsilon", wide)

@@ -1,9 +1,8 @@
-"""Token rules: an object that names a rule's function, its settings and its needs.
+"""Token rules: objects that hold a rule's function, its settings and its needs.
 
 A rule turns the advantages of a micro-batch, (B,), into A', (B, T). The settings of the built-in rules are fields of
-[`CESConfig`]; those of your own rule are a dataclass whose fields are made by [`setting`] and [`share`], and
-`shaping_kwargs` sets them. docs/examples/my_rule.py is a rule to start from, and
-[`check_rule`](../lab/testing.py) tests one.
+[`CESConfig`]. Those of your own rule are fields of a dataclass, created with [`setting`] and [`share`] and set by
+`shaping_kwargs`. docs/examples/my_rule.py is an example, and [`check_rule`](../lab/testing.py) tests a rule.
 """
 
 import dataclasses
@@ -20,10 +19,10 @@ from ..support.errors import nearest
 
 # With at most nine decimals in a share, the numerator of len * share * b fits int64 while len * G < nine billion.
 MAX_DECIMALS = 9
-# Ends the refusal of one of TRL's settings.
+# End of the error message about one of TRL's settings.
 OR_OFF = 'or set `shaping="none"` (a field of `CESConfig`)'
 
-# Refuses a setting: takes its name, and a clause with the way out.
+# Raises an error about a setting, given its name and a clause with the remedy.
 Refuse = Callable[[str, str], None]
 
 
@@ -54,21 +53,21 @@ class Rule:
     A token rule.
 
     Args:
-        name (`str`): As in `shaping` and in metrics.
+        name (`str`): Name in `shaping` and in metrics.
         title (`str`): The method's name in the model card, after "trained with".
         function (`Callable`):
             `function(batch, entropies_nats, mask, **settings)`, which returns [`ShapedAdvantages`]. `batch`
-            (`dict[str, Tensor]`) holds the rollout's tensors: `advantages` (B,), A of Eq. 3; what `needs` names; and,
-            (B, T), natural logs, `logps`, of the policy being updated and in the graph, and `old_logps`, of the policy
+            (`dict[str, Tensor]`) contains the rollout's tensors: `advantages` (B,), A of Eq. 3; those in `needs`; and
+            `logps` and `old_logps` (B, T), natural logs, of the policy being updated (in the graph) and of the policy
             that sampled. `entropies_nats` (B, T), nats, in the graph, 0 on padding. `mask` (B, T), the loss mask.
         settings (`type`, *optional*):
             The settings of a rule from outside this package: a dataclass with a default for every field, see
             [`setting`].
         needs (`frozenset[Need]`): See [`Need`].
         differentiates (`str`, *optional*):
-            Through what the loss gets a gradient beside the importance ratio: `"entropies"`, `"logps"` or nothing.
+            Source of gradients besides the importance ratio: `"entropies"`, `"logps"` or `None`.
         check (`Callable[[CESConfig, Refuse], None]`, *optional*):
-            Refuses settings of the run, the rule's own together or TRL's, that would not train what the rule defines.
+            Refuses run settings (the rule's own in combination, or TRL's) that contradict the rule's definition.
         config_fields (`tuple[str, ...]`):
             The settings of a built-in rule: keyword arguments of `function`, fields `NAME_SETTING` of [`CESConfig`].
     """
@@ -83,7 +82,7 @@ class Rule:
     config_fields: tuple[str, ...] = ()
 
     def read_settings(self, values: Mapping[str, Any], refuse: Refuse) -> dict[str, Any]:
-        """Completes `values` with the defaults; calls `refuse` for an unknown name and for a value out of range."""
+        """Complete `values` with the defaults; call `refuse` for an unknown name or a value out of range."""
         own = {entry.name: entry for entry in dataclasses.fields(self.settings)} if self.settings else {}
         for name in values.keys() - own.keys():
             names = ", ".join(own) or "none"
@@ -98,13 +97,13 @@ class Rule:
 
 def setting(default: Any, help: str, holds: Callable[[Any], bool] | None = None, reason: str = "") -> Any:
     """
-    A field of a rule's settings.
+    Create a field of a rule's settings.
 
     Args:
         default (`Any`): A number, a bool or a string, which also gives the type; `None`: a number or `None`.
         help (`str`): The setting's meaning, with its symbol and equation in the paper, in one sentence.
-        holds (`Callable`, *optional*): Whether a value is in range.
-        reason (`str`): Ends the refusal of a value out of range: a clause with the way out.
+        holds (`Callable`, *optional*): Returns whether a value is in range.
+        reason (`str`): End of the error message for a value out of range: a clause with the remedy.
     """
     if holds is None and isinstance(default, float):
         holds, reason = math.isfinite, "it must be a finite number."
@@ -112,30 +111,30 @@ def setting(default: Any, help: str, holds: Callable[[Any], bool] | None = None,
 
 
 def share(default: float, help: str) -> Any:
-    """A [`setting`] that is a share of tokens in [0, 1], counted exactly."""
+    """Create a [`setting`] that is a share of tokens in [0, 1], counted exactly."""
     reason = f"it is a share of tokens in [0, 1] with at most {MAX_DECIMALS} decimals; {default:g} is the default."
     return setting(default, help, is_share, reason)
 
 
 def is_share(value: Any) -> bool:
-    """Whether it is a number in [0, 1] with at most `MAX_DECIMALS` decimals."""
+    """Return whether `value` is a number in [0, 1] with at most `MAX_DECIMALS` decimals."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return 0 <= value <= 1 and (exact(value) * 10**MAX_DECIMALS).denominator == 1
 
 
 def exact(value: float) -> Fraction:
-    """A number as the decimal that the user wrote, without the float's rounding."""
+    """Convert a number to the decimal that the user wrote, without the float's rounding."""
     return Fraction(repr(float(value)))
 
 
 def entropy_in_bits(entropies_nats: Tensor) -> Tensor:
-    """Converts TRL's entropies, in nats, to the bits of Eq. 4. Any shape; gradients flow."""
+    """Convert TRL's entropies, in nats, to the bits of Eq. 4. Any shape; gradients flow."""
     return entropies_nats / math.log(2)
 
 
 def _problem(entry: Any, value: Any) -> str | None:
-    """Why a value does not fit the field of a rule's settings; `None` if it does."""
+    """Return why a value does not fit a field of a rule's settings; `None` if it does."""
     if value is None and entry.default is None:
         return None
     if entry.default is None or isinstance(entry.default, float):

@@ -1,4 +1,4 @@
-"""Errors for a user, and the parts of their messages."""
+"""User-facing errors, and parts of their messages."""
 
 import difflib
 import warnings
@@ -22,13 +22,13 @@ def first_line(error: BaseException) -> str:
 
 
 def kind(value: Any) -> str:
-    """Return the type of `value` as a YAML author calls it."""
+    """Return the YAML name of the type of `value`."""
     names = {type(None): "null", dict: "mapping"}
     return names.get(type(value), type(value).__name__)
 
 
 def hub_errors() -> tuple[type[Exception], ...]:
-    """Return the errors of a call to the Hub: no connection, a refusal, a missing repository."""
+    """Return the exceptions of a call to the Hub: no connection, a refusal, a missing repository."""
     from huggingface_hub import errors
 
     # The HTTP library's base class: httpx in huggingface_hub 1, httpx2 in 2.
@@ -37,6 +37,6 @@ def hub_errors() -> tuple[type[Exception], ...]:
 
 def quiet_others() -> None:
     """Ignore deprecation warnings about names that TRL, transformers and this package still use."""
-    # `generate` takes `cache` from transformers 5.24 on, and the older name until 6.
+    # `generate` accepts `cache` from transformers 5.24 on, and the older name until 6.
     for name in (r"(is_)?gradient_checkpointing(_\w+)?", r"torch\.distributed\.\w+", "past_key_values"):
         warnings.filterwarnings("ignore", message=f"`{name}` is deprecated", category=FutureWarning)

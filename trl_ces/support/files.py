@@ -10,7 +10,7 @@ from typing import Any
 
 @contextmanager
 def whole_file(file: Path) -> Iterator[Path]:
-    """Yield a path to write to, renamed to `file` at the end: a kill or a full disk leaves the old file."""
+    """Yield a path to write to; rename it to `file` at the end, so that a kill or a full disk keeps the old file."""
     partial = file.with_name(file.name + ".partial")
     try:
         yield partial

@@ -11,7 +11,7 @@ from .errors import UserError, nearest
 
 
 def install_line(extra: str) -> str:
-    """Return the command that installs an extra of this package from where the package came from (PEP 610)."""
+    """Return the command that installs an extra of this package from the package's own source (PEP 610)."""
     record = json.loads(distribution("trl_ces").read_text("direct_url.json") or "{}")
     url = record.get("url", "")
     if record.get("dir_info", {}).get("editable"):

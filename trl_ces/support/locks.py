@@ -8,7 +8,7 @@ from .errors import UserError
 
 
 class Busy(UserError):
-    """Another process holds the lock."""
+    """Error if another process holds the lock."""
 
 
 def lock_file(file: Path, wait: bool = False) -> IO[str]:
@@ -22,7 +22,7 @@ def lock_file(file: Path, wait: bool = False) -> IO[str]:
         process = lock.read().strip()
         lock.close()
         raise Busy(
-            f"Process {process} is at work in {file.parent} (a killed study can leave a run behind): wait for it, or "
+            f"Process {process} is running in {file.parent} (a killed study can leave a run behind): wait for it, or "
             f"end it with `kill {process}`."
         ) from None
     return lock

@@ -1,6 +1,6 @@
 """The paper's system prompt and the `<think>` tags. Standard library only."""
 
-# Paper, appendix "Evaluation prompt". It states none for training; we use the same (docs/deviations.md, row 25).
+# Paper, appendix "Evaluation prompt". No training prompt is stated; we use the same (docs/deviations.md, row 25).
 PAPER_SYSTEM_PROMPT = (
     "You are a helpful and harmless assistant. You should think step-by-step. "
     "Please put your final answer within \\boxed{}."
@@ -10,7 +10,7 @@ THINK_CLOSE = "</think>"
 
 
 def build_prompt(question: str, system_prompt: str | None = PAPER_SYSTEM_PROMPT) -> list[dict[str, str]]:
-    """Return the chat messages of a question; without a system prompt (`None` or empty), the question alone."""
+    """Return the chat messages of a question; only the question if `system_prompt` is `None` or empty."""
     system = [{"role": "system", "content": system_prompt}] if system_prompt else []
     return [*system, {"role": "user", "content": question}]
 

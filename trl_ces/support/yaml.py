@@ -16,7 +16,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes the text `1e5`, which `_Loader` would read as a number."""
+    """PyYAML's safe dumper, except that it quotes text such as `1e5`, which `_Loader` would read as a number."""
 
 
 _Loader.yaml_implicit_resolvers = {

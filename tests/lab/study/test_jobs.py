@@ -263,7 +263,7 @@ def test_a_study_is_not_started_twice(tmp_path, monkeypatch):
     write_study(tmp_path)
     with lock_file(tmp_path / "out" / LOCK) as lock:
         sign(lock, 4711)
-        with pytest.raises(UserError, match="Process 4711 is at work in out"):
+        with pytest.raises(UserError, match="Process 4711 is running in out"):
             command.run(["--config", "mini.yaml"])
 
 
