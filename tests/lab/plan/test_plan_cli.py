@@ -49,7 +49,7 @@ def test_schedule_memory_and_fit_are_printed(recipe, capsys):
 def test_unknown_rows_and_capacity_are_requested(recipe, capsys):
     output = planned(capsys, recipe)
     assert "in all       unknown, as is the number of rows: give --rows" in output
-    assert "Give the memory of a device with --gpu_memory" in output
+    assert "Set the memory of a device with --gpu_memory" in output
     assert "No hours are estimated" in output
 
 
