@@ -25,7 +25,7 @@ def run(argv: list[str]) -> int:
         epilog=EPILOG,
     )
     names = ", ".join(shipped_files("evaluation"))
-    parser.add_argument("--config", metavar="FILE", help=f"YAML file of these options, or a shipped file: {names}")
+    parser.add_argument("--config", metavar="FILE", help=f"YAML file of these options, or shipped name: {names}")
     for setting in dataclasses.fields(EvaluationSettings):
         name, default, text = setting.name, setting.default, setting.metadata["help"]
         if default not in (None, "", dataclasses.MISSING) and name != "system_prompt":

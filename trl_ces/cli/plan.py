@@ -25,19 +25,11 @@ def run(argv: list[str]) -> int:
     add("--config", required=True, nargs="+", metavar="NAME", help="a recipe and overlays, as for `trl-ces train`")
     add("--gpus", type=count, default=1, metavar="N", help="processes over all nodes, one per device (default: 1)")
     add("--nodes", type=count, metavar="N", help="training machines (default: the accelerate file's, or 1)")
-    add(
-        "--device",
-        choices=DEVICES,
-        type=str.upper,
-        default="A800",
-        help="GPU for the estimate of hours (default: A800)",
-    )
+    add("--device", choices=DEVICES, type=str.upper, default="A800", help="GPU of the estimate (default: A800)")
     add("--gpu_memory", type=float, metavar="GIB", help="memory per device, to check whether the recipe fits")
     add("--accelerate_config", metavar="NAME", help="as for `trl-ces train` (default: ddp)")
     add("--model_config", metavar="FILE", help="config.json of a model that is neither shipped nor on the Hub")
-    add(
-        "--prompt_length", type=count, metavar="N", help="tokens of the longest prompt (default: the recipe's, or 512)"
-    )
+    add("--prompt_length", type=count, metavar="N", help="longest prompt in tokens (default: by recipe, or 512)")
     add("--rows", type=count, metavar="N", help="training prompts, if the recipe has no `max_train_samples`")
     options, rest = parser.parse_known_args(argv or ["--help"])
     line = read_words(rest, vars(options))

@@ -8,7 +8,7 @@ from .parser import Parser, count, path
 
 
 def run(argv: list[str]) -> int:
-    """Run the unfinished runs of a study and print the comparison; return 1 if a run failed."""
+    """Complete the unfinished runs of a study and print the comparison; return 1 if a run failed."""
     parser = Parser("study", description="Train methods over seeds and compare them. Repeat the command to resume.")
     names = ", ".join(shipped_files("study"))
     parser.add_argument("--config", required=True, help=f"YAML file of a study, or name of a shipped study: {names}")

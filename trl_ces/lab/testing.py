@@ -90,9 +90,7 @@ def _check_result(shaped: ShapedAdvantages, inputs: dict[str, Tensor]) -> None:
         values = getattr(shaped, name)
         assert values.shape == mask.shape, f"`{name}` is {tuple(values.shape)}: make it {tuple(mask.shape)}."
         assert values.dtype == dtype, f"`{name}` is {values.dtype}: make it {dtype}."
-    assert shaped.advantages.isfinite().all(), (
-        "`advantages` are not finite; even masked tokens would make the loss NaN."
-    )
+    assert shaped.advantages.isfinite().all(), "`advantages` are not finite: even if masked, the loss would be NaN."
     assert not (shaped.selected & ~mask).any(), "`selected` includes tokens of padding or tool output: use `mask`."
     assert shaped.selected.any(), "No token is selected, so nothing can be checked: give settings that select some."
     changed = (shaped.advantages != inputs["advantages"].unsqueeze(1)) & mask & ~shaped.selected

@@ -82,8 +82,7 @@ class ScriptArguments:
         default_factory=lambda: ["accuracy_reward", "think_format_reward"],
         metadata={
             "help": "Reward functions: names in trl_ces.rewards or trl.rewards, or dotted paths "
-            "(`my_package.my_reward`). Factories, whose names begin with `get_`, are called with their "
-            "`reward_kwargs`."
+            "(`my_package.my_reward`). Names that begin with `get_` are called with their `reward_kwargs`."
         },
     )
     reward_kwargs: dict[str, dict[str, Any]] | None = field(

@@ -213,18 +213,15 @@ def _draw_once(rows: Rows, script: ScriptArguments, held_back: int, grade: bool,
     needed = wanted if wanted is not None else held_back + 1
     if len(kept) < needed:
         raise UserError(
-            f"{rows.source} has {len(kept)} rows with a usable reference answer (of {len(rows.golds)}), fewer than "
-            f"{needed}: lower `max_train_samples` or `num_eval_samples`, or check `solution_column` and "
-            "`solution_pattern`."
+            f"{rows.source}: {len(kept)} of {len(rows.golds)} rows have usable reference answers, fewer than {needed}:"
+            " lower `max_train_samples` or `num_eval_samples`, or check `solution_column` and `solution_pattern`."
         )
     if verbose:
         counts = f"{len(kept) - held_back} rows to train on, {held_back} held back, of {len(rows.golds)}"
         listed = ", ".join(map(str, dropped[:20])) + (", ..." if len(dropped) > 20 else "")
         print(f"{rows.source}: {counts}.", flush=True)
         if dropped:
-            print(
-                f"{rows.source}: dropped {len(dropped)} rows without usable reference answers: {listed}.", flush=True
-            )
+            print(f"{rows.source}: dropped {len(dropped)} rows (no usable reference answer): {listed}.", flush=True)
     return kept
 
 

@@ -26,9 +26,8 @@ DEVICES = {
     "L40S": (362e12, 864e9),
     "RTX4090": (165e12, 1008e9),
 }
-# High and low utilization of these peaks. FLOP/s: 0.26 measured in an update at the 1.5B shape on an H100
-# (experiments/h100), 0.38 to 0.43 for Llama 3 (arXiv 2407.21783, section 3.3). Bandwidth, including scheduling and
-# sampling: assumed.
+# High and low utilization of these peaks. FLOP/s: 0.26 in an update at the 1.5B shape on an H100 (experiments/h100),
+# 0.38 to 0.43 for Llama 3 (arXiv 2407.21783, section 3.3). Bandwidth, including scheduling and sampling: assumed.
 UTILISATION = ((0.45, 0.6), (0.25, 0.25))
 # Assumed: tokens of a question, and deciles of R1's completion lengths as shares of a limit of 12,000 tokens
 # (log-normal distribution with median 3,200 and sigma 0.7).
@@ -71,8 +70,7 @@ def rollout_seconds(plan: Plan, lengths: Sequence[float] | None = None) -> tuple
     P prompt tokens and W weights:
 
     - generation takes S = max(longest, N L / slots) decoding steps. Each step reads 2 W bytes of weights, and each
-      token reads the cached keys and values of the tokens before it, N (L P + L2 / 2) tokens in total. The time is the
-      number of bytes read, divided by the bandwidth.
+      token reads the cached keys and values of the tokens before it, N (L P + L2 / 2) in total, at the bandwidth.
     - log-probs and update take (2 W (P + L) + 2 layers width (P^2 + 2 P L + L2)) N FLOPs per forward, divided by the
       FLOP/s. An update costs 3 forwards (2 with LoRA), plus 1 with checkpointing; old and reference log-probs cost 1.
 
