@@ -26,7 +26,7 @@ def test_a_missing_chat_template_is_explained():
         tiny_tokenizer(chat_template=None).apply_chat_template([{"role": "user", "content": "1+2="}])
     message = _known_problem(found.value, recipe)
     assert "The tokenizer of base-1B has no chat template, which the prompts require: name an instruct" in message
-    assert "or give text prompts by a `dataset_builder` (docs/recipes.md has one)." in message
+    assert "or use a `dataset_builder` that returns text prompts (docs/recipes.md has an example)." in message
     assert _known_problem(ValueError("something else"), recipe) is None
 
 
