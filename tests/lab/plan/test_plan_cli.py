@@ -93,7 +93,7 @@ def test_what_does_not_fit_comes_with_remedies(recipe, capsys):
     output = planned(capsys, recipe, "--gpus", 2, "--gpu-memory=1")
     assert "Does not fit: 2.1 GiB a device are missing. Try `gradient_checkpointing: true`" in output
     vllm = ("--use_vllm", "true", "--gpu_memory", 24, "--vllm_gpu_memory_utilization", 0.08)
-    assert "Does not fit: vLLM's cache cannot hold one completion" in planned(capsys, recipe, *vllm)
+    assert "Does not fit: vLLM's cache cannot hold one full-length completion" in planned(capsys, recipe, *vllm)
 
 
 def test_a_server_and_several_nodes(recipe, capsys):
