@@ -98,7 +98,7 @@ def test_an_r1_recipe_trains_a_rollout_under_its_engine_and_the_saved_model_answ
     ("changes", "sentence"),
     [
         # accelerate starts a single process for this on a CPU
-        ({"distributed_type": "MULTI_CPU"}, "2 processes were expected, but 1 are running"),
+        ({"distributed_type": "MULTI_CPU"}, "Expected 2 processes, found 1"),
         # and DDP for this
         (
             {"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 2}},

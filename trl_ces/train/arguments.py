@@ -258,7 +258,7 @@ def read_words(words: list[str], others: Iterable[str] = ()) -> CommandLine:
         else:
             groups[next(reversed(groups))].append(word)
     for name, values in groups.items():
-        if name in recipe_fields():  # takes precedence over accelerate's flag of this name
+        if name in recipe_fields():  # recipe fields take precedence over accelerate's flags
             line.overrides[name] = values
             continue
         known = ["config", "accelerate_config", *accelerate_flags()]

@@ -55,7 +55,7 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
     on_cpu = bool(recipe.training.get("use_cpu")) or settings.get("use_cpu") is True
     devices = 0 if on_cpu else device_count()
     if not on_cpu and devices == 0:
-        raise UserError("This machine has no accelerator: train on its CPU with `--use_cpu true`, or use another one.")
+        raise UserError("This machine has no accelerator: set `--use_cpu true`, or use another machine.")
     flags = dict(line.accelerate_flags)
     values = settings | {flag: words[0] for flag, words in flags.items() if words}
     machines = whole_number(values.get("num_machines", 1), "num_machines")
@@ -171,7 +171,7 @@ def run_child(command: list[str], env: dict[str, str]) -> int:
         child = subprocess.Popen(command, env={**os.environ, **env}, start_new_session=True)
         if received:  # during the start
             forward(received[-1])
-        while code is None:  # handle a signal that arrives just before the wait
+        while code is None:  # with a timeout, to handle a signal that arrives just before the wait
             with suppress(subprocess.TimeoutExpired):
                 code = child.wait(1)
     finally:

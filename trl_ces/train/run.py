@@ -39,8 +39,8 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None) -> N
     config = recipe.training_config(num_processes)
     if config.world_size != num_processes:
         raise UserError(
-            f"{num_processes} processes were expected, but {config.world_size} are running: check `--num_processes` "
-            "and the accelerate configuration."
+            f"Expected {num_processes} processes, found {config.world_size}: check `--num_processes` and the "
+            "accelerate configuration."
         )
     state = PartialState()
     push = Push(config) if config.push_to_hub else None

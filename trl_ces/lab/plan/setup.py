@@ -16,7 +16,7 @@ from .memory import WIDTHS, Engine, Generation, Setup
 from .sizes import ModelShape, Schedule, make_schedule
 from .step import StepSettings
 
-# Prompt tokens if the recipe does not bound the length of prompt and completion.
+# Prompt length in tokens, used if the recipe does not bound the length of prompt and completion.
 ASSUMED_PROMPT = 512
 OFFLOADED = ("offload_optimizer", "offload_param")  # fields of DeepSpeed
 

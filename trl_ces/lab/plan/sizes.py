@@ -36,7 +36,7 @@ class Schedule:
 
     @property
     def policy(self) -> str:
-        """Whether updates are on- or off-policy, as text."""
+        """Text that describes the updates as on- or off-policy."""
         if self.updates == 1:
             return "on-policy"
         return f"off-policy ({self.updates - 1} of {self.updates} updates)"
