@@ -98,11 +98,11 @@ def test_an_r1_recipe_trains_a_rollout_under_its_engine_and_the_saved_model_answ
     ("changes", "sentence"),
     [
         # accelerate starts a single process for this on a CPU
-        ({"distributed_type": "MULTI_CPU"}, "2 processes were to be started and 1 run"),
+        ({"distributed_type": "MULTI_CPU"}, "Expected 2 processes, found 1"),
         # and DDP for this
         (
             {"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 2}},
-            "The accelerate configuration says FSDP and MULTI_CPU is running",
+            "The accelerate configuration requests FSDP, but MULTI_CPU is running",
         ),
     ],
     ids=["MULTI_CPU", "FSDP"],

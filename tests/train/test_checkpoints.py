@@ -130,7 +130,7 @@ def test_train_refuses_to_resume_where_nothing_is_left(tmp_path):
 @pytest.mark.parametrize(
     ("before", "now", "message"),
     [
-        ({}, {"learning_rate": 1e-2}, r"`learning_rate` is 0\.01 and was 0\.001, which the checkpoint's"),
+        ({}, {"learning_rate": 1e-2}, r"`learning_rate` is 0\.01 and was 0\.001, and the optimizer's saved state"),
         ({}, {"use_peft": True}, "`use_peft` is True and was False"),
         ({"use_peft": True, "lora_r": 8}, {"use_peft": True, "lora_r": 4}, "`lora_r` is 4 and was 8"),
     ],

@@ -82,7 +82,7 @@ def test_rows_without_a_usable_gold_are_replaced_and_reported(tmp_path, capsys, 
     assert train["row"][:] == [order[i] for i in (0, 3, 5, 6, 7)]
     dropped = ", ".join(str(order[i]) for i in (1, 2, 4))
     assert printed[0].endswith("5 rows to train on, 0 held back, of 30.")
-    assert printed[1].endswith(f"dropped 3 rows without a usable gold: {dropped}.")
+    assert printed[1].endswith(f"dropped 3 rows (no usable reference answer): {dropped}.")
 
 
 def test_evaluation_rows_are_held_back_from_training(tmp_path):
@@ -110,9 +110,9 @@ def test_a_configuration_is_of_its_own_data_set(monkeypatch, other, configuratio
 
 def test_too_few_usable_rows_are_an_error(tmp_path):
     file = write_lines(tmp_path, ZWHE99)
-    with pytest.raises(UserError, match=r"30 rows with a usable gold \(of 30\), fewer than 31"):
+    with pytest.raises(UserError, match=r"30 of 30 rows have usable reference answers, fewer than 31"):
         load_datasets(script(file, max_train_samples=31))
-    with pytest.raises(UserError, match=r"0 rows with a usable gold \(of 30\), fewer than 1"):
+    with pytest.raises(UserError, match=r": 0 of 30 rows have usable reference answers, fewer than 1"):
         load_datasets(script(file, solution_pattern="####(.+)"))
 
 
@@ -157,7 +157,7 @@ def test_the_gold_is_the_group_of_the_last_match():
     assert clean_gold("a #### 1 b\n#### 72", r"####\s*(.+)", "here") == "72"
     assert clean_gold("no mark", r"####\s*(.+)", "here") is None
     assert clean_gold(7, None, "here") == "7"
-    with pytest.raises(UserError, match=r"here: the gold is \[1\]: set `solution_column`"):
+    with pytest.raises(UserError, match=r"here: the reference answer is \[1\]: set `solution_column`"):
         clean_gold([1], None, "here")
 
 

@@ -98,7 +98,7 @@ def test_the_command_line_wins_over_the_file(tmp_path):
         ("solution_pattern: '####'", ["`solution_pattern` is '####'", "one group"]),
         ("5: x", ["the key `5` is not known"]),
         ("dataset_kwargs: {max_terms: 3}", ["`dataset_kwargs`", "needs a `dataset_builder`"]),
-        ("dataset_builder: a.b", ["`dataset_builder` makes the problems", "set one of them to null"]),
+        ("dataset_builder: a.b", ["`dataset_builder` excludes `dataset_name`", "set one of them to null"]),
         ("model_builder_kwargs: {seed: 3}", ["`model_builder_kwargs`", "needs a `model_builder`"]),
         ("- a list", ["not valid YAML"]),
         ("lora_r: 16", ["`lora_r` has no effect without `use_peft`"]),
@@ -160,7 +160,7 @@ def test_eight_processes_cannot_share_four_responses():
 
 
 def test_a_rollout_is_whole_steps():
-    with pytest.raises(UserError, match=r"is 50, which is no multiple of `responses_per_step`, 4"):
+    with pytest.raises(UserError, match=r"is 50, which is not a multiple of `responses_per_step`, 4"):
         batch_sizes(4, 50, 2)
 
 

@@ -25,8 +25,8 @@ def test_a_missing_chat_template_is_explained():
     with pytest.raises(ValueError, match="chat_template") as found:
         tiny_tokenizer(chat_template=None).apply_chat_template([{"role": "user", "content": "1+2="}])
     message = _known_problem(found.value, recipe)
-    assert "the tokenizer of base-1B has no chat template: name an instruct model, save a template" in message
-    assert "or give text prompts by a `dataset_builder` (docs/recipes.md has one)." in message
+    assert "The tokenizer of base-1B has no chat template, which the prompts require: name an instruct" in message
+    assert "or use a `dataset_builder` that returns text prompts (docs/recipes.md has an example)." in message
     assert _known_problem(ValueError("something else"), recipe) is None
 
 

@@ -1,4 +1,4 @@
-"""`trl-ces compare`: evaluations side by side."""
+"""`trl-ces compare`: compare evaluations side by side."""
 
 from .parser import Parser, path
 
@@ -13,12 +13,12 @@ def run(argv: list[str]) -> int:
     )
     add = parser.add_argument
     add("folders", nargs="+", type=path, metavar="DIR", help="output directories of `trl-ces eval`")
-    add("--names", nargs="+", metavar="NAME", help="their names in the tables (default: the directories' names)")
+    add("--names", nargs="+", metavar="NAME", help="names in the tables (default: the directories' names)")
     add("--baseline", metavar="NAME", help="the run that the others are compared with (default: the first)")
     by = ("correct", "correct_qwen")
     text = "correct: mathematics (default); correct_qwen: the rules of the Qwen2.5-Math script, as in the paper"
     add("--correctness", choices=by, default=by[0], help=text)
-    add("--output", type=path, metavar="FILE", help="write all numbers there as JSON")
+    add("--output", type=path, metavar="FILE", help="write all numbers to FILE as JSON")
     options = parser.parse_args(argv or ["--help"])
 
     from ..lab.evaluation.results import compare_folders, comparison_text

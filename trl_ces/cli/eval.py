@@ -1,4 +1,4 @@
-"""`trl-ces eval`: a model's accuracy and completion length on benchmarks."""
+"""`trl-ces eval`: measure a model's accuracy and completion length on benchmarks."""
 
 import dataclasses
 import sys
@@ -8,12 +8,12 @@ from ..lab.evaluation.settings import EvaluationSettings, default_folder, read_s
 from ..train.recipe import find_config, shipped_files
 from .parser import Parser
 
-EPILOG = """The defaults are the paper's. To resume a stopped run, give the same line again.
+EPILOG = """The defaults are the paper's. To resume a stopped run, repeat the same command.
 
   trl-ces eval --model deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B --benchmarks math12 --data_dir data
   trl-ces eval --model runs/ces --benchmarks aime24,gsm8k --config paper --max_problems 50
 
-docs/evaluation.md lists the benchmarks and says what is measured.
+docs/evaluation.md lists the benchmarks and describes the measurements.
 """
 
 
@@ -25,12 +25,12 @@ def run(argv: list[str]) -> int:
         epilog=EPILOG,
     )
     names = ", ".join(shipped_files("evaluation"))
-    parser.add_argument("--config", metavar="FILE", help=f"a YAML of these options, or a shipped one's name: {names}")
+    parser.add_argument("--config", metavar="FILE", help=f"YAML file of these options, or shipped name: {names}")
     for setting in dataclasses.fields(EvaluationSettings):
         name, default, text = setting.name, setting.default, setting.metadata["help"]
         if default not in (None, "", dataclasses.MISSING) and name != "system_prompt":
             text += f" (default {default})"
-        # A flag of type bool may be given without a value.
+        # Boolean flags may omit their value.
         nargs = "+" if name == "benchmarks" else "?" if isinstance(default, bool) else None
         metavar = name.rpartition("_")[2].upper()
         parser.add_argument(

@@ -1,4 +1,4 @@
-"""`trl-ces inspect`: accuracy, entropies and high-entropy tokens of a model, before training."""
+"""`trl-ces inspect`: show a model's accuracy, entropies and high-entropy tokens before training."""
 
 from dataclasses import fields, replace
 
@@ -8,7 +8,7 @@ from ..support.files import write_text
 from ..train.arguments import read_words
 from .parser import Parser, count, path
 
-EPILOG = """Fields of a recipe can be given, too: --dtype bfloat16, --system_prompt null.
+EPILOG = """Recipe fields are also accepted: --dtype bfloat16, --system_prompt null.
 
   trl-ces inspect --config arithmetic --html page.html --compare runs/arithmetic
   trl-ces inspect --model Qwen/Qwen3-0.6B --data problems.jsonl --max_new_tokens 2048
@@ -16,12 +16,12 @@ EPILOG = """Fields of a recipe can be given, too: --dtype bfloat16, --system_pro
 
 
 def run(argv: list[str]) -> int:
-    """Sample, print and write; return 1 if the recipe's reward function fails, else 0."""
+    """Sample completions, print and write the report; return 1 if the recipe's reward function fails, else 0."""
     usage = "trl-ces inspect --config RECIPE | --model MODEL --data FILE | --model MODEL --prompt TEXT  [options]"
     parser = Parser("inspect", usage=usage, description="Show accuracy and entropies of a model.", epilog=EPILOG)
     add = parser.add_argument
     add("--model", help="directory of a saved model or a LoRA adapter, or a Hub id; default: the recipe's")
-    add("--config", nargs="+", default=[], metavar="NAME", help="a recipe, and overlays, for what is not given here")
+    add("--config", nargs="+", default=[], metavar="NAME", help="recipe and overlays for options not given here")
     add("--prompt", action="append", metavar="TEXT", help="a prompt; may be repeated")
     add("--data", metavar="FILE", help="prompts: a .json, .jsonl or .parquet file, or a Hub data set")
     add("--num_prompts", type=count, metavar="N", help=f"prompts to draw from the data (default {NUM_PROMPTS})")
@@ -32,7 +32,7 @@ def run(argv: list[str]) -> int:
     add("--top", type=count, default=15, metavar="N", help="pairs to print (default 15)")
     add("--seed", type=int, help="seed of the sampling (default 0)")
     add("--batch_size", type=count, metavar="N", help="completions sampled together (default 32)")
-    add("--output_dir", type=path, metavar="DIR", help="also write all numbers there, in inspect.json")
+    add("--output_dir", type=path, metavar="DIR", help="also write all numbers to DIR/inspect.json")
     add("--html", type=path, metavar="FILE", help="also write a page of completions with the tokens that CES shapes")
     add("--compare", metavar="MODEL", help="a second model on the same prompts, next to the first on the page")
     options, rest = parser.parse_known_args(argv or ["--help"])
@@ -62,4 +62,4 @@ def run(argv: list[str]) -> int:
         samples = [sample, *([sampling.sample_recipe(other, prompts, share)] if other else [])]
         write_text(options.html, html.render_page(recipe, samples, found["tau"]))
         print(f"\nCompletions: {options.html}")
-    return 1 if (sample.reason or "").startswith("The reward function ") else 0  # it would fail in training, too
+    return 1 if (sample.reason or "").startswith("The reward function ") else 0  # it would also fail in training

@@ -1,26 +1,26 @@
-"""The command `trl-ces`: run a sub-command, and report a refusal in one sentence with exit code 2."""
+"""Entry point of `trl-ces`: run a subcommand, and report a `UserError` in one sentence with exit code 2."""
 
 import importlib
 import sys
 
 from ..support.errors import UserError, nearest, quiet_others
 
-# Name -> line in `trl-ces --help`. The module of that name, with `run(argv) -> int`, is imported when called.
+# Subcommand -> line in `trl-ces --help`. The module of the same name, with `run(argv) -> int`, is imported on use.
 COMMANDS = {
-    "train": "train a model by a recipe",
-    "recipes": "list the recipes with what they cost, or print one whole",
-    "plan": "compute a recipe's steps and memory, before renting a GPU",
+    "train": "train a model from a recipe",
+    "recipes": "list the recipes with their costs, or print one in full",
+    "plan": "compute a recipe's steps and memory without a GPU",
     "study": "train several methods over several seeds and compare them",
-    "quickstart": "see the effect of CES on a small model, on this machine's CPU",
-    "inspect": "see a model's high-entropy tokens, before training it",
+    "quickstart": "show the effect of CES on a small model, on this machine's CPU",
+    "inspect": "show a model's high-entropy tokens before training",
     "eval": "measure accuracy and completion length on benchmarks",
-    "compare": "compare evaluations, as the paper's Table 1 does",
-    "env": "print versions and devices, for a bug report",
+    "compare": "compare evaluations in the layout of the paper's Table 1",
+    "env": "print versions and devices for a bug report",
 }
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a sub-command; return its exit code."""
+    """Run a subcommand and return its exit code."""
     command, *words = (sys.argv[1:] if argv is None else argv) or ["--help"]
     quiet_others()
     if command in ("-h", "--help", "help"):

@@ -1,4 +1,4 @@
-"""The argument parser of the commands."""
+"""Argument parser of the subcommands."""
 
 import argparse
 import re
@@ -9,14 +9,14 @@ from ..support.errors import UserError
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse that refuses with a `UserError` and never guesses an abbreviated flag."""
+    """Argument parser that raises `UserError` and does not accept abbreviated flags."""
 
     def __init__(self, command: str, **options: Any):
         formatter = argparse.RawDescriptionHelpFormatter
         super().__init__(prog=f"trl-ces {command}", formatter_class=formatter, allow_abbrev=False, **options)
 
     def parse_known_args(self, args=None, namespace=None):
-        """Accept `--a-b` for `--a_b`, as for the fields of a recipe."""
+        """Accept `--a-b` for `--a_b`, as for recipe fields."""
         words = [re.sub(r"^--[^=]+", lambda flag: f"--{flag[0][2:].replace('-', '_')}", word) for word in args or []]
         return super().parse_known_args(words, namespace)
 
@@ -32,5 +32,5 @@ def count(word: str) -> int:
 
 
 def path(word: str) -> Path:
-    """Parse a file or folder; a shell leaves the `~` of `--out=~/x` alone."""
+    """Parse a path and expand `~`, which a shell does not expand in `--out=~/x`."""
     return Path(word).expanduser()

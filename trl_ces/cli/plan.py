@@ -1,4 +1,4 @@
-"""`trl-ces plan`: memory, disk, schedule and hours of a recipe."""
+"""`trl-ces plan`: compute the memory, disk space, schedule and hours of a recipe."""
 
 from ..support.errors import UserError
 from ..train.arguments import read_words
@@ -6,7 +6,7 @@ from .parser import Parser, count
 
 DEVICES = ("A800", "A100", "H100", "L40S", "RTX4090")
 EPILOG = """\
-Prints the schedule of rollouts and steps, memory of each device by part at the longest completions, disk for
+Print the schedule of rollouts and steps, the memory per device by part at the longest completions, the disk space for
 checkpoints, a coarse estimate of hours, and whether it fits. Only the config.json of an unknown model is downloaded.
 
   trl-ces plan --config R1-7B --gpus 2 --gpu_memory 80 --accelerate_config zero3_offload
@@ -14,7 +14,7 @@ checkpoints, a coarse estimate of hours, and whether it fits. Only the config.js
 
 
 def run(argv: list[str]) -> int:
-    """Print the plan; returns 0, whether it fits or not."""
+    """Print the plan; return 0 whether or not it fits."""
     parser = Parser(
         "plan",
         usage="trl-ces plan --config RECIPE [OVERLAY ...] [options] [--FIELD VALUE ...]",
@@ -23,19 +23,19 @@ def run(argv: list[str]) -> int:
     )
     add = parser.add_argument
     add("--config", required=True, nargs="+", metavar="NAME", help="a recipe and overlays, as for `trl-ces train`")
-    add("--gpus", type=count, default=1, metavar="N", help="processes on all nodes, one per device (default: 1)")
-    add("--nodes", type=count, metavar="N", help="machines that train (default: the accelerate file's, or 1)")
-    add("--device", choices=DEVICES, type=str.upper, default="A800", help="for the hours (default: A800)")
-    add("--gpu_memory", type=float, metavar="GIB", help="memory of each device, to see whether the recipe fits")
+    add("--gpus", type=count, default=1, metavar="N", help="processes over all nodes, one per device (default: 1)")
+    add("--nodes", type=count, metavar="N", help="training machines (default: the accelerate file's, or 1)")
+    add("--device", choices=DEVICES, type=str.upper, default="A800", help="GPU of the estimate (default: A800)")
+    add("--gpu_memory", type=float, metavar="GIB", help="memory per device, to check whether the recipe fits")
     add("--accelerate_config", metavar="NAME", help="as for `trl-ces train` (default: ddp)")
-    add("--model_config", metavar="FILE", help="config.json of a model that is neither known here nor on the Hub")
-    add("--prompt_length", type=count, metavar="N", help="tokens of the longest prompt (default: by recipe, or 512)")
+    add("--model_config", metavar="FILE", help="config.json of a model that is neither shipped nor on the Hub")
+    add("--prompt_length", type=count, metavar="N", help="longest prompt in tokens (default: by recipe, or 512)")
     add("--rows", type=count, metavar="N", help="training prompts, if the recipe has no `max_train_samples`")
     options, rest = parser.parse_known_args(argv or ["--help"])
     line = read_words(rest, vars(options))
     if line.accelerate_flags:
         flags = ", ".join(f"--{name}" for name in line.accelerate_flags)
-        raise UserError(f"command line: {flags} changes no plan: use `--gpus` for processes, `--nodes` for machines.")
+        raise UserError(f"command line: {flags} does not apply to a plan: use `--gpus` and `--nodes`.")
     from ..lab.plan.plan import plan_recipe
     from ..lab.plan.text import plan_text
 

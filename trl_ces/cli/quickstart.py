@@ -1,4 +1,4 @@
-"""`trl-ces quickstart`: the effect of CES on a small model, on this machine's CPU."""
+"""`trl-ces quickstart`: show the effect of CES on a small model, on this machine's CPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .parser import Parser, path
 
 
 class StageLine:
-    """Terminal line of one stage: its title, its progress and, at the end, its duration."""
+    """Terminal line of one stage with its title, its progress and finally its duration."""
 
     def __init__(self, title: str):
         self.title = title
@@ -30,9 +30,9 @@ class StageLine:
 
 
 def run(argv: list[str]) -> int:
-    """Train, compare and print; returns 1 if a training failed."""
+    """Train with both methods and print the comparison; return 1 if a training run failed."""
     parser = Parser("quickstart", description="Compare CES and DAPO on a small model, on a CPU, in a few minutes.")
-    parser.add_argument("--output_dir", type=path, default=Path("runs/quickstart"), help="where everything is written")
+    parser.add_argument("--output_dir", type=path, default=Path("runs/quickstart"), help="directory of all output")
     parser.add_argument("--seed", type=int, default=0, help="seed of the base model, the problems and the training")
     options = parser.parse_args(argv)
 

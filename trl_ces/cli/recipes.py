@@ -1,4 +1,4 @@
-"""`trl-ces recipes`: list the shipped recipes with what they cost, print one whole, or copy it."""
+"""`trl-ces recipes`: list the shipped recipes with their costs, print one in full, or copy it."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from .parser import Parser
 
 
 def run(argv: list[str]) -> int:
-    parser = Parser("recipes", description="List the shipped recipes and overlays, or print a recipe whole.")
+    parser = Parser("recipes", description="List the shipped recipes and overlays, or print a recipe in full.")
     verbs = "print the composed recipe, copy it to a new file, or compute the table of costs"
     parser.add_argument("verb", nargs="?", choices=["show", "copy", "costs"], help=verbs)
     parser.add_argument("names", nargs="*", metavar="NAME", help="a recipe, and overlays; `copy`: the new file last")
@@ -29,7 +29,7 @@ def run(argv: list[str]) -> int:
         own = read_yaml(find_config(names[0])).get(OVERLAYS)
         text = dump_yaml(compose(names) | ({OVERLAYS: own} if own else {}))
         Path(file).write_text(f"# {' + '.join(names)}\n{text}", encoding="utf-8")
-        print(f"Wrote {file}. Change it, and start: trl-ces train --config {file}")
+        print(f"Wrote {file}. Edit it, then start: trl-ces train --config {file}")
     else:
         print(dump_yaml(compose(options.names)), end="")
     return 0

@@ -1,4 +1,4 @@
-"""`trl-ces study`: several methods over several seeds, and their comparison."""
+"""`trl-ces study`: train several methods over several seeds and compare them."""
 
 import sys
 from functools import partial
@@ -8,10 +8,10 @@ from .parser import Parser, count, path
 
 
 def run(argv: list[str]) -> int:
-    """Run what is not finished of a study and print the comparison; returns 1 if a run failed."""
-    parser = Parser("study", description="Train methods over seeds and compare them. The same command continues it.")
+    """Complete the unfinished runs of a study and print the comparison; return 1 if a run failed."""
+    parser = Parser("study", description="Train methods over seeds and compare them. Repeat the command to resume.")
     names = ", ".join(shipped_files("study"))
-    parser.add_argument("--config", required=True, help=f"a study's YAML file, or a shipped study's name: {names}")
+    parser.add_argument("--config", required=True, help=f"YAML file of a study, or name of a shipped study: {names}")
     parser.add_argument("--jobs", type=count, default=1, help="runs at a time (default 1)")
     parser.add_argument("--output_dir", type=path, help="overrides the study's own")
     options = parser.parse_args(argv)

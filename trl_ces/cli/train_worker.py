@@ -1,4 +1,4 @@
-"""One training process of `trl-ces train`, which has checked the recipe already."""
+"""Training process started by `trl-ces train`, which has already checked the recipe."""
 
 import argparse
 import os
@@ -13,7 +13,7 @@ from ..train.run import StoppedTraining, train
 
 
 def main(words: list[str]) -> int:
-    """Train, and save the model."""
+    """Train and save the model."""
     quiet_others()
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
     parser.add_argument("--expect_processes", type=int, default=1)

@@ -1,4 +1,4 @@
-"""A check of a token rule, for the test suite of whoever writes one: `check_rule("my_package.rules:my_rule")`."""
+"""Check of custom token rules, for use in test suites: `check_rule("my_package.rules:my_rule")`."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -18,16 +18,16 @@ Run = Callable[[dict[str, Tensor]], ShapedAdvantages]
 
 def check_rule(rule: Rule | str, settings: Mapping[str, Any] | None = None) -> None:
     """
-    Check on random micro-batches that a token rule keeps the promises of [`Rule`].
+    Check on random micro-batches that a token rule meets the requirements of [`Rule`].
 
     The trainer removes padding, packs and reorders rows, splits micro-batches and distributes them over processes.
-    Training is the same under all of this if A' of a row depends only on the tokens of that row that are in the loss.
+    None of this changes training if A' of a row depends only on that row's tokens in the loss.
 
     Args:
         rule ([`Rule`] or `str`): The rule, or its name or path as in `shaping`.
-        settings (`Mapping[str, Any]`, *optional*): As in `shaping_kwargs`; settings left out have their defaults.
+        settings (`Mapping[str, Any]`, *optional*): As in `shaping_kwargs`; omitted settings take their defaults.
 
-    Raises `AssertionError` if the rule breaks a promise, `ValueError` for an unknown rule, setting, or bad value.
+    Raises `AssertionError` if the rule violates a requirement, `ValueError` for an unknown rule or invalid setting.
     """
     found, values = find_rule(rule) if isinstance(rule, str) else rule, dict(settings or {})
     assert found is not None, f"{rule!r} is no token rule."
@@ -44,7 +44,7 @@ def check_rule(rule: Rule | str, settings: Mapping[str, Any] | None = None) -> N
 
 
 def _micro_batch(seed: int) -> dict[str, Tensor]:
-    """Two groups of four rows: one with tool output, one that is left out of the loss, one unscored."""
+    """Return two groups of four rows: one row has tool output, one is excluded from the loss, one is unscored."""
     generator = torch.Generator().manual_seed(seed)
     lengths = TOKENS * (0.5 + 0.4 * torch.rand(ROWS, 1, generator=generator))
     mask = (torch.arange(TOKENS) < lengths).long()
@@ -67,7 +67,7 @@ def _micro_batch(seed: int) -> dict[str, Tensor]:
 
 
 def _run(rule: Rule, arguments: dict[str, Any], inputs: dict[str, Tensor]) -> ShapedAdvantages:
-    """Call the rule with the tensors that its `needs` name."""
+    """Call the rule with the tensors that its `needs` declare."""
     absent = ("entropies", "mask", *(() if Need.CORRECTNESS in rule.needs else CORRECTNESS))
     batch = {name: values for name, values in inputs.items() if name not in absent}
     before = {name: values.clone() for name, values in inputs.items()}
@@ -78,7 +78,7 @@ def _run(rule: Rule, arguments: dict[str, Any], inputs: dict[str, Tensor]) -> Sh
         hint = "add `Need.CORRECTNESS` to its `needs`" if name in CORRECTNESS else f"there are {', '.join(batch)}"
         raise AssertionError(f"The rule reads {name!r}: {hint}.") from error
     changed = [name for name, values in inputs.items() if not torch.equal(values, before[name])]
-    assert not changed, f"The rule changes {changed[0]!r} in place, which TRL uses again: work on a copy."
+    assert not changed, f"The rule changes {changed[0]!r} in place, which TRL reuses: work on a copy."
     return shaped
 
 
@@ -90,8 +90,8 @@ def _check_result(shaped: ShapedAdvantages, inputs: dict[str, Tensor]) -> None:
         values = getattr(shaped, name)
         assert values.shape == mask.shape, f"`{name}` is {tuple(values.shape)}: make it {tuple(mask.shape)}."
         assert values.dtype == dtype, f"`{name}` is {values.dtype}: make it {dtype}."
-    assert shaped.advantages.isfinite().all(), "`advantages` are not finite; times a mask of 0 the loss would be NaN."
-    assert not (shaped.selected & ~mask).any(), "`selected` has tokens of padding or tool output: use `mask`."
+    assert shaped.advantages.isfinite().all(), "`advantages` are not finite: even if masked, the loss would be NaN."
+    assert not (shaped.selected & ~mask).any(), "`selected` includes tokens of padding or tool output: use `mask`."
     assert shaped.selected.any(), "No token is selected, so nothing can be checked: give settings that select some."
     changed = (shaped.advantages != inputs["advantages"].unsqueeze(1)) & mask & ~shaped.selected
     assert not changed.any(), "`advantages` differ from A at tokens that are not in `selected`: select them."
@@ -102,9 +102,9 @@ def _check_gradients(run: Run, inputs: dict[str, Tensor], differentiates: str | 
     leaves = {name: inputs[name].clone().requires_grad_() for name in ("entropies", "logps", "advantages")}
     advantages, reached = run({**inputs, **leaves}).advantages, set()
     if advantages.requires_grad:
-        weights = torch.linspace(0.5, 1.5, TOKENS) * inputs["mask"]  # uneven: a rule may leave the sum as it is
+        weights = torch.linspace(0.5, 1.5, TOKENS) * inputs["mask"]  # uneven, because a rule may preserve the sum
         gradients = torch.autograd.grad((advantages * weights).sum(), list(leaves.values()), materialize_grads=True)
-        assert all(of.isfinite().all() for of in gradients), "A gradient is not finite, as that of a root at 0."
+        assert all(grad.isfinite().all() for grad in gradients), "A gradient is not finite, such as that of sqrt at 0."
         reached = {name for name, gradient in zip(leaves, gradients, strict=True) if gradient.any()}
     declared, reached = {differentiates} - {None}, reached - {"advantages"}
     assert declared <= reached, f"No gradient reaches the {differentiates} that `differentiates` declares."
@@ -112,7 +112,7 @@ def _check_gradients(run: Run, inputs: dict[str, Tensor], differentiates: str | 
 
 
 def _check_independence(run: Run, inputs: dict[str, Tensor]) -> None:
-    """Check that A' depends neither on padding and tool output nor on the other rows and their order."""
+    """Check that A' of a row does not depend on padding, tool output, other rows or their order."""
     shaped, rows = run(inputs), list(range(ROWS))
     hidden, longest = inputs["mask"] == 0, int(inputs["mask"].any(dim=0).nonzero().max()) + 1
     per_token = {name: values for name, values in inputs.items() if values.dim() == 2}
@@ -124,7 +124,7 @@ def _check_independence(run: Run, inputs: dict[str, Tensor]) -> None:
         variants.append((part, own, "other rows of the micro-batch or their order, which vary between set-ups"))
     for part, own, cause in variants:
         other, mask = run(own), own["mask"].bool()
-        advantages, selected = (of[part, : mask.size(1)] for of in (shaped.advantages, shaped.selected))
+        advantages, selected = (values[part, : mask.size(1)] for values in (shaped.advantages, shaped.selected))
         assert torch.equal(other.selected & mask, selected & mask), f"`selected` depends on {cause}."
         close = torch.allclose(other.advantages[mask], advantages[mask], atol=1e-6, rtol=0)
         assert close, f"A' depends on {cause}."

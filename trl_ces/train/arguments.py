@@ -1,4 +1,4 @@
-"""The arguments of `trl-ces train`: the keys of a recipe, and the words of its command line."""
+"""Arguments of `trl-ces train`: recipe keys and command-line parsing."""
 
 import dataclasses
 import inspect
@@ -17,16 +17,16 @@ from ..support.yaml import parse_yaml
 @dataclass
 class ScriptArguments:
     """
-    What a training run needs besides [`CESConfig`] and [`~trl.ModelConfig`]: data, rewards, batch arithmetic.
+    Data, reward and batch-size arguments of a training run, in addition to [`CESConfig`] and [`~trl.ModelConfig`].
 
-    Each field is explained by its `help`, which `trl-ces train --help` prints.
+    `trl-ces train --help` prints the `help` of each field.
     """
 
     dataset_name: str | None = field(
         default=None,
         metadata={
-            "help": "Training problems: a Hub id (`zwhe99/DeepMath-103K`), a local .json, .jsonl or .parquet file or "
-            "a folder of them. Required without `dataset_builder`."
+            "help": "Training problems: a Hub id (`zwhe99/DeepMath-103K`), a local .json, .jsonl or .parquet file, or "
+            "a folder of such files. Required unless `dataset_builder` is set."
         },
     )
     dataset_config: str | None = field(default=None, metadata={"help": "Configuration of `dataset_name` on the Hub."})
@@ -36,32 +36,32 @@ class ScriptArguments:
         metadata={"help": "Column with the question, or with chat messages. Default: prompt, question or problem."},
     )
     solution_column: str | None = field(
-        default=None, metadata={"help": "Column with the gold answer. Default: solution, final_answer or answer."}
+        default=None, metadata={"help": "Column with the reference answer. Default: solution, final_answer or answer."}
     )
     solution_pattern: str | None = field(
         default=None,
         metadata={
-            "help": "Regular expression with one group: the gold is the group of its last match in the solution "
-            r"column, for example `####\s*(.+)` for GSM8K."
+            "help": "Regular expression with one group, for example `####\\s*(.+)` for GSM8K. The group of its last "
+            "match in the solution column is the reference answer."
         },
     )
     max_train_samples: int | None = field(
         default=None,
         metadata={
-            "help": "Rows to draw, in the order of `dataset_seed`. Default: all, 2000 of a `dataset_builder`; the "
-            "paper: 2500."
+            "help": "Number of rows to draw at random, with `dataset_seed`. Default: all, or 2000 from a "
+            "`dataset_builder`. The paper uses 2500."
         },
     )
     dataset_seed: int = field(
-        default=42, metadata={"help": "Seed of the draw. It does not depend on the number of processes."}
+        default=42, metadata={"help": "Seed of the draw, which does not depend on the number of processes."}
     )
     num_eval_samples: int | None = field(
-        default=None, metadata={"help": "Rows to hold back for evaluation, drawn after the training rows."}
+        default=None, metadata={"help": "Number of rows held out for evaluation, drawn after the training rows."}
     )
     eval_dataset_name: str | None = field(
-        default=None, metadata={"help": "Evaluate on this data set instead: a Hub id or a local path, same columns."}
+        default=None, metadata={"help": "Separate evaluation data: a Hub id or a local path, with the same columns."}
     )
-    eval_dataset_config: str | None = field(default=None, metadata={"help": "Its configuration, if it is another."})
+    eval_dataset_config: str | None = field(default=None, metadata={"help": "Configuration of `eval_dataset_name`."})
     eval_dataset_split: str = field(default="test", metadata={"help": "Split of `eval_dataset_name`."})
     system_prompt: str | None = field(
         default=PAPER_SYSTEM_PROMPT,
@@ -70,51 +70,51 @@ class ScriptArguments:
     dataset_builder: str | None = field(
         default=None,
         metadata={
-            "help": "Dotted path of a function that makes the problems where no data set holds them: it takes the "
-            "numbers of problems to train on and to hold back, `dataset_seed`, `system_prompt` and `dataset_kwargs`, "
-            "and returns two data sets with columns `prompt` and `solution`, the second `None` where 0 are held back."
+            "help": "Dotted path of a function that generates the problems. It takes the numbers of training and "
+            "held-out problems, `dataset_seed`, `system_prompt` and `dataset_kwargs`, and returns two data sets with "
+            "columns `prompt` and `solution`; the second is `None` if no problems are held out."
         },
     )
     dataset_kwargs: dict[str, Any] | None = field(
-        default=None, metadata={"help": "Further arguments of `dataset_builder`, a mapping (`{max_terms: 4}`)."}
+        default=None, metadata={"help": "Additional arguments of `dataset_builder`, a mapping (`{max_terms: 4}`)."}
     )
     reward_funcs: list[str] = field(
         default_factory=lambda: ["accuracy_reward", "think_format_reward"],
         metadata={
             "help": "Reward functions: names in trl_ces.rewards or trl.rewards, or dotted paths "
-            "(`my_package.my_reward`). A name that begins with `get_` is called with its `reward_kwargs`."
+            "(`my_package.my_reward`). Names that begin with `get_` are called with their `reward_kwargs`."
         },
     )
     reward_kwargs: dict[str, dict[str, Any]] | None = field(
         default=None,
         metadata={
-            "help": "Settings of `reward_funcs` that are made by a call: a mapping from name to arguments "
+            "help": "Arguments of the factories in `reward_funcs`: a mapping from name to arguments "
             "(`{get_alp_length_reward: {beta: 0.5}}`)."
         },
     )
     reward_model_name_or_path: str | None = field(
-        default=None, metadata={"help": "A reward model that scores beside the reward functions: a Hub id or a path."}
+        default=None, metadata={"help": "Reward model used in addition to the reward functions: a Hub id or a path."}
     )
     responses_per_step: int | None = field(
         default=None,
         metadata={
-            "help": "Completions of one optimizer step over all processes (the paper: 4). With it, accumulation and "
-            "steps_per_generation follow from the number of processes; per_device_train_batch_size is then an upper "
-            "bound (default 2)."
+            "help": "Completions per optimizer step over all processes (the paper: 4). If set, the gradient "
+            "accumulation and steps_per_generation follow from the number of processes, and "
+            "per_device_train_batch_size is an upper bound (default 2)."
         },
     )
     responses_per_rollout: int | None = field(
-        default=None, metadata={"help": "Completions generated at a time (the paper: 48). Default: those of a step."}
+        default=None, metadata={"help": "Completions per rollout (the paper: 48). Default: `responses_per_step`."}
     )
     model_builder: str | None = field(
         default=None,
         metadata={
-            "help": "Dotted path of a function that makes the base model where there is none yet: it takes "
+            "help": "Dotted path of a function that creates the base model if necessary. It takes "
             "`model_name_or_path` and returns the directory or Hub id to load."
         },
     )
     model_builder_kwargs: dict[str, Any] | None = field(
-        default=None, metadata={"help": "Further arguments of `model_builder`, a mapping (`{seed: 1}`)."}
+        default=None, metadata={"help": "Additional arguments of `model_builder`, a mapping (`{seed: 1}`)."}
     )
 
     def __post_init__(self):
@@ -126,14 +126,14 @@ class ScriptArguments:
             raise ValueError("`dataset_name` is missing: name a Hub data set or a local file, or a `dataset_builder`.")
         if self.dataset_builder is not None and (self.dataset_name or self.eval_dataset_name):
             raise ValueError(
-                "`dataset_builder` makes the problems, and `dataset_name` or `eval_dataset_name` names others: set "
-                "one of them to null. `num_eval_samples` holds problems back."
+                "`dataset_builder` excludes `dataset_name` and `eval_dataset_name`: set one of them to null. "
+                "`num_eval_samples` holds out problems of a `dataset_builder`."
             )
         for kwargs, builder in (("dataset_kwargs", "dataset_builder"), ("model_builder_kwargs", "model_builder")):
             if getattr(self, kwargs) and getattr(self, builder) is None:
-                raise ValueError(f"`{kwargs}` needs a `{builder}`: name it, or remove them.")
+                raise ValueError(f"`{kwargs}` needs a `{builder}`: set both, or remove it.")
         if self.solution_pattern is not None and re.compile(self.solution_pattern).groups != 1:
-            raise ValueError(f"`solution_pattern` is {self.solution_pattern!r}: mark the gold with one group.")
+            raise ValueError(f"`solution_pattern` is {self.solution_pattern!r}: it must have exactly one group.")
 
 
 RESUME = "resume_from_checkpoint"
@@ -142,7 +142,7 @@ BOOL_WORDS = {"yes": True, "on": True, "no": False, "off": False}
 
 @dataclass(frozen=True)
 class RecipeField:
-    """A key of a recipe: the dataclass that holds it, its type hint and its default."""
+    """Recipe key: the dataclass that defines it, its type hint, default and choices."""
 
     owner: type
     name: str
@@ -153,7 +153,7 @@ class RecipeField:
 
 @cache
 def recipe_fields() -> dict[str, RecipeField]:
-    """Return every key of a recipe."""
+    """Return all recipe keys by name."""
     from trl import ModelConfig
 
     from ..config import CESConfig
@@ -163,9 +163,9 @@ def recipe_fields() -> dict[str, RecipeField]:
         hints = typing.get_type_hints(owner)
         for entry in (entry for entry in dataclasses.fields(owner) if entry.init):  # type: ignore[arg-type]
             default = entry.default if entry.default_factory is dataclasses.MISSING else entry.default_factory()
-            # Typed as a path, but the Trainer also takes true (the last checkpoint in `output_dir`) and false.
+            # Typed as a path, but the Trainer also accepts true (the last checkpoint in `output_dir`) and false.
             hint = str | bool | None if entry.name == RESUME else hints[entry.name]
-            if entry.name.endswith("_kwargs") and str in typing.get_args(hint):  # any text would pass for a mapping
+            if entry.name.endswith("_kwargs") and str in typing.get_args(hint):  # the hint would accept any text
                 hint = dict[str, Any] | None
             choices = tuple(entry.metadata.get("choices") or ())
             keys[entry.name] = RecipeField(owner, entry.name, hint, default, choices)
@@ -173,14 +173,14 @@ def recipe_fields() -> dict[str, RecipeField]:
 
 
 def check_key(name: str, source: str, others: Iterable[str] = ()) -> None:
-    """Refuse a key that is neither a recipe's nor one of `others`, naming the nearest; `source` is a file."""
+    """Raise `UserError` if `name` is neither a recipe key nor in `others`; `source` names the file in the message."""
     if name not in recipe_fields():
         hint = nearest(str(name), [*recipe_fields(), *others]) or " `trl-ces train --help` lists all keys."
         raise UserError(f"{source}: the key `{name}` is not known.{hint}")
 
 
 def fit(value: Any, hint: Any) -> Any:
-    """Return `value` if it has the type `hint`; convert an int to a float, and `yes` or `no` to a bool.
+    """Check that `value` has the type `hint`; convert int to float, and `yes`, `on`, `no` and `off` to bool.
 
     Raises:
         `TypeError`: `value` has another type.
@@ -202,7 +202,7 @@ def fit(value: Any, hint: Any) -> Any:
 
 
 def fit_text(words: list[str], hint: Any) -> Any:
-    """Parse the words behind a command-line flag as the type `hint`: no word is true, `null` is `None`."""
+    """Parse the words after a command-line flag as the type `hint`; a bare flag is `True`, and `null` is `None`."""
     members = typing.get_args(hint) if typing.get_origin(hint) is not list else (hint,)
     members = members or (hint,)
     item = next((member for member in members if typing.get_origin(member) is list), None)
@@ -222,7 +222,7 @@ def fit_text(words: list[str], hint: Any) -> Any:
 
 @dataclass
 class CommandLine:
-    """The sorted words of a command line: recipe and overlays, accelerate file, recipe fields, accelerate's flags."""
+    """Parsed command line: recipe and overlays, accelerate file, overridden recipe fields, accelerate's flags."""
 
     config: list[str] = field(default_factory=list)
     accelerate_config: str | None = None
@@ -232,7 +232,7 @@ class CommandLine:
 
 @cache
 def accelerate_flags() -> dict[str, bool]:
-    """Return the flags of `accelerate launch`: name -> whether it takes a value."""
+    """Map each flag of `accelerate launch` to whether it takes a value."""
     from accelerate.commands.launch import launch_command_parser
 
     own = {"help", "cpu", "env", "config_file", "module", "no_python", "gpu_ids"}  # set by the launcher
@@ -245,20 +245,20 @@ def accelerate_flags() -> dict[str, bool]:
 
 
 def read_words(words: list[str], others: Iterable[str] = ()) -> CommandLine:
-    """Sort the words of a command line; `others` are options of the command itself."""
+    """Parse a command line; `others` are the names of the command's own options."""
     line, groups = CommandLine(), dict[str, list[str]]()
     for word in words:
         if word.startswith("--") and len(word) > 2:
             name, equals, value = word[2:].partition("=")
             name = name.replace("-", "_")
-            groups.pop(name, None)  # the last one counts
+            groups.pop(name, None)  # the last occurrence takes precedence
             groups[name] = [value] if equals else []
         elif not groups:
-            raise UserError(f"command line: {word!r} follows no `--field`: name a recipe with `--config {word}`.")
+            raise UserError(f"command line: {word!r} is not a `--field`: name a recipe with `--config {word}`.")
         else:
             groups[next(reversed(groups))].append(word)
     for name, values in groups.items():
-        if name in recipe_fields():  # also where accelerate has a flag of this name
+        if name in recipe_fields():  # recipe fields take precedence over accelerate's flags
             line.overrides[name] = values
             continue
         known = ["config", "accelerate_config", *accelerate_flags()]

@@ -1,4 +1,4 @@
-"""Callbacks of a training: a checkpoint on SIGTERM, and a progress bar with accuracy, length and entropy."""
+"""Trainer callbacks: a checkpoint on SIGTERM, and a progress bar with accuracy, length and entropy."""
 
 import math
 import signal
@@ -12,12 +12,12 @@ from transformers.trainer_callback import ProgressCallback
 
 
 class SaveOnSigterm(TrainerCallback):
-    """Save a checkpoint and end training after the current step once any process receives SIGTERM."""
+    """Save a checkpoint and stop training after the current step when any process receives SIGTERM."""
 
     def __init__(self, accelerator: Any):
         self.accelerator = accelerator
-        self.signalled = False  # this process
-        self.stopped = False  # all processes, after the same step
+        self.signalled = False  # whether this process received SIGTERM
+        self.stopped = False  # whether training stops; the same on all processes
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._on_signal)
 
@@ -31,7 +31,7 @@ class SaveOnSigterm(TrainerCallback):
             flag = bool(self.accelerator.reduce(own_flag, reduction="sum") > 0)
         if flag:
             self.stopped = control.should_save = control.should_training_stop = True
-            control.should_evaluate = False  # there is no time for it
+            control.should_evaluate = False  # the process may be killed soon
 
     def on_epoch_end(self, args, state, control, **kwargs):
         if self.stopped:
@@ -39,7 +39,7 @@ class SaveOnSigterm(TrainerCallback):
 
 
 class ProgressWithMetrics(ProgressCallback):
-    """The Trainer's progress bar, followed by accuracy, length and entropy of the last logged completions."""
+    """Progress bar of the Trainer with accuracy, length and entropy of the last logged completions."""
 
     def __init__(self, accuracy_reward: str | None):
         super().__init__()
@@ -52,7 +52,7 @@ class ProgressWithMetrics(ProgressCallback):
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         super().on_log(args, state, control, logs=logs, **kwargs)
-        # Between two rollouts only the entropy is logged; the last rollout's values are still valid.
+        # Between rollouts only the entropy is logged; keep the other values of the last rollout.
         self.last |= {name: value for name, value in (logs or {}).items() if value is not None}
         if self.training_bar is not None:
             shown = [(self.last[name], *style) for name, style in self.metrics.items() if name in self.last]

@@ -1,4 +1,4 @@
-"""The model card: what was trained and how, how to use the model, what to cite. Read from the files of the run."""
+"""Model card: training method and settings, usage and citation, created from the files of the run."""
 
 import dataclasses
 import json
@@ -21,7 +21,7 @@ from .recipe import RECIPE
 
 FACTS = "run.json"  # the rule's title, the resolved settings and the package versions
 ADAPTER, CARD, CURVES = "adapter_config.json", "README.md", "curves.png"
-# Settings that a card shows beside those of the shaping; the others are in recipe.yaml.
+# Settings that the card lists in addition to the token rule's; recipe.yaml has the others.
 TRAINING_FIELDS = (
     "loss_type", "epsilon", "epsilon_high", "beta", "learning_rate", "lr_scheduler_type", "warmup_steps", "adam_beta1",
     "adam_beta2", "max_grad_norm", "num_generations", "per_device_train_batch_size", "gradient_accumulation_steps",
@@ -37,7 +37,7 @@ def write_facts(folder: Path, args: CESConfig, accuracy_reward: str | None) -> N
     """Write a run's resolved settings and package versions into its `output_dir`."""
     own = [name for name in vars(args) if name.startswith(f"{args.shaping}_")]
     own += ["shaping_kwargs"] if args.shaping_kwargs else []
-    values = {name: getattr(args, name) for name in ("shaping", *own, *TRAINING_FIELDS)}  # no token among them
+    values = {name: getattr(args, name) for name in ("shaping", *own, *TRAINING_FIELDS)}  # includes no access token
     facts = {
         "rule": args.rule.title if args.rule is not None else None,
         "accuracy_reward": accuracy_reward,
@@ -48,8 +48,8 @@ def write_facts(folder: Path, args: CESConfig, accuracy_reward: str | None) -> N
 
 
 def write_card(folder: Path, repo: str) -> str | None:
-    """Write card and curves of the run in `folder`, to be loaded as `repo`; return why there are no curves."""
-    from ..trainer import CESTrainer  # loads TRL, which takes seconds
+    """Write the card and curves of the run in `folder` for the Hub id `repo`; return why curves are missing, if so."""
+    from ..trainer import CESTrainer  # imports TRL, which takes seconds
 
     recipe, state = read_yaml(folder / RECIPE), cast("dict[str, Any]", read_state(folder))
     facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
@@ -101,7 +101,7 @@ def write_card(folder: Path, repo: str) -> str | None:
 
 
 def _draw_curves(folder: Path, name: str, accuracy_reward: str | None) -> str | None:
-    """Draw curves.png; return why not."""
+    """Draw curves.png; return the reason if it cannot be drawn."""
     curve = read_curves(folder, accuracy_reward) if accuracy_reward is not None else None
     if curve is None or not curve["step"]:
         return f"No {CURVES}: no accuracy was logged."

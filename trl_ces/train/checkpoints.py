@@ -1,4 +1,4 @@
-"""The checkpoint from which a stopped run resumes."""
+"""Find the checkpoint from which a stopped run resumes."""
 
 import json
 import logging
@@ -18,23 +18,23 @@ STATE = "trainer_state.json"
 
 @dataclass(frozen=True)
 class Length:
-    """The length of a run in the Trainer's settings: `max_steps` if above 0, else `num_train_epochs`."""
+    """Length of a run in the Trainer's settings: `max_steps` if positive, else `num_train_epochs`."""
 
     max_steps: int = -1
     num_train_epochs: float = 3.0
 
 
 def read_state(checkpoint: Path) -> dict[str, Any] | None:
-    """Return the Trainer's state in a checkpoint, which it writes last; `None` if missing or truncated."""
+    """Return the Trainer state, the last file written to a checkpoint; `None` if it is missing or truncated."""
     try:
         state = json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # killed while it was written
+    except (OSError, ValueError):  # the run was killed before or while writing it
         return None
     return state if isinstance(state, dict) and "global_step" in state else None
 
 
 def is_at_its_end(state: dict[str, Any], length: Length | None = None) -> bool:
-    """Return whether all planned steps were made. Resumed from there, the Trainer could make one more."""
+    """Return whether all planned steps are done; when resumed from there, the Trainer could run an extra step."""
     planned = state.get("max_steps", 0)
     if length is not None and length.max_steps > 0:
         planned = length.max_steps
@@ -44,7 +44,7 @@ def is_at_its_end(state: dict[str, Any], length: Length | None = None) -> bool:
 
 
 def find_damage(checkpoint: Path) -> str | None:
-    """Return what is wrong with a checkpoint's files, by their headers and sizes; `None` if nothing is."""
+    """Describe the first damaged file of a checkpoint, detected by headers and sizes; `None` if all are intact."""
     for file in sorted(checkpoint.rglob("*.safetensors")):
         try:
             with safe_open(file, framework="np"):
@@ -52,24 +52,24 @@ def find_damage(checkpoint: Path) -> str | None:
         except (SafetensorError, OSError, ValueError) as error:  # an empty file cannot be mapped
             return f"{file.name}: {error}"
     for file in sorted([*checkpoint.rglob("*.pt"), *checkpoint.rglob("*.pth")]):
-        if not zipfile.is_zipfile(file):  # the table of contents is written last
+        if not zipfile.is_zipfile(file):  # the zip directory is written last
             return f"{file.name} is truncated"
     return None
 
 
 def has_optimizer(checkpoint: Path) -> bool:
-    """Return whether a checkpoint holds more than the model; the Trainer saves the random state with the optimizer."""
+    """Return whether a checkpoint has optimizer state, which the Trainer saves together with the RNG state."""
     return any(checkpoint.glob("rng_state*"))
 
 
 def list_checkpoints(output_dir: Path) -> list[Path]:
-    """Return the checkpoints in `output_dir`, oldest first, complete or not."""
+    """Return all checkpoints in `output_dir`, complete or not, oldest first."""
     steps = {folder: re.fullmatch(r"checkpoint-(\d+)", folder.name) for folder in output_dir.glob("checkpoint-*")}
     return [folder for _, folder in sorted((int(number[1]), folder) for folder, number in steps.items() if number)]
 
 
 def earlier_checkpoints(output_dir: Path, resumed: Any) -> set[tuple[Path, int]]:
-    """Return the checkpoints of earlier runs, with their states' times: a rewritten one differs."""
+    """Return the checkpoints of earlier runs with modification times, which reveal checkpoints rewritten later."""
     if resumed is True:
         return set()
     own = Path(resumed or "").resolve()
@@ -81,9 +81,9 @@ def newest_checkpoint(
     output_dir: Path, length: Length | None = None, excluded: Collection[tuple[Path, int]] = ()
 ) -> Path | None:
     """
-    Return the newest checkpoint in `output_dir` that can be resumed and has steps left, `None` if there is none.
+    Return the newest checkpoint in `output_dir` that can be resumed and has steps left, or `None`.
 
-    Incomplete ones, models alone and `excluded` ones (see [`earlier_checkpoints`]) are skipped, damaged ones with a
+    Skip incomplete, model-only and `excluded` checkpoints (see [`earlier_checkpoints`]); skip damaged ones with a
     warning.
     """
     for folder in reversed(list_checkpoints(output_dir)):
@@ -95,12 +95,12 @@ def newest_checkpoint(
         damage = find_damage(folder)
         if damage is None:
             return folder
-        logger.warning("%s is damaged (%s): trying the one before it.", folder, damage)
+        logger.warning("%s is damaged (%s); trying the previous checkpoint.", folder, damage)
     return None
 
 
 def resume_hint(output_dir: Path, length: Length, excluded: Collection[tuple[Path, int]]) -> str:
-    """Return the sentence that explains how to resume a stopped run, never from `excluded` checkpoints."""
+    """Explain in one sentence how to resume a stopped run; ignore `excluded` checkpoints."""
     checkpoint = newest_checkpoint(output_dir, length, excluded)
     if checkpoint is None:
         return "There is no checkpoint yet: start again."

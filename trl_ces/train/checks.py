@@ -1,4 +1,4 @@
-"""Checks of a training run that need no model, and no network except to its vLLM server."""
+"""Check a training run without loading a model and without network access, except to its vLLM server."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,12 +20,12 @@ from .push import check_push
 from .recipe import RECIPE, Recipe
 from .server import check_server
 
-# The Trainer takes these from the optimizer's saved state, whatever the recipe says.
+# On resuming, the optimizer's saved state determines these, regardless of the recipe.
 IN_OPTIMIZER = ("learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "use_peft", "lora_r")
 
 
 def check(line: CommandLine, recipe: Recipe) -> Launch:
-    """Check a run, and return how to start it."""
+    """Check a run and return its launch settings."""
     launch = make_launch(line, recipe)
     output_dir, script = Path(recipe.setting("output_dir")), recipe.script
     _check_rewards(recipe, recipe.check_training(launch.num_processes))
@@ -43,12 +43,12 @@ def check(line: CommandLine, recipe: Recipe) -> Launch:
     if recipe.setting("push_to_hub"):
         check_push(recipe.setting("hub_model_id") or output_dir.resolve().name, recipe.env)
     if recipe.setting("use_vllm") and recipe.setting("vllm_mode") == "server" and launch.machine_rank == 0:
-        check_server(recipe)  # last: it may wait
+        check_server(recipe)  # last, because it may wait
     return launch
 
 
 def _check_rewards(recipe: Recipe, config: CESConfig) -> None:
-    """Check the weights, and which reward decides correctness, before the trainer loads the model."""
+    """Check the reward weights and the accuracy reward before the trainer loads the model."""
     funcs = find_reward_functions(recipe)
     names = list(map(reward_name, funcs))
     if config.reward_weights is not None and len(config.reward_weights) != len(names):
@@ -77,7 +77,7 @@ def _check_model(recipe: Recipe) -> None:
 
 
 def _check_packages(recipe: Recipe) -> None:
-    """Check that what the recipe uses is installed, and fits together."""
+    """Check that all packages that the recipe needs are installed and that its settings are compatible."""
     from transformers.integrations import integration_utils
     from transformers.utils import is_kernels_available
 
@@ -94,10 +94,10 @@ def _check_packages(recipe: Recipe) -> None:
         )
     if recipe.setting("use_vllm") and (recipe.model.load_in_4bit or recipe.model.load_in_8bit):
         raise UserError(
-            "`use_vllm` with quantized weights would send vLLM an adapter merged into them, which rounding changes by "
-            "as much as the adapter does: set `use_vllm: false`, or remove `load_in_4bit` and `load_in_8bit`."
+            "`use_vllm` with quantized weights merges the adapter into them, with a rounding error as large as the "
+            "adapter's change: set `use_vllm: false`, or remove `load_in_4bit` and `load_in_8bit`."
         )
-    if recipe.setting("use_vllm") and find_spec("vllm") is None:  # TRL's client of a server imports it, too
+    if recipe.setting("use_vllm") and find_spec("vllm") is None:  # TRL's server client also imports it
         raise UserError(f"`use_vllm` is true and vLLM is missing: {install_line('vllm')}, or set it to false.")
 
 
@@ -118,8 +118,8 @@ def _check_resume(recipe: Recipe, output_dir: Path) -> None:
         )
     if not has_optimizer(checkpoint):
         raise UserError(
-            f"{checkpoint} holds the model alone (`save_only_model`): Adam and the learning rate would start anew. "
-            "Start a run from it by `model_name_or_path`."
+            f"{checkpoint} holds the model alone (`save_only_model`): Adam and the learning rate would restart. "
+            "Start a new run with it as `model_name_or_path`."
         )
     file = checkpoint.parent / RECIPE
     before = read_yaml(file) if file.is_file() else recipe.given
@@ -128,6 +128,6 @@ def _check_resume(recipe: Recipe, output_dir: Path) -> None:
         old, new = before.get(name, default), recipe.given.get(name, default)
         if old != new:
             raise UserError(
-                f"`{name}` is {new} and was {old}, which the checkpoint's optimizer keeps: leave it, or start a run "
-                "from the checkpoint by `model_name_or_path`."
+                f"`{name}` is {new} and was {old}, and the optimizer's saved state keeps the old value: restore it, "
+                "or start a new run with the checkpoint as `model_name_or_path`."
             )

@@ -1,4 +1,4 @@
-"""Curves of what TRL logged in training, and their plot."""
+"""Read and plot the training curves that TRL logged."""
 
 import json
 import math
@@ -7,7 +7,7 @@ from typing import Any
 
 from .checkpoints import STATE
 
-# DAPO, CES, then other methods in order: distinguishable without colour.
+# Styles of DAPO, CES and other methods in order, distinguishable without color.
 STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#8a5a00", "linestyle": "--", "marker": "s", "markerfacecolor": "white"},
     {"color": "#0059b3", "linestyle": "-", "marker": "o"},
@@ -29,10 +29,10 @@ Curve = dict[str, list[float]]
 
 
 def read_curves(run_dir: Path, accuracy_reward: str) -> Curve:
-    """Read what TRL logged in training from `trainer_state.json`."""
+    """Read a run's curves from `trainer_state.json`, with the length in tokens and the entropy in bits per token."""
     history = json.loads((run_dir / STATE).read_text(encoding="utf-8"))["log_history"]
     accuracy, length = f"rewards/{accuracy_reward}/mean", "completions/mean_length"
-    # `None` where no completion could be scored, or a value is not finite.
+    # A value is `None` if no completion could be scored or if it is not finite.
     rows = [entry for entry in history if all(entry.get(name) is not None for name in (accuracy, length, "entropy"))]
     return {
         "step": [row["step"] for row in rows],
@@ -43,7 +43,7 @@ def read_curves(run_dir: Path, accuracy_reward: str) -> Curve:
 
 
 def plot_curves(curves: dict[str, list[Curve]], file: Path) -> Path:
-    """Plot accuracy, length and entropy over the training steps of all methods, each with a curve per seed."""
+    """Plot accuracy, length and entropy of all methods against the training step, with one curve per seed."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 
@@ -61,7 +61,7 @@ def plot_curves(curves: dict[str, list[Curve]], file: Path) -> Path:
             for run in runs:
                 axis.plot(run["step"], run[key] if len(runs) == 1 else running_mean(run[key]), **faint)
             axis.plot(*mean_curve(runs, key), label=name, markersize=5, markevery=5, linewidth=2, **style)
-    axes[0].yaxis.set_major_locator(MaxNLocator(steps=[1, 2, 5, 10]))  # not every 2.5 %, rounded
+    axes[0].yaxis.set_major_locator(MaxNLocator(steps=[1, 2, 5, 10]))  # 2.5 % would be rounded
     axes[0].yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
     axes[2].set_ylim(bottom=0)
     axes[0].legend(frameon=False, loc="lower right", fontsize=9 if len(curves) < 4 else 8)
@@ -72,25 +72,25 @@ def plot_curves(curves: dict[str, list[Curve]], file: Path) -> Path:
 
 
 def styles_of(methods: list[str]) -> dict[str, dict[str, Any]]:
-    """Return method -> style. DAPO and CES have the same in every picture."""
+    """Map each method to its style; DAPO and CES have the same style in every figure."""
     own = {"DAPO": STYLES[0], "CES": STYLES[1]}
     others = [method for method in methods if method not in own]
-    return own | {name: STYLES[2 + place % (len(STYLES) - 2)] for place, name in enumerate(others)}
+    return own | {name: STYLES[2 + index % (len(STYLES) - 2)] for index, name in enumerate(others)}
 
 
 def mean_curve(runs: list[Curve], key: str) -> tuple[list[float], list[float]]:
-    """Return the steps that all runs have reached, and the mean of their running means there."""
+    """Return the steps that all runs have in common, and the mean of the runs' running means at these steps."""
     steps = [step for step in runs[0]["step"] if all(step in run["step"] for run in runs)]
     values = [dict(zip(run["step"], run[key], strict=True)) for run in runs]
-    smooth = [running_mean([at[step] for step in steps]) for at in values]
+    smooth = [running_mean([by_step[step] for step in steps]) for by_step in values]
     return steps, [sum(column) / len(runs) for column in zip(*smooth, strict=True)]
 
 
 def running_mean(values: list[float]) -> list[float]:
-    """Return the mean over the five values around each, fewer at the ends but as many on either side."""
+    """Return the centered running mean over five values; at the ends the window shrinks but stays symmetric."""
     means = []
-    for place in range(len(values)):
-        reach = min(2, place, len(values) - 1 - place)
-        window = values[place - reach : place + reach + 1]
+    for index in range(len(values)):
+        reach = min(2, index, len(values) - 1 - index)
+        window = values[index - reach : index + reach + 1]
         means.append(sum(window) / len(window))
     return means

@@ -1,7 +1,7 @@
-"""Training problems as columns `prompt` and `solution`, from the Hub, from local files or from a `dataset_builder`.
+"""Load training problems as columns `prompt` and `solution` from the Hub, local files or a `dataset_builder`.
 
-The paper trains on 2,500 problems of DeepMath-103K and does not say which. Here rows are drawn in the order of a hash
-of seed and row number: the same on every machine, with every library version and any number of processes.
+The paper trains on 2,500 problems of DeepMath-103K but does not list them. This module draws rows in the order of a
+hash of seed and row number, which does not depend on the machine, library versions or the number of processes.
 """
 
 import hashlib
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 PROMPT_COLUMNS = ("prompt", "question", "problem")
 SOLUTION_COLUMNS = ("solution", "final_answer", "answer")
-# Names under which TRL passes other things to reward functions, or expects images: such columns are dropped.
+# Dropped columns: TRL passes other arguments to reward functions, or expects images, under these names.
 RESERVED = {"prompt", "prompts", "completion", "completions", "completion_ids", "trainer_state", "log_extra"}
 RESERVED |= {"log_metric", "environments", "image", "images"}
-BATCH = 256  # golds graded at a time
+BATCH = 256  # reference answers graded at a time
 DEFAULT_BUILT = 2000  # problems of a `dataset_builder` without `max_train_samples`
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A data set before the draw: prompt and gold of each row, and the other columns, which rewards can read."""
+    """Data set before rows are drawn: prompts, reference answers, and other columns that reward functions can read."""
 
     source: str
     prompts: Sequence[Any]
@@ -41,7 +41,7 @@ class Rows:
 
 
 def read_rows(script: ScriptArguments, name: str, split: str) -> Rows:
-    """Read all rows of a local path or a data set of the Hub."""
+    """Read all rows of a local path or of a data set on the Hub."""
     from datasets import load_dataset
     from datasets.exceptions import DatasetGenerationError
 
@@ -69,7 +69,7 @@ def read_rows(script: ScriptArguments, name: str, split: str) -> Rows:
 
 
 def _read_local(path: Path, split: str) -> dict[str, Sequence[Any]]:
-    """Read a file, or a folder of files of one kind; a folder's files may be named by split."""
+    """Read a file or a folder of files with the same suffix; if some are named after `split`, read only those."""
     from datasets import Dataset
 
     if not path.exists():
@@ -82,7 +82,7 @@ def _read_local(path: Path, split: str) -> dict[str, Sequence[Any]]:
     if suffixes == {".parquet"}:
         data = cast("Dataset", Dataset.from_parquet([str(file) for file in files]))
         return {column: data[column] for column in data.column_names}
-    rows: list[dict[str, Any]] = []  # read by Python: Arrow takes neither mixed golds nor large integers
+    rows: list[dict[str, Any]] = []  # not read by Arrow, which rejects mixed types and large integers
     for file in files:
         text = file.read_text(encoding="utf-8")
         is_array = text.lstrip().startswith("[")
@@ -91,7 +91,7 @@ def _read_local(path: Path, split: str) -> dict[str, Sequence[Any]]:
 
 
 def find_column(columns: Sequence[str], field: str, wanted: str | None, known: Sequence[str], source: str) -> str:
-    """Return the column that the recipe key `field` names, by default the only one of the `known` names."""
+    """Return the column set by the recipe key `field`, or by default the only column with a `known` name."""
     matches = [column for column in columns if (column in known if wanted is None else column == wanted)]
     if len(matches) != 1:
         hint = nearest(wanted, columns) if wanted else f" Set `{field}`."
@@ -103,11 +103,11 @@ def find_column(columns: Sequence[str], field: str, wanted: str | None, known: S
 
 
 def clean_gold(gold: Any, pattern: str | None, location: str) -> str | None:
-    """Return the gold answer as text, `None` if the row has none."""
+    """Return the reference answer as text, or `None` if the row has none."""
     if gold is None:
         return None
     if isinstance(gold, bool) or not isinstance(gold, str | int | float):
-        raise UserError(f"{location}: the gold is {gold!r}: set `solution_column` to text or numbers.")
+        raise UserError(f"{location}: the reference answer is {gold!r}: set `solution_column` to text or numbers.")
     text = str(gold).strip()
     if pattern is not None:
         matches = list(re.finditer(pattern, text))
@@ -116,7 +116,7 @@ def clean_gold(gold: Any, pattern: str | None, location: str) -> str | None:
 
 
 def make_prompt(question: Any, system_prompt: str | None, location: str) -> list[dict[str, str]]:
-    """Return the chat messages of a question, which may be messages; `system_prompt` replaces their own."""
+    """Return a question (text or chat messages) as chat messages; `system_prompt` replaces its system message."""
     if isinstance(question, str) and question.strip():
         return build_prompt(question, system_prompt)
     messages = question if isinstance(question, list) else []
@@ -125,8 +125,8 @@ def make_prompt(question: Any, system_prompt: str | None, location: str) -> list
             f"{location}: the question is {question!r}: expected text or chat messages; set `prompt_column`."
         )
     messages = [{"role": turn["role"], "content": turn["content"]} for turn in messages]
-    if messages[-1]["role"] == "assistant":  # TRL would continue it
-        raise UserError(f"{location}: the chat messages end with the assistant's: end them with the question.")
+    if messages[-1]["role"] == "assistant":  # TRL would continue this message
+        raise UserError(f"{location}: the chat messages end with the assistant's message: end them with the question.")
     if not system_prompt:
         return messages
     rest = messages[1:] if messages[0]["role"] == "system" else messages
@@ -134,12 +134,12 @@ def make_prompt(question: Any, system_prompt: str | None, location: str) -> list
 
 
 def shuffled(number_of_rows: int, seed: int) -> list[int]:
-    """Return row numbers in the order of the draw, sorted by SHA-256 of seed and number."""
+    """Return row numbers in the order in which they are drawn, sorted by the SHA-256 of seed and number."""
     return sorted(range(number_of_rows), key=lambda row: hashlib.sha256(f"{seed}:{row}".encode()).digest())
 
 
 def draw_rows(rows: Rows, script: ScriptArguments, wanted: int | None, grade: bool) -> tuple[list[int], list[int]]:
-    """Return `wanted` shuffled row numbers with a usable gold, and those dropped; `grade` tries each gold."""
+    """Return `wanted` shuffled rows with a usable reference answer and the dropped rows; `grade` tests the answers."""
     from ..grading.judge import usable_golds
 
     grade = grade and bool({"accuracy_reward", "boxed_accuracy_reward"} & set(script.reward_funcs))
@@ -162,7 +162,7 @@ def draw_rows(rows: Rows, script: ScriptArguments, wanted: int | None, grade: bo
 
 
 def check_source(script: ScriptArguments) -> None:
-    """Check local data and a `dataset_builder` as the training will read them, except for grading the golds."""
+    """Check local data or a `dataset_builder` by loading it as in training, but without grading reference answers."""
     if script.dataset_builder is None and not is_local(str(script.dataset_name)):
         return
     if script.eval_dataset_name is not None and not is_local(script.eval_dataset_name):
@@ -173,9 +173,9 @@ def check_source(script: ScriptArguments) -> None:
 def load_datasets(
     script: ScriptArguments, *, grade: bool = True, verbose: bool = False
 ) -> tuple["Dataset", "Dataset | None"]:
-    """Return the training and evaluation problems of a recipe, the same on every process.
+    """Return the training and evaluation problems of a recipe, identical on every process.
 
-    `grade` leaves out golds that no completion could be compared with; `verbose` prints how many rows were drawn.
+    `grade` drops rows whose reference answer cannot be compared with completions; `verbose` prints row counts.
     """
     if script.dataset_builder is not None:
         counts = (script.max_train_samples or DEFAULT_BUILT, script.num_eval_samples or 0)
@@ -197,7 +197,7 @@ def load_datasets(
 
 
 def _draw_once(rows: Rows, script: ScriptArguments, held_back: int, grade: bool, verbose: bool) -> list[int]:
-    """Draw `max_train_samples` and `held_back` rows, on the main process: grading has a time limit."""
+    """Draw `max_train_samples` and `held_back` rows on the main process only, because grading has a time limit."""
     wanted = None if script.max_train_samples is None else script.max_train_samples + held_back
     if grade:
         from accelerate import PartialState
@@ -213,20 +213,20 @@ def _draw_once(rows: Rows, script: ScriptArguments, held_back: int, grade: bool,
     needed = wanted if wanted is not None else held_back + 1
     if len(kept) < needed:
         raise UserError(
-            f"{rows.source} has {len(kept)} rows with a usable gold (of {len(rows.golds)}), fewer than {needed}: "
-            "lower `max_train_samples` or `num_eval_samples`, or check `solution_column` and `solution_pattern`."
+            f"{rows.source}: {len(kept)} of {len(rows.golds)} rows have usable reference answers, fewer than {needed}:"
+            " lower `max_train_samples` or `num_eval_samples`, or check `solution_column` and `solution_pattern`."
         )
     if verbose:
         counts = f"{len(kept) - held_back} rows to train on, {held_back} held back, of {len(rows.golds)}"
         listed = ", ".join(map(str, dropped[:20])) + (", ..." if len(dropped) > 20 else "")
         print(f"{rows.source}: {counts}.", flush=True)
         if dropped:
-            print(f"{rows.source}: dropped {len(dropped)} rows without a usable gold: {listed}.", flush=True)
+            print(f"{rows.source}: dropped {len(dropped)} rows (no usable reference answer): {listed}.", flush=True)
     return kept
 
 
 def make_dataset(rows: Rows, numbers: list[int], script: ScriptArguments) -> "Dataset":
-    """Return rows as `prompt` (chat messages), `solution`, `row` (number in the source) and their other columns."""
+    """Return a data set with columns `prompt` (chat messages), `solution`, `row` (number in the source) and others."""
     from datasets import Dataset
 
     records = []
@@ -240,7 +240,7 @@ def make_dataset(rows: Rows, numbers: list[int], script: ScriptArguments) -> "Da
 
 
 def check_rows(rows: int, prompts: int) -> None:
-    """Refuse fewer rows than a rollout's prompts: the Trainer would make no step, and save the base model."""
+    """Raise `UserError` if there are too few rows for a rollout: the Trainer would save the base model untrained."""
     if rows < prompts:
         raise UserError(
             f"There are {rows} rows to train on, and a rollout takes {prompts} prompts: give more rows, or lower "

@@ -1,6 +1,6 @@
-"""Start the training processes: one directly, several on a CPU by torchrun, all others by `accelerate launch`.
+"""Start training processes: one directly, several on a CPU with torchrun, all others with `accelerate launch`.
 
-On a CPU, `accelerate launch` would silently start a single process. The machine's own accelerate configuration is
+On a CPU, `accelerate launch` would silently start a single process. The machine's default accelerate configuration is
 ignored.
 """
 
@@ -28,34 +28,34 @@ from .recipe import RECIPE, Recipe, find_config
 
 WORKER = "trl_ces.cli.train_worker"
 LAUNCHERS = ("torch.distributed.run", "accelerate.commands.launch")
-REPORTED = "TRL_CES_REPORTED"  # names a file that a worker creates once it has printed why it ends
+REPORTED = "TRL_CES_REPORTED"  # path of a file that a worker creates after printing its error
 THREADS, VISIBLE = "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True)
 class Launch:
-    """The number of processes over all machines, and the command that starts this machine's."""
+    """Number of processes on all machines, and the command that starts this machine's processes."""
 
     num_processes: int
-    distributed_type: str | None  # to be checked by the worker: some set-ups silently fall back to DDP
+    distributed_type: str | None  # verified by the worker: some set-ups silently fall back to DDP
     command: list[str]
     env: dict[str, str] = field(default_factory=dict)
     machine_rank: int = 0
 
     def with_recipe(self, file: Path, checkpoint: str | bool | None) -> list[str]:
-        """Return the command with the flat recipe that its workers read, and the checkpoint to resume from."""
+        """Return the command with the composed recipe for the workers and the checkpoint to resume from."""
         return [*self.command, "--recipe", str(file), *([f"--{RESUME}", str(checkpoint)] if checkpoint else [])]
 
 
 def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
-    """Return how to start the training; [`Launch.with_recipe`] completes the command."""
+    """Build the launch settings of a run; [`Launch.with_recipe`] completes the command."""
     name = line.accelerate_config
     config_file = None if name is None else find_config(name, "accelerate").resolve()
     settings = read_accelerate_config(config_file) if config_file else {}
     on_cpu = bool(recipe.training.get("use_cpu")) or settings.get("use_cpu") is True
     devices = 0 if on_cpu else device_count()
     if not on_cpu and devices == 0:
-        raise UserError("This machine has no accelerator: train on its CPU with `--use_cpu true`, or start elsewhere.")
+        raise UserError("This machine has no accelerator: set `--use_cpu true`, or use another machine.")
     flags = dict(line.accelerate_flags)
     values = settings | {flag: words[0] for flag, words in flags.items() if words}
     machines = whole_number(values.get("num_machines", 1), "num_machines")
@@ -86,7 +86,7 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
     if config_file is None:
         config_file = find_config("ddp" if processes > 1 else "single", "accelerate").resolve()
     launch = ["-m", LAUNCHERS[1], "--config_file", str(config_file), "--num_processes", str(processes)]
-    for flag, words in (flags | {"quiet": []}).items():  # quiet: no traceback of accelerate's
+    for flag, words in (flags | {"quiet": []}).items():  # quiet: suppress accelerate's traceback
         launch += [f"--{flag}", *words]
     env |= _share_cores(processes // machines, recipe.env, line.accelerate_flags)
     return Launch(processes, expected_type, [sys.executable, *launch, *worker], env, rank)
@@ -96,37 +96,37 @@ def read_accelerate_config(file: Path) -> dict[str, Any]:
     """Read an accelerate configuration."""
     settings = read_yaml(file)
     if "distributed_type" not in settings and "compute_environment" not in settings:
-        raise UserError(f"{file} is not an accelerate configuration, which `accelerate config` creates.")
+        raise UserError(f"{file} is not an accelerate configuration: create one with `accelerate config`.")
     return settings
 
 
 def whole_number(value: Any, name: str, least: int = 1) -> int:
-    """Return a number of an accelerate file or flag."""
+    """Parse a whole number from an accelerate file or flag."""
     if not str(value).isdecimal() or int(value) < least:
         raise UserError(f"`{name}` is {value!r}: expected a whole number of at least {least}.")
     return int(value)
 
 
 def device_count() -> int:
-    """Return the number of accelerators of this machine."""
+    """Return the number of accelerators on this machine."""
     import torch
 
     return torch.accelerator.device_count() if torch.accelerator.is_available() else 0
 
 
 def _share_cores(processes: int, *settings: Mapping[str, Any]) -> dict[str, str]:
-    """Share this machine's cores among its processes: accelerate would give each one, also for an offloaded Adam."""
+    """Divide this machine's cores among its processes; accelerate assigns one each, even with an offloaded Adam."""
     names = (THREADS, "num_cpu_threads_per_process")
     if any(name in mapping for mapping in (os.environ, *settings) for name in names):
         return {}
     cores = psutil.cpu_count(logical=False) or 1
-    if hasattr(psutil.Process, "cpu_affinity"):  # macOS has none
+    if hasattr(psutil.Process, "cpu_affinity"):  # not available on macOS
         cores = min(cores, len(psutil.Process().cpu_affinity()))
     return {THREADS: str(max(1, cores // max(1, processes)))}
 
 
 def run_training(launch: Launch, recipe: Recipe) -> int:
-    """Run this machine's training processes, and print how to resume if one was killed or raised an error."""
+    """Run this machine's training processes, and print how to resume if one is killed or raises an error."""
     output_dir, resumed = Path(recipe.setting("output_dir")), recipe.setting(RESUME)
     earlier = earlier_checkpoints(output_dir, resumed)
     with tempfile.TemporaryDirectory() as folder:
@@ -149,7 +149,7 @@ def run_training(launch: Launch, recipe: Recipe) -> int:
 
 
 def run_child(command: list[str], env: dict[str, str]) -> int:
-    """Run the command, and pass Ctrl-C and SIGTERM on to all its processes."""
+    """Run a command and forward SIGINT (Ctrl-C) and SIGTERM to all its processes."""
     child: subprocess.Popen | None = None
     received: list[int] = []
 
@@ -161,7 +161,7 @@ def run_child(command: list[str], env: dict[str, str]) -> int:
         os.killpg(child.pid, number)
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
-        forwarded = signal.SIGKILL if received else number  # a second Ctrl-C does not wait for the first
+        forwarded = signal.SIGKILL if received else number  # a second Ctrl-C kills the processes
         received.append(number)
         forward(forwarded)
 
@@ -169,23 +169,23 @@ def run_child(command: list[str], env: dict[str, str]) -> int:
     code = None
     try:
         child = subprocess.Popen(command, env={**os.environ, **env}, start_new_session=True)
-        if received:  # while it was started
+        if received:  # during the start
             forward(received[-1])
-        while code is None:  # a signal just before an endless wait would be handled after it
+        while code is None:  # with a timeout, to handle a signal that arrives just before the wait
             with suppress(subprocess.TimeoutExpired):
                 code = child.wait(1)
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
     if received == [signal.SIGTERM] and code == 0:
-        return 0  # the workers have saved a checkpoint, and printed how to resume
+        return 0  # the workers have saved a checkpoint and printed how to resume
     if received:
         return 128 + received[0]
     return code if code >= 0 else 128 - code
 
 
 def _stop_workers(launcher: int) -> bool:
-    """Send SIGTERM to the training processes, of which a launcher would kill after seconds; return whether any run."""
+    """Send SIGTERM to the training processes, which a launcher would kill after seconds; return whether any exist."""
     found = False
     for process in psutil.Process(launcher).children(recursive=True):
         with suppress(psutil.Error):

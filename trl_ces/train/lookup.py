@@ -1,4 +1,4 @@
-"""Functions and models that a recipe names."""
+"""Resolve the reward functions and the model that a recipe names."""
 
 import inspect
 from collections.abc import Callable
@@ -13,10 +13,10 @@ SOFT_OVERLONG = "get_soft_overlong_punishment"
 
 def find_reward_functions(recipe: Recipe) -> list[Callable[..., list[float | None]] | str]:
     """
-    Return the reward functions of a recipe, then its reward model's name.
+    Return the reward functions of a recipe, followed by the name of its reward model.
 
-    `reward_funcs` are names in `trl_ces.rewards` or `trl.rewards`, or dotted paths, for which the working directory
-    is searched too. A factory, `get_...` or a dotted path with `reward_kwargs`, is called with them.
+    `reward_funcs` are names in `trl_ces.rewards` or `trl.rewards`, or dotted paths, which may start in the working
+    directory. Factories (`get_...`, or dotted paths with `reward_kwargs`) are called with their `reward_kwargs`.
     """
     names, settings = recipe.script.reward_funcs, recipe.script.reward_kwargs or {}
     for name in settings.keys() - set(names):
@@ -30,7 +30,7 @@ def find_reward_functions(recipe: Recipe) -> list[Callable[..., list[float | Non
 
 
 def model_path(recipe: Recipe) -> str:
-    """Return the model to load: `model_name_or_path`, or what `model_builder` makes of it."""
+    """Return the model to load: `model_name_or_path`, or the result of `model_builder`."""
     name = str(recipe.model.model_name_or_path)
     if recipe.script.model_builder is None:
         return name
@@ -39,7 +39,7 @@ def model_path(recipe: Recipe) -> str:
 
 
 def _find(name: str, settings: dict[str, Any] | None, recipe: Recipe) -> Callable[..., Any]:
-    """Return a reward function, made with its settings if it is a factory."""
+    """Return the reward function `name`; if it is a factory, call it with `settings`."""
     from trl import rewards as trl_rewards
 
     from .. import rewards as own_rewards
@@ -59,7 +59,7 @@ def _find(name: str, settings: dict[str, Any] | None, recipe: Recipe) -> Callabl
     limit, settings = recipe.setting("max_completion_length"), settings or {}
     if name == "get_cosine_scaled_reward" and limit:
         settings = {"max_len": limit} | settings
-    if name == SOFT_OVERLONG:  # by default it grows over the last fifth, as in DAPO
+    if name == SOFT_OVERLONG:  # by default the penalty grows over the last fifth, as in DAPO
         longest = settings.get("max_completion_len", limit)
         settings = {"max_completion_len": longest, "soft_punish_cache": (longest or 0) // 5} | settings
     try:

@@ -1,4 +1,4 @@
-"""One push of the trained model to the Hugging Face Hub, private by default."""
+"""Push the trained model to the Hugging Face Hub at the end of a run, privately by default."""
 
 import re
 import shlex
@@ -12,13 +12,13 @@ from huggingface_hub.utils import validate_repo_id
 from ..config import CESConfig
 from ..support.errors import UserError, first_line, hub_errors
 
-# Checkpoints are large; the pickled arguments could run code and hold a token.
+# Checkpoints are large; the pickled arguments can execute code and contain a token.
 NOT_PUSHED = ("checkpoint-*", "_*", "training_args.bin")
 SECRET_NAME = re.compile(r"TOKEN(?!IZ|S)|SECRET|PASSWORD|API_?KEY|ACCESS_KEY", re.IGNORECASE)
 
 
 def check_push(repo_id: str, env: Iterable[str]) -> None:
-    """Check a push without the network: its name, the token, and no secret among the recipe's variables `env`."""
+    """Check a push offline: a valid name, an available token, and no secrets in the recipe's variables `env`."""
     try:
         validate_repo_id(repo_id)
     except HFValidationError as error:
@@ -33,10 +33,10 @@ def check_push(repo_id: str, env: Iterable[str]) -> None:
 
 class Push:
     """
-    The push at the end of a run.
+    Push of the trained model at the end of a run.
 
-    Replaces the Trainer's own, which creates a public repository by default, ends the run if the Hub does not answer
-    at its start, and uploads a pickle of all arguments: `args.push_to_hub` is switched off.
+    Replaces the Trainer's push, which creates a public repository by default, ends the run if the Hub is unreachable
+    at the start, and uploads a pickle of all arguments. Sets `args.push_to_hub` to `False`.
 
     Args:
         args (`CESConfig`): `hub_model_id`, `hub_private_repo` and `hub_revision` are read.
@@ -51,10 +51,10 @@ class Push:
 
     def open(self) -> None:
         """
-        Create the repository, or check that an existing one can be written, before hours are spent on training.
+        Create the repository, or check write access to an existing one, before training starts.
 
         Raises:
-            `UserError`: The token may not write there, or the repository is public and `hub_private_repo` is not
+            `UserError`: The token has no write access, or the repository is public and `hub_private_repo` is not
                 false.
         """
         try:
@@ -66,10 +66,10 @@ class Push:
                     f"{self.repo_id} cannot be opened ({first_line(error)}): check `hub_model_id`, and that your "
                     "token may write there, or set `push_to_hub: false`."
                 ) from error
-            print(f"The Hub does not answer now ({first_line(error)}): pushing after the training.", flush=True)
+            print(f"The Hub does not answer now ({first_line(error)}): retrying after training.", flush=True)
 
     def upload(self) -> None:
-        """Upload the saved run. A failure is printed, with the command for later, and never ends a run."""
+        """Upload the saved run; on failure, print the command that repeats the push instead of raising an error."""
         try:
             self._create()
             HfApi().upload_folder(
@@ -77,10 +77,10 @@ class Push:
                 folder_path=self.folder,
                 revision=self.revision,
                 commit_message="Trained with trl_ces",
-                ignore_patterns=list(NOT_PUSHED),  # the client extends it
+                ignore_patterns=list(NOT_PUSHED),  # a copy, which the client extends
             )
             print(f"Pushed to {HfApi().endpoint}/{self.repo_id}.", flush=True)
-        except Exception as error:  # whatever it is, the training has ended well
+        except Exception as error:  # a failed push must not fail a finished training run
             print(
                 f"The push to the Hub failed ({first_line(error)}); the model is saved. Push it later with\n"
                 f"  {self.command()}",
@@ -88,7 +88,7 @@ class Push:
             )
 
     def command(self) -> str:
-        """Return the `hf upload` line that repeats the push."""
+        """Return the `hf upload` command that repeats the push."""
         words = ["hf", "upload", self.repo_id, str(self.folder), "."]
         words += ["--private"] if self.private else []
         words += ["--revision", self.revision] if self.revision else []

@@ -1,8 +1,8 @@
-"""Recipes: YAML files composed left to right, overridden on the command line, as the arguments of a training run.
+"""Compose recipes from YAML files, left to right, apply command-line overrides and check the result.
 
-A recipe is a whole file and overlays. A key of an overlay replaces the earlier value; with a `+` behind its name it
-adds to a list or a mapping. A whole file can hold, under `overlays`, what an overlay sets differently for its model.
-Neither model nor data is loaded here, so a typo costs seconds.
+A recipe is a complete file, optionally followed by overlays. An overlay's key replaces the earlier value; with the
+suffix `+` it extends a list or mapping. The section `overlays` of a complete file adapts overlays to its model.
+Neither model nor data is loaded here, so that typos are found within seconds.
 """
 
 import os
@@ -25,18 +25,18 @@ RECIPE = "recipe.yaml"  # a run's own recipe, in its `output_dir`
 OVERLAYS = "overlays"
 WHOLE, OVERLAY_FOLDERS = "models", ("methods", "cluster")  # folders of recipes/
 RULE, BATCHES = "shaping", "responses_per_step"
-# These follow from `responses_per_step`.
+# Settings derived from `responses_per_step`.
 COUNTS = ("gradient_accumulation_steps", "steps_per_generation", "generation_batch_size")
 
 
 def shipped_folders(name: str) -> list[Path]:
-    """Return the folders of that name in the installed package, or beside it in a checkout."""
+    """Return the folders called `name` in the installed package or, in a checkout, next to it."""
     package = Path(__file__).resolve().parents[1]
     return [folder for folder in (package / name, package.parent / name) if folder.is_dir()]
 
 
 def shipped_files(kind: str | None = None) -> dict[str, Path]:
-    """Return name -> file of the recipes and overlays, of the studies, or of the files in recipes/`kind`."""
+    """Map names to shipped files: the recipes and overlays, the studies, or the files in recipes/`kind`."""
     if kind == "study":
         files = [file for folder in shipped_folders("experiments") for file in sorted(folder.glob("*/study.yaml"))]
         return {file.parent.name: file for file in files}
@@ -46,21 +46,21 @@ def shipped_files(kind: str | None = None) -> dict[str, Path]:
 
 
 def find_config(name: str, kind: str | None = None) -> Path:
-    """Return the file of `--config`: a path, or the name of a shipped file such as `R1-7B`."""
+    """Return the file that `--config` names, by path or by a shipped file's name such as `R1-7B`."""
     file, shipped = Path(name).expanduser(), shipped_files(kind)
     if file.is_file():
         return file
     if name in shipped:
         return shipped[name]
     hint = nearest(file.stem, shipped) or f" Shipped: {', '.join(shipped)}."
-    what = {None: "recipe", "accelerate": "accelerate configuration"}.get(kind, kind)
-    raise UserError(f"The {what} {name} does not exist (searched from {Path.cwd()}).{hint}")
+    label = {None: "recipe", "accelerate": "accelerate configuration"}.get(kind, kind)
+    raise UserError(f"The {label} {name} does not exist (searched from {Path.cwd()}).{hint}")
 
 
 def compose(names: Sequence[str | Path]) -> dict[str, Any]:
-    """Return the content of one flat recipe from paths or names of shipped files.
+    """Merge recipe files, given as paths or names of shipped files, into one mapping.
 
-    Overlays that change the token rule drop the settings of the first rule. Each overlay's name is appended to
+    An overlay that changes the token rule drops the settings of the previous rule. Each overlay's name is appended to
     `output_dir` and `run_name`.
     """
     first, *overlays = [find_config(str(name)) for name in names]
@@ -68,7 +68,7 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
         raise UserError(f"{first} is an overlay: name a recipe before it, such as `--config R1-7B {first.stem}`.")
     content = read_yaml(first)
     sections = content.pop(OVERLAYS, None) or {}
-    batches_from = rule_from = None  # the overlays that have set these
+    batches_from = rule_from = None  # names of the overlays that set them
     for file in overlays:
         changes, section = read_yaml(file), sections.get(file.stem, {})
         changes_rule = changes.get(RULE, content.get(RULE)) != content.get(RULE)
@@ -98,7 +98,7 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
                 content[name] = value
     if not overlays:
         return content
-    from ..methods import BUILT_IN  # loads torch, which `--help` does without
+    from ..methods import BUILT_IN  # imports torch, which `--help` does not need
 
     other_rules = [(name, rule) for name, rule in BUILT_IN.items() if name != content.get(RULE, "ces")]
     dropped = {f"{name}_{setting}" for name, rule in other_rules for setting in rule.config_fields}
@@ -106,7 +106,7 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
 
 
 def _add(present: Any, value: Any, location: str) -> Any:
-    """Return a list with more entries, or a mapping with more keys, to any depth."""
+    """Return a list extended by new entries, or a mapping updated recursively."""
     if present is None:
         return value
     if isinstance(present, list) and isinstance(value, list):
@@ -122,8 +122,8 @@ class Recipe:
     """
     A checked recipe.
 
-    `script` and `model` are complete; `training` holds the fields of [`CESConfig`] that were given, `given` all keys
-    that were, overrides included.
+    `script` and `model` include defaults; `training` contains only the given fields of [`CESConfig`], and `given`
+    contains all given keys, including overrides.
     """
 
     source: str
@@ -134,21 +134,21 @@ class Recipe:
     given: dict[str, Any]
 
     def to_yaml(self) -> str:
-        """Return the recipe as one file that repeats the run from its start."""
+        """Return the recipe as one YAML document that repeats the run from the start."""
         return dump_yaml({name: value for name, value in self.given.items() if name != RESUME})
 
     def setting(self, name: str) -> Any:
-        """Return a field of [`CESConfig`], as given or by default."""
+        """Return the value of a [`CESConfig`] field, or its default if it is not given."""
         return self.training.get(name, recipe_fields()[name].default)
 
     @property
     def attention(self) -> str | None:
-        """The attention implementation to load the model with; `None` leaves it to transformers."""
+        """Attention implementation of the model; `None` selects transformers' default."""
         loading = self.setting("model_init_kwargs") or {}
         return loading.get("attn_implementation", self.model.attn_implementation)
 
     def training_fields(self, num_processes: int) -> dict[str, Any]:
-        """Return the fields of [`CESConfig`], with the batch sizes that `responses_per_step` implies."""
+        """Return the given fields of [`CESConfig`] with the batch sizes implied by `responses_per_step`."""
         step, rollout = self.script.responses_per_step, self.script.responses_per_rollout
         if step is None:
             if rollout is not None:
@@ -161,9 +161,9 @@ class Recipe:
         return {**self.training, **batch_sizes(step, rollout or step, num_processes, micro_batch_size)}
 
     def check_training(self, num_processes: int) -> "CESConfig":
-        """Return the run's [`CESConfig`] as if one process on a CPU did the work of all.
+        """Return the [`CESConfig`] of an equivalent run in one process on a CPU.
 
-        TRL's divisibility checks then see the real sizes. Settings that need hardware are left out.
+        TRL's divisibility checks thus apply to the global batch sizes. Settings that require hardware are omitted.
 
         Raises:
             `UserError`: TRL or [`CESConfig`] refuses the settings.
@@ -177,13 +177,13 @@ class Recipe:
             fields.pop(name, None)
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the training processes show them
+                warnings.simplefilter("ignore")  # the training processes print them
                 return CESConfig(**fields)
         except (ValueError, TypeError) as error:
             raise UserError(f"{self.source}: {error}") from None
 
     def training_config(self, num_processes: int) -> "CESConfig":
-        """Return this process's [`CESConfig`], with the loading options of [`~trl.ModelConfig`]."""
+        """Return this process's [`CESConfig`], including the model loading options of [`~trl.ModelConfig`]."""
         from ..config import CESConfig
 
         fields = self.training_fields(num_processes)
@@ -197,13 +197,13 @@ class Recipe:
 
 
 def load_recipe(names: str | Path | Sequence[str | Path], overrides: dict[str, list[str]] | None = None) -> Recipe:
-    """Compose the named files, see [`compose`]; apply `overrides` (words per key) and check the result."""
+    """Compose the named files (see [`compose`]), apply `overrides` (words per key) and check the result."""
     names = [names] if isinstance(names, str | Path) else names
     return make_recipe(compose(names) if names else {}, " + ".join(map(str, names)) or "command line", overrides)
 
 
 def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[str]] | None = None) -> Recipe:
-    """Check the content of a recipe; `source` names it in messages."""
+    """Build a checked [`Recipe`] from its content; `source` names it in messages."""
     from trl import ModelConfig
 
     values, overrides = dict(given), overrides or {}
@@ -222,7 +222,7 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
         raise UserError(f"{source}: `hub_strategy` is {values['hub_strategy']!r}: a run is pushed once, at its end.")
     for name in values:
         if name.startswith(("lora_", "use_dora", "use_rslora")) and "use_peft" not in values:
-            raise UserError(f"{source}: `{name}` has no effect without `use_peft`: set it to true, or to false.")
+            raise UserError(f"{source}: `{name}` has no effect without `use_peft`: set `use_peft` to true or false.")
     owners: dict[type, dict[str, Any]] = {}
     for name, value in values.items():
         owners.setdefault(recipe_fields()[name].owner, {})[name] = value
@@ -256,7 +256,7 @@ def _check_value(name: str, value: Any, source: str, from_words: bool = False) -
 def batch_sizes(
     responses_per_step: int, responses_per_rollout: int, num_processes: int, micro_batch_size: int = 2
 ) -> dict[str, int]:
-    """Return TRL's batch sizes that keep a step and a rollout the same on any number of processes."""
+    """Return TRL's batch settings that keep the global step and rollout sizes on `num_processes` processes."""
     if responses_per_step % num_processes:
         usable = [n for n in range(1, responses_per_step + 1) if responses_per_step % n == 0]
         raise UserError(
@@ -265,7 +265,7 @@ def batch_sizes(
         )
     if responses_per_rollout % responses_per_step:
         raise UserError(
-            f"`responses_per_rollout` is {responses_per_rollout}, which is no multiple of `responses_per_step`, "
+            f"`responses_per_rollout` is {responses_per_rollout}, which is not a multiple of `responses_per_step`, "
             f"{responses_per_step}."
         )
     share = responses_per_step // num_processes

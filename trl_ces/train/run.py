@@ -1,4 +1,4 @@
-"""Train in one process, by a recipe that `trl-ces train` has already checked."""
+"""Train in one process from a recipe that `trl-ces train` has already checked."""
 
 import errno
 import os
@@ -31,7 +31,7 @@ REFUSALS = (ValueError, ImportError)  # raised by TRL and transformers for wrong
 
 
 class StoppedTraining(UserError):
-    """A failure that a single rank can hit; every rank prints its own."""
+    """Failure during training that may affect a single rank; every rank prints its own message."""
 
 
 def train(recipe: Recipe, num_processes: int, distributed_type: str | None) -> None:
@@ -39,8 +39,8 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None) -> N
     config = recipe.training_config(num_processes)
     if config.world_size != num_processes:
         raise UserError(
-            f"{num_processes} processes were to be started and {config.world_size} run: check `--num_processes` "
-            "and the accelerate configuration."
+            f"Expected {num_processes} processes, found {config.world_size}: check `--num_processes` and the "
+            "accelerate configuration."
         )
     state = PartialState()
     push = Push(config) if config.push_to_hub else None
@@ -50,7 +50,7 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None) -> N
     running = trainer.accelerator.distributed_type.value
     if distributed_type not in (None, running):
         raise UserError(
-            f"The accelerate configuration says {distributed_type} and {running} is running: check its `use_cpu`."
+            f"The accelerate configuration requests {distributed_type}, but {running} is running: check its `use_cpu`."
         )
     if not config.disable_tqdm:
         trainer.remove_callback(ProgressCallback)
@@ -78,16 +78,16 @@ def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CEST
             quantization_config=get_quantization_config(recipe.model),
         )
     except Exception as error:
-        # A missing model or package, an ambiguous accuracy reward, a Hub without an answer: the sentence is enough.
-        lost_server = server_failure(error, recipe)
-        if os.environ.get("TRL_CES_DEBUG") or not (lost_server or isinstance(error, (*hub_errors(), *REFUSALS))):
+        # No traceback for a missing model or package, an ambiguous accuracy reward or an unreachable Hub.
+        server_problem = server_failure(error, recipe)
+        if os.environ.get("TRL_CES_DEBUG") or not (server_problem or isinstance(error, (*hub_errors(), *REFUSALS))):
             raise
         named = f"`model_name_or_path` {model!r}: " if isinstance(error, hub_errors()) else ""
-        raise UserError(lost_server or f"{named}{error} (TRL_CES_DEBUG=1 shows where)") from error
+        raise UserError(server_problem or f"{named}{error} (TRL_CES_DEBUG=1 prints the traceback)") from error
 
 
 def accuracy_reward_name(trainer: CESTrainer) -> str | None:
-    """Return the name of the reward that decides correctness; `None` if it is not known, which CES alone requires."""
+    """Return the name of the accuracy reward, which only CES requires; `None` if it cannot be determined."""
     try:
         names = trainer.reward_func_names
         return names[accuracy_reward_index(names, cast(CESConfig, trainer.args).ces_accuracy_reward)]
@@ -96,12 +96,12 @@ def accuracy_reward_name(trainer: CESTrainer) -> str | None:
 
 
 def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
-    """Train, from a checkpoint if the recipe names one; return `False` if SIGTERM ended it early."""
+    """Train, resuming from the recipe's checkpoint if set; return `False` if SIGTERM ended training early."""
     output_dir, is_main = Path(str(trainer.args.output_dir)), trainer.accelerator.is_main_process
     checkpoint: Any = trainer.args.resume_from_checkpoint
     length = Length(trainer.args.max_steps, trainer.args.num_train_epochs)
     earlier = earlier_checkpoints(output_dir, checkpoint)
-    if checkpoint is True:  # the Trainer itself would take the last folder, complete or not
+    if checkpoint is True:  # the Trainer would use the last folder even if it is incomplete
         checkpoint = str(newest_checkpoint(output_dir, length))
         if is_main:
             print(f"Resuming from {checkpoint}.", flush=True)
@@ -127,16 +127,16 @@ def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
 
 def save(trainer: CESTrainer, recipe: Recipe, repo: str | None = None) -> None:
     """
-    Save model, tokenizer, training state and model card in `output_dir`, and print the lines that load the model.
+    Save model, tokenizer, training state and model card in `output_dir`, and print the code that loads the model.
 
-    Call it on every process: gathering a sharded model takes all of them. `repo` is the Hub id that the card names.
+    Call this on every process, because gathering a sharded model involves all of them. `repo` is the card's Hub id.
     """
     output_dir = Path(str(trainer.args.output_dir))
     trainer.save_model(str(output_dir))
     trainer.save_state()
     if not trainer.is_world_process_zero():
         return
-    _write_files(trainer, recipe)  # again, because the first rollout may have decided `ces_tau`
+    _write_files(trainer, recipe)  # again, because the first rollout may have set `ces_tau`
     if missing := write_card(output_dir, repo or output_dir.resolve().name):
         print(missing, flush=True)
     saved = sorted(file.name for file in output_dir.iterdir() if file.is_file())
@@ -159,7 +159,7 @@ def _write_files(trainer: CESTrainer, recipe: Recipe) -> None:
 
 
 def _check_prompts(trainer: CESTrainer) -> None:
-    """Refuse prompts without room for a completion, which colocated vLLM silently truncates."""
+    """Raise `UserError` for prompts that leave no room for a completion: colocated vLLM silently truncates them."""
     config, tokenizer = trainer.args, cast(Any, trainer.processing_class)
     completion = config.max_completion_length
     is_colocated = config.use_vllm and config.vllm_mode == "colocate"
@@ -182,17 +182,17 @@ def _check_prompts(trainer: CESTrainer) -> None:
 
 
 def _known_problem(error: Exception, recipe: Recipe) -> str | None:
-    """Return a sentence for a failure of the run's surroundings; `None` for one that needs its traceback."""
+    """Explain an external failure in one sentence; return `None` for errors that need their traceback."""
     if isinstance(error, RewardError):
         return str(error)
-    lost_server = server_failure(error, recipe)
-    if lost_server is not None:
-        return lost_server
+    server_problem = server_failure(error, recipe)
+    if server_problem is not None:
+        return server_problem
     if isinstance(error, ValueError) and "chat template" in str(error).replace("_", " "):
         return (
-            f"Questions become chat messages, and the tokenizer of {recipe.model.model_name_or_path} has no chat "
-            "template: name an instruct model, save a template with the tokenizer, or give text prompts by a "
-            "`dataset_builder` (docs/recipes.md has one)."
+            f"The tokenizer of {recipe.model.model_name_or_path} has no chat template, which the prompts require: "
+            "name an instruct model, save a template with the tokenizer, or use a `dataset_builder` that returns text "
+            "prompts (docs/recipes.md has an example)."
         )
     if isinstance(error, TemplateError):
         return (

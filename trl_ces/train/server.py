@@ -1,4 +1,4 @@
-"""vLLM's own server, for `vllm_mode: server`: the command that starts it, and its failures in one sentence."""
+"""Start command, health check and error messages of vLLM's server, for `vllm_mode: server`."""
 
 import shlex
 import time
@@ -11,13 +11,13 @@ DEFAULT_PORT = 8000  # of `vllm serve`
 
 
 def server_url(recipe: Recipe) -> str:
-    """Return the server's address, as TRL's client takes it."""
+    """Return the server's URL in the form that TRL's client expects."""
     url = recipe.setting("vllm_server_base_url")
     return (url or f"http://{recipe.setting('vllm_server_host')}:{recipe.setting('vllm_server_port')}").rstrip("/")
 
 
 def server_command(recipe: Recipe) -> str:
-    """Return the command that starts the recipe's server, to be run on the server's machine."""
+    """Return the command that starts the recipe's server; run it on the server's machine."""
     words = ["vllm", "serve", str(recipe.model.model_name_or_path)]
     words += ["--weight-transfer-config", '{"backend": "nccl"}']
     words += ["--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1"]
@@ -28,7 +28,7 @@ def server_command(recipe: Recipe) -> str:
 
 
 def check_server(recipe: Recipe) -> None:
-    """Wait until the recipe's server answers, for up to `vllm_server_timeout` seconds."""
+    """Wait up to `vllm_server_timeout` seconds until the recipe's server answers."""
     import requests
 
     url, seconds = server_url(recipe), recipe.setting("vllm_server_timeout")
@@ -48,10 +48,10 @@ def check_server(recipe: Recipe) -> None:
 
 
 def server_failure(error: BaseException, recipe: Recipe) -> str | None:
-    """Return a sentence for an error that TRL's client raised because of the server; `None` for any other error."""
+    """Describe an error that TRL's client raised because of the server; return `None` for any other error."""
     import requests
 
-    refused = type(error) is Exception and str(error).startswith("Request failed: ")  # TRL raises it bare
+    refused = type(error) is Exception and str(error).startswith("Request failed: ")  # TRL raises a plain `Exception`
     if recipe.setting("vllm_mode") != "server" or not (refused or isinstance(error, requests.RequestException)):
         return None
     problem = first_line(error) if refused else type(error).__name__

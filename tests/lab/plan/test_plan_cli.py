@@ -49,7 +49,7 @@ def test_schedule_memory_and_fit_are_printed(recipe, capsys):
 def test_unknown_rows_and_capacity_are_requested(recipe, capsys):
     output = planned(capsys, recipe)
     assert "in all       unknown, as is the number of rows: give --rows" in output
-    assert "Give the memory of a device with --gpu_memory" in output
+    assert "Set the memory of a device with --gpu_memory" in output
     assert "No hours are estimated" in output
 
 
@@ -93,7 +93,7 @@ def test_what_does_not_fit_comes_with_remedies(recipe, capsys):
     output = planned(capsys, recipe, "--gpus", 2, "--gpu-memory=1")
     assert "Does not fit: 2.1 GiB a device are missing. Try `gradient_checkpointing: true`" in output
     vllm = ("--use_vllm", "true", "--gpu_memory", 24, "--vllm_gpu_memory_utilization", 0.08)
-    assert "Does not fit: vLLM's cache cannot hold one completion" in planned(capsys, recipe, *vllm)
+    assert "Does not fit: vLLM's cache cannot hold one full-length completion" in planned(capsys, recipe, *vllm)
 
 
 def test_a_server_and_several_nodes(recipe, capsys):

@@ -1,1 +1,1 @@
-"""Memory, disk, schedule and hours of a recipe, computed without a GPU. `trl-ces plan` prints them."""
+"""Compute the memory, disk space, schedule and hours of a recipe without a GPU, for `trl-ces plan`."""

@@ -1,8 +1,8 @@
-"""Memory of one device by part, in bytes, at the longest completions: what the engine holds plus one step's tensors.
+"""Memory of one device by part, in bytes, at the longest completions: engine state plus the tensors of one step.
 
-Exact by construction: parameter counts, and the tensors of a forward and backward pass (`step.py`). From DeepSpeed's
-and vLLM's documented defaults: buckets, and the weights that ZeRO-3 gathers. Estimates: `RESERVE`, `RESERVE_CPU`,
-`VLLM_WORKSPACE` and `VLLM_ASLEEP`. The devices of a vLLM server are not planned.
+Parameter counts and the tensors of a forward and backward pass (`step.py`) are exact. Buckets and the weights that
+ZeRO-3 gathers follow from DeepSpeed's and vLLM's documented defaults. `RESERVE`, `RESERVE_CPU`, `VLLM_WORKSPACE` and
+`VLLM_ASLEEP` are estimates. The devices of a vLLM server are not planned.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ GIB = 2**30
 # Estimates.
 RESERVE = 3 * GIB  # CUDA context, NCCL buffers and allocator fragmentation
 RESERVE_CPU = 1 * GIB  # Python, torch and other libraries, on a CPU
-# vLLM's activations for 4,096 batched tokens and its CUDA graphs, which since 0.21 leave its cache less room
-# (`Worker.determine_available_memory` in vllm/v1/worker/gpu_worker.py); the graphs stay while it sleeps.
+# vLLM's activations for 4,096 batched tokens, and its CUDA graphs, which reduce its cache since vLLM 0.21
+# (`Worker.determine_available_memory` in vllm/v1/worker/gpu_worker.py) and remain allocated while it sleeps.
 VLLM_WORKSPACE = 2 * GIB
 VLLM_ASLEEP = 1 * GIB
 # DeepSpeed's defaults, in parameters: reduce_bucket_size and stage3_max_live_parameters.
@@ -28,24 +28,24 @@ WIDTHS = {"float32": 4, "bfloat16": 2}
 
 @dataclass(frozen=True)
 class Engine:
-    """How processes share weights, gradients and optimizer state: one process, DDP, DeepSpeed or FSDP2."""
+    """Distribution of weights, gradients and optimizer state: one process, DDP, DeepSpeed or FSDP2."""
 
-    processes: int  # processes on all nodes, one per device
+    processes: int  # processes over all nodes, one per device
     zero_stage: int = 0  # 0 without DeepSpeed; 1 shards the optimizer, 2 also the gradients, 3 also the weights
     offload_optimizer: bool = False  # whether the optimizer is in host memory
-    offload_weights: bool = False  # whether ZeRO-3's shards of the weights are, too
+    offload_weights: bool = False  # whether ZeRO-3's weight shards are in host memory
     fsdp: bool = False  # FSDP2, which shards weights, gradients and optimizer
-    loads_once: bool = False  # whether one process per node reads the weights, FSDP's `cpu_ram_efficient_loading`
-    nodes: int = 1  # machines, with equally many processes each
+    loads_once: bool = False  # whether one process per node reads the weights (FSDP's `cpu_ram_efficient_loading`)
+    nodes: int = 1  # machines, with the same number of processes each
 
     @property
     def shards_weights(self) -> bool:
-        """Whether a device holds only its share of the weights: ZeRO-3 and FSDP2."""
+        """Whether each device stores only a shard of the weights (ZeRO-3 and FSDP2)."""
         return self.fsdp or self.zero_stage == 3
 
     @property
     def name(self) -> str:
-        """The engine as text: `ZeRO-3, optimizer offloaded on 16 processes, 2 nodes`."""
+        """Description of the engine, such as `ZeRO-3, optimizer offloaded on 16 processes, 2 nodes`."""
         kind = "FSDP2" if self.fsdp else f"ZeRO-{self.zero_stage}" if self.zero_stage else "DDP"
         kind += ", optimizer offloaded" * self.offload_optimizer + ", weights offloaded" * self.offload_weights
         nodes = f", {self.nodes} nodes" if self.nodes > 1 else ""
@@ -56,7 +56,7 @@ class Engine:
 
 @dataclass(frozen=True)
 class Generation:
-    """How completions are generated."""
+    """Settings of the generation of completions."""
 
     vllm: bool  # vLLM on the training devices; `False`: transformers' `generate`, or a server
     server: bool = False  # vLLM runs on other devices, whose memory is not planned
@@ -69,34 +69,34 @@ class Generation:
 
 @dataclass(frozen=True)
 class Setup:
-    """Everything that decides memory."""
+    """Settings that determine memory."""
 
     step: StepSettings  # one forward and backward pass
-    engine: Engine  # how processes share weights, gradients and optimizer state
+    engine: Engine  # distribution of weights, gradients and optimizer state
     accumulation: int  # passes per optimizer step; from the second on, gradients coexist with activations
-    generation: Generation  # how completions are generated
+    generation: Generation  # generation of completions
     loaded_bytes: int  # bytes of a weight as loaded
-    frozen_bytes: int  # bytes of a weight that is not trained: as loaded, but DeepSpeed casts the whole model
+    frozen_bytes: int  # bytes of a frozen weight: as loaded, except that DeepSpeed casts the whole model
     trained_bytes: int  # bytes of a trained weight and of its gradient, without DeepSpeed's float32 masters
     device: int | None = None  # bytes of a device; `None`: unknown
-    reference: bool = False  # whether the KL term needs the base model, a second one unless LoRA is trained
+    reference: bool = False  # whether the KL term needs the base model; without LoRA this is a second model
 
     @property
     def sent_bytes(self) -> int:
-        """Bytes of a weight on its way to vLLM: TRL sends weights as kept, adapters merged into the frozen ones."""
+        """Bytes of a weight sent to vLLM: TRL sends weights as stored, with adapters merged into the frozen ones."""
         return self.trained_bytes if self.step.lora is None else self.frozen_bytes
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of one device."""
+    """Memory of one device and of its node's host, in bytes."""
 
     parts: dict[str, int]  # peak of each part
-    training: int  # peak while the policy trains; below the sum, since not all parts peak together
+    training: int  # peak while the policy trains; below the sum, because not all parts peak together
     generating: int  # peak while completions are generated; 0 if a server generates them
-    host: int  # host memory of a node for what is offloaded
+    host: int  # host memory of a node for offloaded state
     loading: int  # host memory of a node while its processes load the model
-    full_completions: float  # completions of full length that vLLM's cache holds; infinite without vLLM
+    full_completions: float  # full-length completions that fit in vLLM's cache; infinite without vLLM
 
     @property
     def peak(self) -> int:
@@ -104,7 +104,7 @@ class Memory:
 
 
 def plan_memory(setup: Setup) -> Memory:
-    """Compute the memory of one device, and of its node's host."""
+    """Compute the memory of one device and of its node's host."""
     count, engine, step, generation = count_step(setup.step), setup.engine, setup.step, setup.generation
     weights, gradients, optimizer, host = _states(count, setup)
     if setup.reference and step.lora is None:
@@ -122,7 +122,7 @@ def plan_memory(setup: Setup) -> Memory:
     if generation.server:
         generating = 0
     elif generation.vllm:
-        # TRL gathers one tensor at a time to send it; with LoRA under ZeRO-3, all of them.
+        # TRL gathers and sends one tensor at a time, except with LoRA under ZeRO-3, where it gathers all of them.
         if engine.zero_stage == 3 and step.lora is not None:
             gathered = setup.frozen_bytes * count.weights
         else:
@@ -146,7 +146,7 @@ def plan_memory(setup: Setup) -> Memory:
 
 
 def _states(count: StepCount, setup: Setup) -> tuple[int, int, int, int]:
-    """Bytes of weights, gradients and optimizer on a device, and of all that a node offloads to the host."""
+    """Return the bytes of weights, gradients and optimizer on a device, and of a node's offloaded state."""
     engine = setup.engine
     processes, stage = engine.processes, 3 if engine.fsdp else engine.zero_stage
     weights = setup.frozen_bytes * (count.weights - count.trained) + setup.trained_bytes * count.trained
@@ -162,7 +162,7 @@ def _states(count: StepCount, setup: Setup) -> tuple[int, int, int, int]:
     host = 0
     per_node = processes // engine.nodes
     if engine.offload_optimizer:
-        # Stages 2 and 3 then gather the gradients on the host, too, and Adam reads a float32 copy of them.
+        # Stages 2 and 3 then also gather the gradients on the host, and Adam reads a float32 copy of them.
         host += (optimizer + gradients + 4 * count.trained // processes) * per_node
         optimizer = gradients = 0
     if engine.offload_weights and stage == 3:
@@ -172,12 +172,12 @@ def _states(count: StepCount, setup: Setup) -> tuple[int, int, int, int]:
 
 
 def _loading(count: StepCount, setup: Setup) -> int:
-    """Bytes of a node's host memory while transformers loads the model: 0 if it loads onto the one device."""
+    """Return the bytes of a node's host memory while the model loads; 0 if it loads directly onto a single device."""
     engine = setup.engine
     if not setup.step.gpu or (engine.processes == 1 and not engine.zero_stage):
         return 0
     if engine.zero_stage == 3:
-        return WIDTHS["bfloat16"] * count.base  # the first process reads the checkpoint, and scatters it
+        return WIDTHS["bfloat16"] * count.base  # the first process reads the checkpoint and scatters it
     copies = 1 if engine.loads_once else engine.processes // engine.nodes
     return copies * setup.loaded_bytes * count.base
 
@@ -185,8 +185,8 @@ def _loading(count: StepCount, setup: Setup) -> int:
 def _buffers(count: StepCount, setup: Setup) -> int:
     engine, size = setup.engine, WIDTHS[setup.step.dtype]
     if engine.fsdp:
-        # In the dtype of the computation: a layer, the next one on its way, the layer's gradients, and those of the
-        # unit before, on their way out. Or the LM head, gathered from the forward to its backward.
+        # In the compute dtype: a layer, the prefetched next layer, the layer's gradients, and either the previous
+        # unit's gradients, being reduced, or the LM head, which stays gathered from its forward to its backward.
         return size * (3 * count.layer + max(count.layer, count.head))
     if not engine.zero_stage:
         # DDP's buckets are a second copy of the gradients.
@@ -199,7 +199,7 @@ def _buffers(count: StepCount, setup: Setup) -> int:
 
 
 def _vllm(setup: Setup, count: StepCount) -> tuple[int, int, float]:
-    """vLLM's bytes while generating and while training, and how many full completions its cache holds."""
+    """Return vLLM's bytes while generating and while training, and how many full-length completions fit its cache."""
     generation = setup.generation
     if not generation.vllm or setup.device is None:
         return 0, 0, float("inf")

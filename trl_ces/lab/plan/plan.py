@@ -1,4 +1,4 @@
-"""A recipe's plan: schedule, memory, disk, and a coarse estimate of hours."""
+"""Plan of a recipe: schedule, memory, disk space, and a coarse estimate of hours."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .setup import make_setup, prompt_tokens, read_engine
 from .sizes import Disk, Schedule, find_shape, make_schedule, plan_disk
 from .step import count_step
 
-# NVIDIA's data sheets: dense bf16 FLOP/s, and bytes/s of memory bandwidth.
+# Dense bf16 FLOP/s and memory bandwidth in bytes/s, from NVIDIA's data sheets.
 DEVICES = {
     "A800": (312e12, 2039e9),
     "A100": (312e12, 2039e9),
@@ -26,26 +26,26 @@ DEVICES = {
     "L40S": (362e12, 864e9),
     "RTX4090": (165e12, 1008e9),
 }
-# Utilisation of these peaks, high and low. FLOP/s: 0.26 in an update at the 1.5B shape on an H100 (experiments/h100),
-# 0.38 to 0.43 for Llama 3 (arXiv 2407.21783, section 3.3). Bandwidth, scheduling and sampling included: assumed.
+# High and low utilization of these peaks. FLOP/s: 0.26 in an update at the 1.5B shape on an H100 (experiments/h100),
+# 0.38 to 0.43 for Llama 3 (arXiv 2407.21783, section 3.3). Bandwidth, including scheduling and sampling: assumed.
 UTILISATION = ((0.45, 0.6), (0.25, 0.25))
-# A question in tokens, and deciles of the lengths of R1's completions as shares of a limit of 12,000 tokens: a
-# log-normal distribution with median 3,200 and sigma 0.7. Assumed.
+# Assumed: tokens of a question, and deciles of R1's completion lengths as shares of a limit of 12,000 tokens
+# (log-normal distribution with median 3,200 and sigma 0.7).
 PROMPT = 180
 LENGTHS = (0.08, 0.13, 0.17, 0.20, 0.24, 0.29, 0.35, 0.43, 0.55, 1.0)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One recipe's plan."""
+    """Plan of one recipe."""
 
     name: str  # recipe and overlays
     config: CESConfig  # settings of the run
     model: str  # model id or path
     schedule: Schedule  # rollouts and steps
-    setup: Setup  # what decides memory
+    setup: Setup  # settings that determine memory
     disk: Disk  # checkpoints
-    prompt: str  # where the length of the prompt comes from
+    prompt: str  # source of the prompt length
     device: str  # one of `DEVICES`
 
     @property
@@ -54,7 +54,7 @@ class Plan:
 
     @property
     def hours(self) -> tuple[float, float] | None:
-        """Low and high; `None` unless vLLM is colocated on one node's GPUs and the number of rollouts is known."""
+        """Low and high estimate; `None` unless vLLM is colocated on one node's GPUs and the rollouts are known."""
         setup, rollouts = self.setup, self.schedule.rollouts
         if not (setup.step.gpu and setup.generation.vllm and setup.engine.nodes == 1 and rollouts):
             return None
@@ -64,17 +64,17 @@ class Plan:
 
 def rollout_seconds(plan: Plan, lengths: Sequence[float] | None = None) -> tuple[dict[str, float], dict[str, float]]:
     """
-    Seconds of a rollout by phase, at high and at low utilisation, for completions of `lengths` (default: R1's).
+    Estimate the seconds of a rollout by phase, at high and at low utilization, for completions of `lengths`.
 
-    With N completions of mean length L on each of the engines or processes, P tokens of prompt and W weights:
+    `lengths` defaults to R1's. With N completions of mean length L and mean squared length L2 per engine or process,
+    P prompt tokens and W weights:
 
-    - generation: S = max(longest, N L / slots) decoding steps, each reading 2 W bytes of weights, and each token the
-      cached keys and values of those before it, N (L P + L2 / 2) tokens in all (L2: mean square of the lengths), over
-      the bandwidth;
-    - log-probs and update: (2 W (P + L) + 2 layers width (P^2 + 2 P L + L2)) N FLOPs a forward, over the FLOP/s. An
-      update is 3 forwards (2 with LoRA), one more with checkpointing; old and reference log-probs are one each.
+    - generation takes S = max(longest, N L / slots) decoding steps. Each step reads 2 W bytes of weights, and each
+      token reads the cached keys and values of the tokens before it, N (L P + L2 / 2) in total, at the bandwidth.
+    - log-probs and update take (2 W (P + L) + 2 layers width (P^2 + 2 P L + L2)) N FLOPs per forward, divided by the
+      FLOP/s. An update costs 3 forwards (2 with LoRA), plus 1 with checkpointing; old and reference log-probs cost 1.
 
-    The optimizer's step, transfers between devices and to the host, checkpoints and the start are left out.
+    Optimizer steps, transfers between devices and to the host, checkpoints and start-up are not included.
     """
     setup, schedule, config = plan.setup, plan.schedule, plan.config
     count, engine, generation = count_step(setup.step), setup.engine, setup.generation
@@ -96,11 +96,11 @@ def rollout_seconds(plan: Plan, lengths: Sequence[float] | None = None) -> tuple
     flops, bandwidth = DEVICES[plan.device]
     high, low = (
         {
-            "generation": read / (bandwidth * of_bandwidth),
-            "log-probs": scored * forward / (flops * of_flops),
-            "update": updates * forward / (flops * of_flops),
+            "generation": read / (bandwidth * bandwidth_share),
+            "log-probs": scored * forward / (flops * flops_share),
+            "update": updates * forward / (flops * flops_share),
         }
-        for of_flops, of_bandwidth in UTILISATION
+        for flops_share, bandwidth_share in UTILISATION
     )
     return high, low
 
@@ -139,7 +139,7 @@ def plan_recipe(
 
 
 def _training_rows(recipe: Recipe) -> int | None:
-    """Training prompts: `max_train_samples`, or the rows of a local file; `None` if unknown."""
+    """Return the number of training prompts: `max_train_samples`, or the rows of a local file; `None` if unknown."""
     script = recipe.script
     name = script.dataset_name
     if script.max_train_samples is not None or name is None:

@@ -1,4 +1,4 @@
-"""A recipe and an accelerate configuration as a `Setup`, which decides memory."""
+"""Build the `Setup` that determines memory from a recipe and an accelerate configuration."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from .memory import WIDTHS, Engine, Generation, Setup
 from .sizes import ModelShape, Schedule, make_schedule
 from .step import StepSettings
 
-# Tokens, where nothing in the recipe bounds prompt and completion.
+# Prompt length in tokens, used if the recipe does not bound the length of prompt and completion.
 ASSUMED_PROMPT = 512
 OFFLOADED = ("offload_optimizer", "offload_param")  # fields of DeepSpeed
 
 
 def read_engine(settings: dict[str, Any], processes: int, nodes: int | None = None) -> Engine:
-    """Find the engine that an accelerate configuration starts."""
+    """Return the engine that an accelerate configuration selects."""
     nodes = int(settings.get("num_machines", 1)) if nodes is None else nodes
     if processes % nodes:
         raise UserError(
-            f"`--gpus` is {processes}, which is no multiple of the {nodes} nodes: give the processes of all nodes "
-            "together, or other `--nodes`."
+            f"`--gpus` is {processes}, which is not a multiple of the {nodes} nodes: give the number of processes "
+            "over all nodes, or change `--nodes`."
         )
     kind = settings.get("distributed_type", "NO")
     fields = settings.get(f"{kind.lower()}_config") or {}
@@ -54,7 +54,7 @@ def read_engine(settings: dict[str, Any], processes: int, nodes: int | None = No
 
 
 def prompt_tokens(config: CESConfig, given: int | None) -> tuple[int, str]:
-    """Tokens of the longest prompt to plan for, and where the number comes from."""
+    """Return the tokens of the longest prompt to plan for, and the source of this number."""
     if given is not None:
         return given, "--prompt_length"
     if config.use_vllm and config.vllm_max_model_length is not None:
@@ -66,9 +66,9 @@ def prompt_tokens(config: CESConfig, given: int | None) -> tuple[int, str]:
 def make_setup(
     recipe: Recipe, config: CESConfig, shape: ModelShape, engine: Engine, prompt: int, device: int | None = None
 ) -> Setup:
-    """Gather what decides a recipe's memory, for a longest prompt of `prompt` tokens and a device of `device` bytes.
+    """Build a recipe's [`Setup`] for prompts of at most `prompt` tokens and a device of `device` bytes.
 
-    `config` is what the recipe's `check_training` returns for the engine's processes.
+    `config` is the result of [`Recipe.check_training`] for the engine's number of processes.
     """
     if recipe.model.load_in_4bit or recipe.model.load_in_8bit or recipe.attention == "eager":
         raise UserError(
@@ -82,7 +82,7 @@ def make_setup(
     tokens = prompt + cast(int, config.max_completion_length)
     lora = get_peft_config(recipe.model)
     rows = schedule.micro_batch
-    if config.max_tokens_per_micro_batch is not None:  # a row above the budget is a micro-batch of its own
+    if config.max_tokens_per_micro_batch is not None:  # a row above the budget forms its own micro-batch
         rows = max(1, min(rows, config.max_tokens_per_micro_batch // tokens))
     step = StepSettings(
         shape=shape,
@@ -93,7 +93,7 @@ def make_setup(
         autocast=half and not sharded,
         flash_attention="flash" in (recipe.attention or ""),
         gpu=not recipe.training.get("use_cpu"),
-        lora=None if lora is None else json.dumps(lora.to_dict(), default=sorted),  # peft keeps some lists as sets
+        lora=None if lora is None else json.dumps(lora.to_dict(), default=sorted),  # peft stores some lists as sets
     )
     frozen = step.dtype if engine.zero_stage else loaded
     upcast = not engine.zero_stage and (lora is not None or (engine.fsdp and half))  # by peft, or by accelerate
@@ -115,7 +115,7 @@ def _generation(config: CESConfig, schedule: Schedule, shape: ModelShape, engine
     parallel = config.vllm_tensor_parallel_size if colocated else 1
     if engine.processes % parallel:
         raise UserError(f"`vllm_tensor_parallel_size` is {parallel}: choose a divisor of the {engine.processes} GPUs.")
-    # Numbers per token in a device's cache if no layer slides its window; a device holds at least one head.
+    # Cached numbers per token and device, without sliding windows; a device has at least one head.
     text = shape.config().get_text_config()
     heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
     width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads

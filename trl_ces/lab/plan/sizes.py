@@ -1,4 +1,4 @@
-"""Sizes of a run, computed without loading it: rollouts and steps, checkpoints on disk, and the model's shape."""
+"""Compute a run's rollouts and steps, checkpoint sizes and model shape without loading the model."""
 
 import json
 import math
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Schedule:
-    """A run's counts, over all processes."""
+    """Counts of a run, over all processes unless noted."""
 
     responses: int  # completions trained on per rollout; dynamic sampling may generate more
     prompts: int  # prompts per rollout
     responses_per_step: int  # completions per optimizer step
-    uses: int  # forward passes of one process in the steps of a rollout
+    uses: int  # forward passes per process in the steps of a rollout
     micro_batch: int  # completions per forward pass of one process
-    accumulation: int  # forward passes per step of one process
+    accumulation: int  # forward passes per process and optimizer step
     rounds: int  # maximum rounds of generation per rollout; above 1 with dynamic sampling
     steps: int | None  # optimizer steps of the run; `None` if the number of rows is unknown
-    rollouts: int | None  # rollouts of the run; `None` likewise
+    rollouts: int | None  # rollouts of the run; `None` if `steps` is `None`
 
     @property
     def updates(self) -> int:
@@ -36,14 +36,14 @@ class Schedule:
 
     @property
     def policy(self) -> str:
-        """On- or off-policy, in words."""
+        """Text that describes the updates as on- or off-policy."""
         if self.updates == 1:
             return "on-policy"
         return f"off-policy ({self.updates - 1} of {self.updates} updates)"
 
 
 def make_schedule(config: CESConfig, processes: int, rows: int | None) -> Schedule:
-    """Count what TRL's sampler and the Trainer do with [`Recipe.check_training`]'s result over `rows` prompts."""
+    """Compute the schedule of TRL's sampler and the Trainer; `config` comes from [`Recipe.check_training`]."""
     responses = int(config.generation_batch_size or 0)
     prompts = responses // cast(int, config.num_generations)
     if rows is not None:
@@ -69,23 +69,23 @@ def make_schedule(config: CESConfig, processes: int, rows: int | None) -> Schedu
 
 @dataclass(frozen=True)
 class Disk:
-    """The checkpoints of a run, and the model at its end."""
+    """Disk space of a run's checkpoints and final model."""
 
     model: int  # bytes of the model, or of its adapter
-    checkpoint: int  # bytes of a checkpoint: the model, and the state to resume from
+    checkpoint: int  # bytes of a checkpoint: the model and the state to resume from
     saves: int | None  # checkpoints that the run writes; `None` if its number of steps is unknown
     limit: int | None  # `save_total_limit`
 
     @property
     def most(self) -> int | None:
-        """Checkpoints at a time: the Trainer deletes an old one after it has written the new one."""
+        """Maximum number of checkpoints at a time: the Trainer writes a new one before it deletes an old one."""
         if self.limit is None or self.saves is None:
             return self.saves if self.limit is None else self.limit + 1
         return min(self.saves, self.limit + 1)
 
     @property
     def peak(self) -> int:
-        """Bytes at the peak, as far as it is known: at its end the run also writes the model."""
+        """Bytes at the peak, including the final model; an unknown number of checkpoints counts as one."""
         most = 1 if self.most is None else self.most
         kept = most if self.limit is None else min(most, self.limit)
         return max(most * self.checkpoint, kept * self.checkpoint + self.model)
@@ -102,12 +102,12 @@ def plan_disk(
     fsdp: bool = False,
 ) -> Disk:
     """
-    Compute the checkpoints of a run of `steps` optimizer steps.
+    Compute the number and size of the checkpoints of a run of `steps` optimizer steps.
 
-    By the source of transformers 5.23 (`Trainer._save_checkpoint`), accelerate 1.15 and DeepSpeed 0.19.8, a checkpoint
-    holds the model or the adapter in the dtype of the weights, and AdamW's two moments in the dtype of the trained
-    weights. DeepSpeed writes 16-bit weights, and moments and master weights in float32; below stage 3 also a second
-    copy of the weights, as FSDP2 does.
+    As in the source of transformers 5.23 (`Trainer._save_checkpoint`), accelerate 1.15 and DeepSpeed 0.19.8, a
+    checkpoint contains the model or adapter in the dtype of the weights, and AdamW's two moments in the dtype of the
+    trained weights. DeepSpeed writes 16-bit weights and float32 moments and master weights. FSDP2, and DeepSpeed below
+    stage 3, also write a second copy of the weights.
 
     Args:
         config (`CESConfig`): The run's settings.
@@ -126,18 +126,18 @@ def plan_disk(
     elif fsdp or zero_stage in (1, 2):
         states += model
     saves: int | None = 0
-    if config.save_strategy == "epoch":  # of a number of steps, the epochs are not known
+    if config.save_strategy == "epoch":  # with `max_steps`, the number of epochs is unknown
         saves = None if config.max_steps > 0 else math.ceil(config.num_train_epochs)
     elif config.save_strategy != "no" and steps is None:
         saves = None
     elif config.save_strategy != "no" and steps is not None:
         every = config.save_steps if config.save_steps >= 1 else math.ceil(config.save_steps * steps)
-        saves = math.ceil(steps / every)  # the last step saves, too
+        saves = math.ceil(steps / every)  # the last step also saves
     return Disk(model, model + states, saves, config.save_total_limit)
 
 
 def shape_of(model_type: str, tied: bool, *numbers: int) -> dict[str, Any]:
-    """Return the config.json of a model."""
+    """Return a model's config.json as a mapping."""
     names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
     return {"model_type": model_type, "tie_word_embeddings": tied} | dict(
         zip((*names, "vocab_size"), numbers, strict=True)
@@ -145,7 +145,7 @@ def shape_of(model_type: str, tied: bool, *numbers: int) -> dict[str, Any]:
 
 
 # From each model's config.json on the Hub, so that the shipped recipes can be planned offline. DeepSeek's distilled
-# Qwens have the shapes of Qwen2.5-Math, untied.
+# Qwens have the shapes of Qwen2.5-Math with untied embeddings.
 KNOWN_SHAPES = {
     "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": shape_of("qwen2", False, 1536, 8960, 28, 12, 2, 151936),
     "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": shape_of("qwen2", False, 3584, 18944, 28, 28, 4, 152064),
@@ -161,7 +161,7 @@ BUILT_SHAPES = {
 class ModelShape:
     """A model's configuration."""
 
-    settings: str  # as JSON, with `model_type`; a string, so that it can be a cache key
+    settings: str  # JSON with `model_type`; a string, so that it can be a cache key
 
     def config(self) -> "PretrainedConfig":
         """Return a new configuration object."""
@@ -179,7 +179,7 @@ class ModelShape:
 
 
 def find_shape(name: str, builder: str | None = None, config_file: str | None = None) -> ModelShape:
-    """Find the shape of the model `name`; `config_file` is its config.json, or the directory that holds it."""
+    """Return the shape of the model `name`; `config_file` is its config.json or the directory that contains it."""
     from transformers import AutoConfig
 
     folder = Path(config_file or name).expanduser()
@@ -195,6 +195,6 @@ def find_shape(name: str, builder: str | None = None, config_file: str | None = 
     except refusals as error:
         raise UserError(
             f"The shape of {config_file or name!r} is not known here and cannot be read ({first_line(error)}): give "
-            "its config.json, or the directory that holds it, with `--model_config`."
+            "its config.json, or the directory that contains it, with `--model_config`."
         ) from error
     return ModelShape(json.dumps(config.to_diff_dict() | {"model_type": config.model_type}, default=str))

@@ -1,9 +1,9 @@
-"""Memory of one training step: the model's own code on tensors that have shapes and no content.
+"""Measure the memory of one training step by running the model on tensors with shapes but no data.
 
-transformers' forward, its activation checkpointing, TRL's fused LM head and autograd run under PyTorch's fake tensors,
-and every storage that is allocated and freed is counted. No formula needs to know what a layer saves, so new
-architectures and releases of transformers are counted as they are. Fake tensors cannot show two things, which are
-written out below: the attention kernel, which saves no (T, T) scores, and TRL's Triton kernels, which work in place.
+transformers' forward, its activation checkpointing, TRL's fused LM head and autograd run on PyTorch's fake tensors,
+and every allocated and freed storage is counted. No formula depends on what a layer saves, so new architectures and
+transformers releases are counted correctly. Two parts are replaced below, because fake tensors do not represent them:
+the attention kernel, which saves no (T, T) scores, and TRL's Triton kernels, which work in place.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ ATTENTION = "trl_ces_plan"
 
 @dataclass(frozen=True)
 class StepSettings:
-    """What decides the memory of one forward and backward pass."""
+    """Settings that determine the memory of one forward and backward pass."""
 
     shape: ModelShape  # the model
     rows: int  # completions in the micro-batch
     tokens: int  # tokens per completion, prompt included
     checkpointing: bool  # `gradient_checkpointing`
     dtype: str  # dtype of the weights in the computation, `"float32"` or `"bfloat16"`
-    autocast: bool  # whether bfloat16 is computed from weights of `dtype`, as without DeepSpeed
-    flash_attention: bool  # whether the kernel needs no (T, T) mask; PyTorch's own gets one
-    gpu: bool  # whether TRL's LM head runs its Triton kernels or its torch loops
-    lora: str | None = None  # peft's `LoraConfig` as JSON, which can be a cache key; `None`: all weights are trained
+    autocast: bool  # whether to compute in bfloat16 from weights of `dtype`, as without DeepSpeed
+    flash_attention: bool  # whether the kernel needs no (T, T) mask, unlike PyTorch's own
+    gpu: bool  # whether TRL's LM head runs its Triton kernels instead of its torch loops
+    lora: str | None = None  # peft's `LoraConfig` as JSON, a valid cache key; `None`: all weights are trained
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,11 @@ class StepCount:
     head: int  # parameters of the LM head, which FSDP2 keeps gathered from the forward to its backward
     saved: int  # bytes that the forward saves for the backward, casts of weights included
     peak: int  # peak bytes beyond weights and gradients
-    peak_with_gradients: int  # peak bytes beyond weights, where the backward allocates the gradients
+    peak_with_gradients: int  # peak bytes beyond weights if the backward allocates the gradients
 
     @property
     def base(self) -> int:
-        """Parameters without adapters: those of the checkpoint, and those that TRL sends to vLLM."""
+        """Parameters without adapters, as in the checkpoint and as sent to vLLM."""
         return self.weights - self.trained or self.weights
 
 
@@ -87,8 +87,8 @@ def _run(settings: StepSettings, keep_gradients: bool) -> StepCount:
         ids = torch.zeros(settings.rows, settings.tokens, dtype=torch.long)
         counter = _StorageCounter([*parameters, *model.buffers(), ids])
         if settings.gpu:
-            # TRL's Triton kernels overwrite the tile of logits; its torch loops copy it. No Mock in their place, which
-            # would record its calls and so keep their tensors alive.
+            # TRL's Triton kernels overwrite the tile of logits; its torch loops copy it. Replace them by a function:
+            # a Mock would record its calls and keep their tensors alive.
             for name in ("_forward_tile", "_backward_tile", "_addmm_fp32"):
                 stack.enter_context(mock.patch.object(chunked_logprob, name, _do_nothing))
         stack.enter_context(counter)
@@ -98,7 +98,7 @@ def _run(settings: StepSettings, keep_gradients: bool) -> StepCount:
         # Both reach the loss: log-probs through the importance ratio, entropies through CES.
         (outputs.log_probs.sum() + outputs.entropy.sum()).backward()
     base = model.get_base_model() if settings.lora is not None else model
-    # The modules that accelerate makes FSDP2 gather one at a time.
+    # accelerate configures FSDP2 to gather these modules one at a time.
     names = set(getattr(base, "_no_split_modules", None) or ())
     layers = [module for module in base.modules() if type(module).__name__ in names] or [base]
     return StepCount(
@@ -133,7 +133,7 @@ def _model(settings: StepSettings) -> Any:
 
 
 def _replace_meta_tensors(model: Any) -> None:
-    """Replace weights and buffers on the meta device by fake ones; tied ones stay tied."""
+    """Replace weights and buffers on the meta device by fake tensors, keeping tied weights tied."""
     made: dict[int, torch.Tensor] = {}
     for module in model.modules():
         for tensors in (module._parameters, module._buffers):
@@ -151,12 +151,12 @@ def _do_nothing(*args: Any, **kwargs: Any) -> None:
 
 
 class _StorageCounter(TorchDispatchMode):
-    """Bytes of live storages made by operations, without those of `known`."""
+    """Count the bytes of live storages created by operations, excluding the storages of `known`."""
 
     def __init__(self, known: list[torch.Tensor]) -> None:
         super().__init__()
         self.live = self.peak = 0
-        # A storage's address -> the weak reference that reports its end.
+        # Address of a storage -> weak reference that reports its release.
         self.watched: dict[int, Any] = {tensor.untyped_storage()._cdata: None for tensor in known}
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -181,12 +181,12 @@ class _StorageCounter(TorchDispatchMode):
 
 
 def _square_mask(batch_size: int, q_length: int, kv_length: int, **kwargs: Any) -> torch.Tensor:
-    """(B, 1, T, T) bool: the mask that PyTorch's attention gets for padded rows, as in a rollout."""
+    """Return the (B, 1, T, T) bool mask that PyTorch's attention receives for padded rows, as in a rollout."""
     return torch.empty(batch_size, 1, q_length, kv_length, dtype=torch.bool)
 
 
 def _attention(module, query, key, value, attention_mask, **kwargs):
-    """Fused attention as transformers calls it; with a mask, keys and values are first repeated for every head."""
+    """Run fused attention as transformers does; with a mask, first repeat keys and values for every head."""
     groups = getattr(module, "num_key_value_groups", 1)
     if attention_mask is not None and groups > 1:
         key, value = repeat_kv(key, groups), repeat_kv(value, groups)
@@ -194,7 +194,7 @@ def _attention(module, query, key, value, attention_mask, **kwargs):
 
 
 class _FusedAttention(torch.autograd.Function):
-    """Saves query, key, value, output, a normalizer per row of scores and, in each layer, the mask as numbers."""
+    """Save query, key, value, output, a normalizer per row of scores and, in each layer, a floating-point mask."""
 
     @staticmethod
     def forward(ctx, query, key, value, mask):

@@ -1,4 +1,4 @@
-"""A plan as text, and the table of what the shipped recipes cost (recipes/costs.md)."""
+"""Format a plan as text, and the costs of the shipped recipes as a table (recipes/costs.md)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ REMEDIES = (
     "Try `gradient_checkpointing: true`, a smaller `per_device_train_batch_size`, `--accelerate_config zero3` on more "
     "devices or `zero3_offload`, a shorter `max_completion_length`, or the overlay `lora`."
 )
-# Marks the line of a recipe's header that lists what was run.
+# Prefix of the header line that states how far a recipe has been run.
 STATUS = "# Run so far: "
-# Recipe and overlays -> options of `trl-ces plan`, with the devices of a vLLM server; the smallest machine first.
+# Recipe and overlays -> options of `trl-ces plan`, and a vLLM server's devices; smallest machine first per model.
 SETUPS: dict[str, dict] = {
     "R1-7B lora": {"gpu_memory": 48, "device": "L40S"},
     "R1-7B": {"gpus": 2, "gpu_memory": 80, "accelerate_config": "zero3_offload"},
@@ -30,20 +30,20 @@ SETUPS: dict[str, dict] = {
 
 
 def plan_text(plan: Plan) -> str:
-    """One plan as text."""
+    """Format a plan as text."""
     lines = [f"{plan.name}: {plan.model}, {plan.setup.engine.name}", "", *_schedule_lines(plan), ""]
     lines += [*_memory_lines(plan), "", _disk_line(plan), "", *_hours_lines(plan), "", _fit_line(plan), ""]
     return "\n".join([*lines, "docs/plan.md compares planned with measured memory."])
 
 
 def between(low: float, high: float, digits: int) -> str:
-    """`3 to 5`, or `3` where both are printed alike."""
+    """Format a range as `3 to 5`, or as `3` if both ends are printed alike."""
     ends = f"{low:,.{digits}f}", f"{high:,.{digits}f}"
     return ends[0] if ends[0] == ends[1] else " to ".join(ends)
 
 
 def _gib(size: float) -> str:
-    """Bytes as GiB: two decimals below 1, else one."""
+    """Format bytes as GiB, with two decimals below 1 and one above."""
     return f"{size / GIB:.2f}" if size < GIB else f"{size / GIB:.1f}"
 
 
@@ -72,9 +72,7 @@ def _memory_lines(plan: Plan) -> list[str]:
     if not generation.server:
         rows.append(("peak while generating", _gib(memory.generating)))
     lines = markdown(("GiB a device", ""), rows).splitlines()
-    lines.append(
-        "Parts do not all peak together: vLLM sleeps or the policy waits, and activations go as gradients come."
-    )
+    lines.append("Parts do not all peak together: vLLM and the policy alternate, and the backward frees activations.")
     if generation.server:
         lines.append("The devices of vLLM's server are not planned.")
     elif memory.full_completions != float("inf"):
@@ -82,8 +80,8 @@ def _memory_lines(plan: Plan) -> list[str]:
         margin = f"{100 * (fit / wanted - 1):.0f} % to spare" if fit >= wanted else "the others wait"
         lines.append(f"vLLM's cache: {wanted} full-length completions are wanted at a time, {fit:.1f} fit: {margin}.")
     if memory.host:
-        lines += ["", f"Host memory of a node: {_gib(memory.host)} GiB for what is offloaded."]
-    if memory.loading:  # with ZeRO-3 on the first node alone, whose first process reads for all
+        lines += ["", f"Host memory of a node: {_gib(memory.host)} GiB for offloaded state."]
+    if memory.loading:  # with ZeRO-3 only on the first node, where one process reads for all
         lines += ["", f"Host memory of a node while the model loads: {_gib(memory.loading)} GiB."]
     return lines
 
@@ -99,28 +97,28 @@ def _disk_line(plan: Plan) -> str:
 
 def _hours_lines(plan: Plan) -> list[str]:
     if plan.hours is None:
-        return ["No hours are estimated: only for vLLM colocated on one node's GPUs, and a known number of rows."]
+        return ["No hours are estimated: this needs colocated vLLM on one node's GPUs and a known number of rows."]
     low, high = rollout_seconds(plan)
     phases = ", ".join(f"{name} {between(low[name], high[name], 0)}" for name in low if high[name])
     return [
         f"Hours on {plan.device}: {between(*plan.hours, 1)}, a coarse estimate. Seconds a rollout: {phases}.",
-        "The optimizer (seconds a step where it is offloaded), transfers, checkpoints and the start are left out.",
+        "Not included: the optimizer (seconds per step if offloaded), transfers, checkpoints and start-up.",
     ]
 
 
 def _fit_line(plan: Plan) -> str:
     memory, device = plan.memory, plan.setup.device
     if device is None:
-        return "Give the memory of a device with --gpu_memory to see whether this fits."
+        return "Set the memory of a device with --gpu_memory to check whether this fits."
     if memory.full_completions < 1:
-        return f"Does not fit: vLLM's cache cannot hold one completion of full length. {REMEDIES}"
+        return f"Does not fit: vLLM's cache cannot hold one full-length completion. {REMEDIES}"
     if memory.peak > device:
         return f"Does not fit: {_gib(memory.peak - device)} GiB a device are missing. {REMEDIES}"
     return f"Fits: {100 * memory.peak / device:.0f} % of {_gib(device)} GiB at the peak."
 
 
 def costs_table(names: list[str] | None = None) -> str:
-    """The rows of `SETUPS`, or of some; takes some seconds for each."""
+    """Format the costs of all `SETUPS`, or of `names`, as a table; each row takes a few seconds."""
     header = ("`--config`", "GPUs", "accelerate file", "GiB of a GPU", "hours, predicted", "steps", "run so far")
     return markdown(header, [_costs_row(name) for name in names or SETUPS])
 
