@@ -1,6 +1,4 @@
-"""
-Results of an evaluation and of several compared: the paper's Table 1, paired differences, simple and hard questions.
-"""
+"""Results of one evaluation (the paper's Table 1), and comparison of several by paired differences and difficulty."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +27,7 @@ SIMPLE_ABOVE = 0.5
 
 
 def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, Any]:
-    """The content of summary.json, from that of settings.json and all samples."""
+    """Compute the content of summary.json from the content of settings.json and all samples."""
     from ...support.environment import environment
 
     tables, names = by_benchmark(samples), settings["benchmarks"]
@@ -52,7 +50,7 @@ def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, 
 
 
 def _measure(sets: list[pd.DataFrame], limit: int) -> dict[str, Any]:
-    """Numbers of one set, or of the average over several: by both graders, and mean length."""
+    """Measure one set, or the average over several: mean length, and accuracy, area and budgets by both graders."""
     found: dict[str, Any] = {}
     for by in CORRECTNESS:
         measured = measure([sets], by, limit=limit)
@@ -68,12 +66,12 @@ def _measure(sets: list[pd.DataFrame], limit: int) -> dict[str, Any]:
 
 
 def tokens(value: float | None) -> str:
-    """`8194`: whole tokens as in the paper, one decimal below 100; `-` for `None`."""
+    """Format whole tokens as in the paper (`8194`), with one decimal below 100, and `None` as `-`."""
     return "-" if value is None else f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}"
 
 
 def _main_table(summary: dict[str, Any]) -> str:
-    """The paper's Table 1 of one run, with sizes, pass@k and the share of truncated completions."""
+    """Render one run in the layout of the paper's Table 1, with set sizes, pass@k and the truncated share."""
     found = summary["benchmarks"]
     most = max(next(iter(found.values()))["correct"]["pass_at"], key=int)
 
@@ -95,7 +93,7 @@ def _main_table(summary: dict[str, Any]) -> str:
 
 
 def results_table(summary: dict[str, Any]) -> str:
-    """The run's tables as Markdown, with notes."""
+    """Render the run's tables as Markdown, with notes."""
     found, settings = summary["benchmarks"], summary["settings"]
     problems, unscored = (sum(entry[count] for entry in found.values()) for count in ("problems", "unscored"))
     heading = (
@@ -149,7 +147,7 @@ def compare_folders(
     correctness: str = "correct",
     output: Path | None = None,
 ) -> dict[str, Any]:
-    """Compare output directories of `trl-ces eval`; see [`compare`]. `output`: a JSON file for the numbers."""
+    """Compare output directories of `trl-ces eval`; see [`compare`]. `output`: JSON file to write the numbers to."""
     if len(folders) < 2:
         raise UserError("One directory is named: a comparison takes at least two.")
     names = names or [folder.resolve().name for folder in folders]
@@ -168,7 +166,7 @@ def compare_folders(
 
 
 def shared_benchmarks(runs: Sequence[Run]) -> list[str]:
-    """The benchmarks that all runs have, in the first run's order; refuses different problems."""
+    """Return the benchmarks that all runs have, in the first run's order; refuse different problems."""
     shared = [name for name in runs[0].settings["benchmarks"] if all(name in run.settings["data"] for run in runs)]
     if not shared:
         raise UserError("The runs have no benchmark in common: there is nothing to compare.")
@@ -183,16 +181,16 @@ def shared_benchmarks(runs: Sequence[Run]) -> list[str]:
 
 def compare(runs: Sequence[Run], correctness: str = "correct", baseline: int = 0) -> dict[str, Any]:
     """
-    Compare runs over the benchmarks that all have, question by question.
+    Compare runs question by question over the benchmarks that all of them have.
 
     Args:
         runs (`Sequence[Run]`): Finished evaluations; the first decides which questions are simple.
         correctness (`str`): `"correct"` or `"correct_qwen"`.
-        baseline (`int`): The run that the others are compared with.
+        baseline (`int`): Index of the run with which the others are compared.
 
     Returns:
-        `dict`: What [`measure`] returns by benchmark, on average by kind of benchmark (with token budgets), and for
-        simple and hard questions; and the settings in which runs differ. `--output` writes it.
+        `dict`: Results of [`measure`] for each benchmark, for the average of each kind of benchmark (with token
+        budgets), and for simple and hard questions; also the settings in which runs differ. `--output` writes it.
     """
     names = shared_benchmarks(runs)
     limit = min(run.settings["max_new_tokens"] for run in runs)
@@ -221,7 +219,7 @@ def _differing(first: Run, other: Run) -> dict[str, list[Any]]:
 
 
 def _split(runs: Sequence[pd.DataFrame], by: str) -> dict[str, Any]:
-    """The numbers of one set's simple and hard questions, by the first run."""
+    """Measure one set's simple and hard questions separately; the first run decides which is which."""
     reference = accuracies(runs[0], by)["correct"].loc[scored_by_all(runs, by)]
     parts = {"simple": reference.index[reference > SIMPLE_ABOVE], "hard": reference.index[reference <= SIMPLE_ABOVE]}
     return {
@@ -231,7 +229,7 @@ def _split(runs: Sequence[pd.DataFrame], by: str) -> dict[str, Any]:
 
 
 def comparison_text(compared: dict[str, Any]) -> str:
-    """Markdown: each run by benchmark (Table 1's layout), differences, simple and hard questions, token budgets."""
+    """Render as Markdown: each run by benchmark (as in Table 1), differences, simple and hard questions, budgets."""
     names, baseline = compared["runs"], compared["baseline"]
     kinds = [BENCHMARKS[name].kind for name in compared["benchmarks"]]
     titled = [(BENCHMARKS[name].title, row) for name, row in compared["benchmarks"].items()]
@@ -271,7 +269,7 @@ def _headings(names: Sequence[str]) -> list[str]:
 
 
 def _cells(row: dict[str, Any], runs: Sequence[int], what: str = "") -> list[str]:
-    """Accuracy and length of each run, or their differences, with intervals: `69.6 [67.1, 72.0]`."""
+    """Format each run's accuracy and length, or their differences, with intervals: `69.6 [67.1, 72.0]`."""
     measures = (("accuracy", percent), ("length", tokens))
     return [Interval(**row[of + what][run]).text(write, bool(what)) for run in runs for of, write in measures]
 
