@@ -144,7 +144,7 @@ def write_text(problem: list[list[int]], task: ToyTask, rng: random.Random) -> s
 def make_datasets(
     count: int, held_out: int, seed: int, system_prompt: str | None, **task_fields: Any
 ) -> tuple[Dataset, Dataset | None]:
-    """Build data sets, as `dataset_builder` of recipes; the model has no tokens for a system prompt, so it is ignored."""
+    """Build data sets, as `dataset_builder` of recipes; ignore `system_prompt`, for which the model has no tokens."""
     held = load_problems("held_out", held_out, seed, **task_fields) if held_out else None
     return load_problems("train", count, seed, **task_fields), held
 
