@@ -229,7 +229,7 @@ def find_benchmarks(names: Sequence[str]) -> list[str]:
         if name not in BENCHMARKS and name not in GROUPS:
             hint = nearest(name, [*BENCHMARKS, *GROUPS])
             known = f"groups: {', '.join(GROUPS)}; sets: {', '.join(BENCHMARKS)}"
-            raise UserError(f"`benchmarks`: there is no {name!r}.{hint} There are {known}.")
+            raise UserError(f"`benchmarks`: there is no {name!r}.{hint} Available {known}.")
         found |= dict.fromkeys(GROUPS.get(name, [name]))
     if not found:
         raise UserError(f"`benchmarks` is empty: name one, or one of the groups {', '.join(GROUPS)}.")
@@ -242,8 +242,8 @@ def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Proble
     source, rows, read = _from_hub(benchmark) if data_dir is None else _from_folder(benchmark, Path(data_dir))
     if len(rows) != benchmark.count:
         raise UserError(
-            f"{name}: {source} has {len(rows)} rows, and {benchmark.count} are expected: another version of the set "
-            "would give numbers that cannot be compared. Get the complete file."
+            f"{name}: {source} has {len(rows)} rows instead of {benchmark.count}: results on another version of the "
+            "set would not be comparable. Get the complete file."
         )
     problems = []
     for number, row in enumerate(rows):
@@ -292,7 +292,7 @@ def _from_hub(benchmark: Benchmark) -> tuple[str, list[Any], Reader]:
     hub = benchmark.hub
     if hub is None:
         published = f" EvalPlus publishes it: {benchmark.url}" if benchmark.url else ""
-        raise UserError(f"{benchmark.name}: this set is not read from the Hub: {place}.{published}")
+        raise UserError(f"{benchmark.name}: this set cannot be read from the Hub: {place}.{published}")
     from datasets import load_dataset
     from datasets.exceptions import DatasetNotFoundError
 

@@ -19,8 +19,7 @@ from .tables import markdown, percent
 SUMMARY, TABLE = "summary.json", "table.md"
 KINDS = {"math": "Average", "choice": "Average of multiple choice", "code": "Average of code"}
 BUDGETS_NOTE = (
-    "Acc within: correct completions that end within so many tokens, %. Area: their mean over all budgets up to the "
-    "last."
+    "Acc within: correct completions that end within the token budget, %. Area: mean over all budgets up to the last."
 )
 # Section 5.2: a question is simple if more of the reference model's completions are correct.
 SIMPLE_ABOVE = 0.5
@@ -104,14 +103,14 @@ def results_table(summary: dict[str, Any]) -> str:
     )
     notes = (
         "Acc: correct completions, %. Script Acc: by the rules of the Qwen2.5-Math script, as in the paper. n: "
-        "problems that count in the column to its left. Len: tokens, thinking included. In brackets: 95 % intervals "
-        "over problems, Acc's by Wilson at the effective number of completions, Len's by bootstrap-t. Cut off: "
+        "problems that count in the column to its left. Len: tokens, including thinking. In brackets: 95 % intervals "
+        "over problems, Wilson's at the effective number of completions for Acc, bootstrap-t for Len. Cut off: "
         "completions that reached the token limit, %."
     )
     if unscored:
         notes += (
-            f"\n\n{unscored} completions are unscored: `correct` cannot grade against their golds, which count in "
-            "Script Acc alone, or a program's reference solution does not run here."
+            f"\n\n{unscored} completions are unscored: `correct` does not support their golds, which count only in "
+            "Script Acc, or a program's reference solution does not run here."
         )
     measured = {BENCHMARKS[name].title: entry["correct"] for name, entry in found.items()}
     rows = [[title, *map(percent, [*own["budgets"].values(), own["area"]["mean"]])] for title, own in measured.items()]
@@ -149,11 +148,11 @@ def compare_folders(
 ) -> dict[str, Any]:
     """Compare output directories of `trl-ces eval`; see [`compare`]. `output`: JSON file to write the numbers to."""
     if len(folders) < 2:
-        raise UserError("One directory is named: a comparison takes at least two.")
+        raise UserError("One directory is given: a comparison needs at least two.")
     names = names or [folder.resolve().name for folder in folders]
     if len(names) != len(folders) or len(set(names)) != len(names):
         raise UserError(
-            f"The names are {', '.join(names)} for {len(folders)} directories: give each its own with `--names`."
+            f"The names are {', '.join(names)} for {len(folders)} directories: give each a unique name with `--names`."
         )
     baseline = baseline or names[0]
     if baseline not in names:
@@ -277,7 +276,7 @@ def _cells(row: dict[str, Any], runs: Sequence[int], what: str = "") -> list[str
 def _notes(compared: dict[str, Any]) -> str:
     grader = {"correct": "the mathematics", "correct_qwen": "the rules of the Qwen2.5-Math script"}
     notes = [
-        f"Acc: completions correct by {grader[compared['correctness']]}, %. Len: tokens, thinking included. In "
+        f"Acc: completions correct by {grader[compared['correctness']]}, %. Len: tokens, including thinking. In "
         "brackets: 95 % intervals over problems."
     ]
     partly = [
@@ -286,11 +285,11 @@ def _notes(compared: dict[str, Any]) -> str:
         if row["scored"] < row["problems"]
     ]
     if partly:
-        notes.append(f"Acc counts the problems whose gold can be graded against: {', '.join(partly)}; Len all.")
+        notes.append(f"Acc counts only problems that can be graded: {', '.join(partly)}; Len counts all.")
     if compared["left_out"]:
         titles = [BENCHMARKS[name].title for name in compared["left_out"]]
-        notes.append(f"Left out, because not every run has it: {', '.join(titles)}.")
+        notes.append(f"Left out because not every run has them: {', '.join(titles)}.")
     for name, settings in compared["differing"].items():
         changes = "; ".join(f"`{key}` {old!r} and {new!r}" for key, (old, new) in settings.items())
-        notes.append(f"Drawn with other settings than {compared['runs'][0]}: {name} ({changes}).")
+        notes.append(f"Settings that differ from those of {compared['runs'][0]}: {name} ({changes}).")
     return " ".join(notes)

@@ -186,7 +186,7 @@ def run_evaluation(
     recorded, code_grader = record(settings, facts, problems), CodeGrader(settings.code_time_limit)
     with open_samples(output_dir, recorded, wait) as file:
         done, total = {key_of(sample) for sample in file.samples}, sum(len(one.keys) for one in requests)
-        say(f"{len(problems)} problems x {settings.num_samples} completions in {output_dir}: {len(done)} are there.")
+        say(f"{len(problems)} problems x {settings.num_samples} completions in {output_dir}: {len(done)} are done.")
         if len(done) < total:
             backend = load_backend(facts, settings, max(map(len, prompts.ids)) + settings.max_new_tokens)
             bar = tqdm(total=total, initial=len(done), unit="completion", disable=not progress, smoothing=0.05)

@@ -76,7 +76,7 @@ def _check_settings(folder: Path, here: dict[str, Any]) -> None:
     """Write settings.json, or refuse to mix samples drawn with different settings."""
     if not (folder / SETTINGS).is_file():
         if (folder / SAMPLES).is_file():
-            raise UserError(f"{folder / SAMPLES} has no {SETTINGS} beside it: give another `--output_dir`.")
+            raise UserError(f"{folder / SAMPLES} has no {SETTINGS} next to it: give another `--output_dir`.")
         write_json(folder / SETTINGS, here)
     differing = differences(read_settings_file(folder), here)
     if here.get("fingerprint") is not None:  # the fingerprint identifies the model, even if its files were moved
@@ -84,8 +84,8 @@ def _check_settings(folder: Path, here: dict[str, Any]) -> None:
     if differing:
         changes = "; ".join(f"`{name}` is {old!r} there and {new!r} here" for name, (old, new) in differing.items())
         raise UserError(
-            f"{folder} holds samples drawn with other settings: {changes}. Name another `--output_dir`, or give the "
-            "settings from there."
+            f"{folder} holds samples drawn with other settings: {changes}. Give another `--output_dir`, or the same "
+            "settings."
         )
 
 

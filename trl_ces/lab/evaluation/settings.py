@@ -49,8 +49,10 @@ class EvaluationSettings:
     temperature: float = _setting(0.4, "sampling temperature; 0 is greedy", NOT_NEGATIVE)
     top_p: float = _setting(0.95, "nucleus sampling: probability mass", FRACTION)
     top_k: int | None = _setting(None, "sampling: most likely tokens to draw from; default: all", COUNT)
-    repetition_penalty: float = _setting(1.05, "on tokens of the prompt and the completion so far; 1: off", POSITIVE)
-    seed: int = _setting(0, "of the sampling", SEED)
+    repetition_penalty: float = _setting(
+        1.05, "applied to tokens of the prompt and completion so far; 1: off", POSITIVE
+    )
+    seed: int = _setting(0, "sampling seed", SEED)
     system_prompt: str | None = _setting(PAPER_SYSTEM_PROMPT, "system message; null: no system message")
     dtype: str = _setting("auto", "auto: as saved; vLLM halves float32", DTYPE)
     batch_size: int = _setting(16, "completions generated at a time, with transformers", COUNT)

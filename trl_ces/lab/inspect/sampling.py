@@ -114,7 +114,7 @@ def encode_prompt(
         options = {"tokenize": True, "return_dict": True, **(chat_template_kwargs or {})}
         ids = apply_template(tokenizer, prompt, **options)["input_ids"]
     if not ids:
-        raise UserError(f"The prompt {prompt!r} has no tokens: write something in it.")
+        raise UserError(f"The prompt {prompt!r} has no tokens: give a prompt with text.")
     return list(ids)
 
 
@@ -198,4 +198,4 @@ def _grade(
     correct = [None if value is None else value >= threshold for value in values]
     row = {name: own[0] for name, own in prompts.columns.items()}
     example = describe_example(func, arguments["completions"][0], row)
-    return correct, None if any(correct) else f"{reward_name(func)} calls no completion correct. {example}"
+    return correct, None if any(correct) else f"{reward_name(func)} finds no completion correct. {example}"

@@ -77,9 +77,9 @@ def recipe_to_sample(
         if not names or compose(names).get("dataset_name") != data:
             overrides.setdefault("dataset_config", ["null"])  # the recipe's value applies to its own data
     if prompts and not all(text.strip() for text in prompts):
-        raise UserError("A `--prompt` is empty: write what the model is to complete.")
+        raise UserError("A `--prompt` is empty: give a text for the model to complete.")
     if prompts and "dataset_name" in overrides:
-        raise UserError("`--prompt` and data are both given: prompts come from one of them, so remove the other.")
+        raise UserError("`--prompt` and data are both given: remove one of them.")
     if not names:
         if "model_name_or_path" not in overrides:
             raise UserError("No model is named: give `--model`, a directory or a Hub id, or `--config`, a recipe.")

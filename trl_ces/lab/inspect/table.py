@@ -30,12 +30,12 @@ def report(facts: dict[str, Any], pairs: pd.DataFrame, tokenizer: Any, top: int,
     if len(pairs) > top:
         weight = pairs["count"] * pairs.entropy
         part = percent(weight[:top].sum() / weight.sum() if weight.any() else math.nan)
-        note = f"\n{len(pairs) - top} more pairs are not shown (--top); those shown hold {part} % of count x entropy."
+        note = f"\n{len(pairs) - top} more pairs not shown (--top); those shown make up {part} % of count x entropy."
     table = pairs_table(pairs[:top], tokenizer, with_correct=not math.isnan(facts["accuracy"]))
     parts = [summary(facts), table + note, explanation(facts, shorter_share(pairs))]
     if reason is not None:
-        without = "Without the share of correct completions: " if math.isnan(facts["accuracy"]) else ""
-        parts.append(textwrap.fill(without + reason, WIDTH))
+        ungraded = "The completions are not graded: " if math.isnan(facts["accuracy"]) else ""
+        parts.append(textwrap.fill(ungraded + reason, WIDTH))
     return "\n\n".join(parts)
 
 
@@ -110,15 +110,15 @@ def explanation(facts: dict[str, Any], shorter: float) -> str:
     """Explain what the numbers mean for training with CES; `shorter`: see [`shorter_share`]."""
     text = (
         "CES lowers the entropy of correct completions at these tokens, which makes the likelier alternative (mostly "
-        "the left one) likelier still. "
+        "the left one) even likelier. "
     )
     if math.isnan(shorter):
         text += (
             "Whether it leads to shorter completions is unknown: no pair had both alternatives sampled in completions "
-            "that ended. Sample more (--num_samples), or longer (--max_new_tokens)."
+            "that ended. Sample more completions (--num_samples) or longer ones (--max_new_tokens)."
         )
     else:
-        text += f"Weighted by count x entropy, it is the shorter one at {percent(shorter)} % of the positions."
+        text += f"Weighted by count x entropy, it is the shorter one at {percent(shorter)} % of positions."
     paragraphs = [text]
     if facts["truncated"] > 0:
         paragraphs.append(
@@ -142,7 +142,7 @@ def explanation(facts: dict[str, Any], shorter: float) -> str:
         )
     if facts["accuracy"] < HARDLY_EVER_CORRECT:
         paragraphs.append(
-            "Take easier problems or a stronger model first, and make sure that the reward reads the final answers."
+            "Use easier problems or a stronger model first, and make sure that the reward reads the final answers."
         )
     elif facts["accuracy"] >= HARDLY_EVER_CORRECT:  # not NaN
         limit = min(facts["max_new_tokens"], math.ceil(2 * facts["mean_length"]))

@@ -34,12 +34,12 @@ MEASURES = {
     "entropy_bits": ("Entropy, bits", 1.0, 3),
 }
 NOTE = (
-    "Means over seeds, ± half the 95 % interval (Student's t). Differences are paired by seed to {}. The interval is "
+    "Means over seeds, ± half the 95 % interval (Student's t). Differences to {} are paired by seed. The interval is "
     "over training runs; all are measured on the same problems."
 )
 VARIANTS_NOTE = (
-    "Each variant counts once, with the mean over its seeds. The interval is over variants and predicts others "
-    "only if these were drawn at random."
+    "Each variant counts once, with the mean over its seeds. The interval is over variants; it applies to other "
+    "variants only if these were drawn at random."
 )
 RESULTS, CURVES, COMPARISON = "results.csv", "curves.csv", "comparison.md"
 POINT = dict(zip(MEASURES, ("accuracy", "length", "entropy"), strict=True))  # column of curves.csv -> key of a curve

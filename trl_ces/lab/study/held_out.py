@@ -87,11 +87,11 @@ def _problems_and_groups(
             "`num_eval_samples`, or set `data`."
         )
     if len(problems) < num_problems:
-        raise UserError(f"`evaluation`: `num_problems` is {num_problems}, and there are {len(problems)}.")
+        raise UserError(f"`evaluation`: `num_problems` is {num_problems}, but there are only {len(problems)}.")
     problems = problems.select(range(num_problems))
     if group_by is None:
         return problems, ["held out"] * len(problems)
     if group_by not in problems.column_names:
         columns = ", ".join(name for name in problems.column_names if name != "prompt")
-        raise UserError(f"`evaluation`: `group_by` is {group_by!r}, and the data have the columns {columns}.")
+        raise UserError(f"`evaluation`: `group_by` is {group_by!r}, but the data have the columns {columns}.")
     return problems, [str(value) for value in problems[group_by]]

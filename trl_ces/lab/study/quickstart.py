@@ -56,7 +56,7 @@ def quickstart(
     this seed is reused. `stage` makes a stage's context from its title; the context's method `show` receives progress.
     """
     if find_spec("matplotlib") is None:
-        raise UserError(f"the picture needs matplotlib: {install_line('quickstart')}.")
+        raise UserError(f"the plot needs matplotlib: {install_line('quickstart')}.")
     # A second thread hardly speeds up a model this small, and on a busy machine two threads wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     folders = {"before": output_dir / f"base-{seed}", **{method: output_dir / method.lower() for method in METHODS}}

@@ -46,7 +46,7 @@ def _run_pending(study: Study, jobs: int, say: Callable[[str], None]) -> tuple[l
     cells = {cell.name: cell for cell in study.cells}
     for name in cells.keys() - {run.name for run in pending}:
         results.add(cells[name])
-    say(f"{count} runs in {study.output_dir}: {len(results)} finished, {len(pending)} to go, {jobs} at a time.")
+    say(f"{count} runs in {study.output_dir}: {len(results)} finished, {len(pending)} pending, {jobs} at a time.")
 
     def on_finish(name: str) -> None:
         cell, row = cells[name], results.add(cells[name])
@@ -96,7 +96,7 @@ def share_devices(study: Study, jobs: int) -> tuple[int, list[dict[str, str]]]:
     processes = requested or max(1, len(devices) // jobs)
     if processes * jobs > len(devices):
         raise UserError(
-            f"`--jobs {jobs}` with {processes} processes each needs {jobs * processes} devices, and there are "
+            f"`--jobs {jobs}` with {processes} processes each needs {jobs * processes} devices, but there are "
             f"{len(devices)}: lower `--jobs` or `num_processes`."
         )
     shares = [devices[slot * processes : (slot + 1) * processes] for slot in range(jobs)]

@@ -45,8 +45,8 @@ def check_code(benchmarks: Sequence[str], allowed: bool) -> None:
     """Refuse code benchmarks without permission or without a working sandbox."""
     if benchmarks and not allowed:
         raise UserError(
-            f"{', '.join(benchmarks)}: grading runs programs that the model wrote on this machine, in a sandbox "
-            "without your files, the network or privileges (docs/evaluation.md, Code). To allow it, give "
+            f"{', '.join(benchmarks)}: grading runs model-written programs on this machine, in a sandbox without "
+            "access to your files, the network or privileges (docs/evaluation.md, Code). To allow it, give "
             "`--allow_code_execution`."
         )
     if benchmarks:

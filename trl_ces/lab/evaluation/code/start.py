@@ -53,7 +53,7 @@ def filter_system_calls() -> None:
         if seccomp.seccomp_rule_add_array(rules, _DENY, number, 0, None):
             raise OSError(f"libseccomp does not know {name}: update it")
     if seccomp.seccomp_load(rules):
-        raise OSError("the kernel takes no system call filter")
+        raise OSError("the kernel does not accept a system call filter")
 
 
 def send(data: bytes) -> None:
