@@ -209,7 +209,7 @@ def test_the_top_pairs_are_printed_and_tau_auto_follows_from_the_length(tmp_path
         (["--config", "arithmetic", "--model", "./empty"], ["'./empty' holds no config.json"]),
         (["--model", "MODEL", "--data", "nowhere.jsonl"], ["nowhere.jsonl does not exist"]),
         (["--model", "MODEL", "--data", "broken.jsonl"], ["'broken.jsonl'", "cannot be read"]),
-        (["--model", "MODEL", "--data", "data.jsonl", "--prompt", "a"], ["both given", "remove the other"]),
+        (["--model", "MODEL", "--data", "data.jsonl", "--prompt", "a"], ["both given", "remove one of them"]),
         (["--model", "MODEL", "--data", "data.jsonl", "--num_prompts", "9"], ["lower `--num_prompts`"]),
         (["--model", "MODEL", "--prompt", ""], ["`--prompt` is empty"]),
         (["--model", "MODEL", "--prompt", "a", "--ces_tau", "-0.1"], ["`--tau` is -0.1", "[0, 1]"]),
