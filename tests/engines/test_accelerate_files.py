@@ -59,7 +59,7 @@ def test_the_workers_get_the_files_engine_and_share_the_cores(tmp_path, monkeypa
     assert ended.returncode == 0, ended.stderr[-3000:]
     expected = {"threads": str(CORES // processes), "processes": str(processes), **FILES[name]}
     for rank in range(processes):
-        said, arguments = json.loads((tmp_path / f"{rank}.json").read_text())
-        assert said == expected
+        info, arguments = json.loads((tmp_path / f"{rank}.json").read_text())
+        assert info == expected
         assert arguments[:2] == ["--expect_processes", str(processes)]
     assert len(list(tmp_path.iterdir())) == processes

@@ -54,9 +54,9 @@ def test_a_fault_of_the_server_ends_the_run_in_one_sentence_and_it_resumes_exact
     ended = train(job, tmp_path / "out", stand_in.url, **changes)
     stand_in.mend()
     assert ended.code == 2
-    (said,) = ended.sentences()
-    assert sentence in said
-    assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in said
+    (message,) = ended.sentences()
+    assert sentence in message
+    assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in message
     assert train(job, tmp_path / "out", stand_in.url, RESUME).code == 0
     assert_same_weights(tmp_path / "out", whole[1])
 
@@ -91,7 +91,7 @@ def test_a_fault_of_one_process_ends_the_run_which_resumes_exactly(job, tmp_path
     assert ended.code == code, ended.errors[-3000:]
     if sentence is None:
         assert not ended.sentences()
-        assert fault != "time limit" or "Stopped by SIGTERM after step 3. Resume from " in ended.said
+        assert fault != "time limit" or "Stopped by SIGTERM after step 3. Resume from " in ended.stdout
     else:
         assert len(ended.sentences()) == 1
         assert sentence in ended.sentences()[0]
@@ -149,5 +149,5 @@ def test_a_run_resumes_exactly_from_the_newest_complete_checkpoint(job, tmp_path
             os.utime(output / f"checkpoint-{step}", (1e9, 1e9))
     ended = train(job, output, stand_in.url, RESUME, save_total_limit=2)
     assert ended.code == 0
-    assert f"checkpoint-{4 if fault == 'cut off' else 5}." in ended.said
+    assert f"checkpoint-{4 if fault == 'cut off' else 5}." in ended.stdout
     assert_same_weights(output, whole[1])

@@ -66,10 +66,10 @@ def run_processes(script, output, processes, timeout, arguments=(), accelerate_c
         start_new_session=True,
     )
     try:
-        said, errors = child.communicate(timeout=timeout)
+        stdout, errors = child.communicate(timeout=timeout)
     finally:
         _kill(child.pid)
-    assert child.returncode == 0, f"{said[-2000:]}\n{errors[-6000:]}"
+    assert child.returncode == 0, f"{stdout[-2000:]}\n{errors[-6000:]}"
 
 
 def _run_forked(file, words, processes, output, timeout):
@@ -123,8 +123,8 @@ def _be(target, words, environ, folder, output, errors):
 
     os.setsid()  # its child processes can be killed with it
     for number, log in ((1, output), (2, errors)):
-        with open(log, "a") as said:
-            os.dup2(said.fileno(), number)
+        with open(log, "a") as stream:
+            os.dup2(stream.fileno(), number)
     os.environ.clear()
     os.environ.update(environ)
     torch.set_num_threads(1)

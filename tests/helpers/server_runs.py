@@ -111,7 +111,7 @@ def served(model, *flags, port=0, development=True, folder=None):
     try:
         started = process.stdout.readline()
         found = re.search(r"http://\S+", started)
-        assert found, f"the stand-in said {started!r}"
+        assert found, f"the stand-in printed {started!r}"
         yield StandIn(found[0], process)
     finally:
         process.send_signal(signal.SIGKILL)

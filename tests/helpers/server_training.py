@@ -53,7 +53,7 @@ class Ended:
     """A command that has ended, and its output."""
 
     code: int
-    said: str
+    stdout: str
     errors: str
 
     def sentences(self):
@@ -84,12 +84,12 @@ class Training:
     def end(self, timeout=TIMEOUT):
         """Wait for the command; raise `subprocess.TimeoutExpired` after `timeout` seconds."""
         try:
-            said, errors = self.process.communicate(timeout=timeout)
+            stdout, errors = self.process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             for process in [*psutil.Process(self.process.pid).children(recursive=True), self.process]:
                 process.kill()
             raise
-        return Ended(self.process.returncode, said, errors)
+        return Ended(self.process.returncode, stdout, errors)
 
 
 def train(folder, output, url, flags=(), **changes):

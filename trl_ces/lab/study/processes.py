@@ -78,7 +78,7 @@ def run_all(
     try:
         while (waiting or working) and not received:
             for slot in [slot for slot in range(len(slots)) if slot not in working][: len(waiting)]:
-                working[slot] = _work(waiting.pop(0), slots[slot], on_finish)
+                working[slot] = _run_steps(waiting.pop(0), slots[slot], on_finish)
             for slot, run in list(working.items()):
                 try:
                     children[slot] = next(run)
@@ -101,7 +101,7 @@ def run_all(
     return failed
 
 
-def _work(run: Pending, env: dict[str, str], on_finish: Callable[[str], None]) -> Generator[Child, None, None]:
+def _run_steps(run: Pending, env: dict[str, str], on_finish: Callable[[str], None]) -> Generator[Child, None, None]:
     """Execute the steps of a run; yield the process that it waits for."""
     with contextlib.ExitStack() as stack:
         for step in run.steps:

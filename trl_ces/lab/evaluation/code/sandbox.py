@@ -32,7 +32,7 @@ class Outcome:
     """How a program ended."""
 
     status: str  # `"ok"`, `"timeout"` or `"died"`: by an exception, an exit or a signal
-    output: bytes  # the bytes that it sent; untrusted, whatever the status
+    output: bytes  # the bytes that it sent; untrusted for every status
 
 
 def run_sandboxed(

@@ -120,7 +120,7 @@ def _digit_distance(one: int, other: int) -> int:
     return sum(abs(int(digit) - int(beside)) for digit, beside in pairs)
 
 
-# Functions of MBPP whose wording allows several outputs.
+# MBPP functions whose problem statement allows several outputs.
 COMPARED_AS_SETS = {
     *("similar_elements", "find_char_long", "common_in_nested_lists", "extract_singly"),
     *("larg_nnum", "find_dissimilar", "Diff"),
