@@ -1,10 +1,10 @@
 """
-Count copies of the question's formula that are accepted: by value alone, and by the reward, which sees the question.
+Count copied question formulas that are accepted by value alone, and by the reward, which also reads the question.
 
     python benchmarks/copies.py --data FOLDER            # with train/math/math.json and math/NAME/test.jsonl
 
-A policy boxes the longest, the last or the first formula of the question, or the longest one changed: in brackets,
-with `+ 0`, with spaces, with its sides exchanged. A copy that is spelled like the gold is correct and not counted.
+A policy boxes the longest, the last or the first formula of the question, or the longest formula changed: in brackets,
+with `+ 0`, with spaces, or with its sides exchanged. A copy spelled like the gold is correct and is not counted.
 """
 
 import argparse
@@ -24,7 +24,7 @@ class Row(NamedTuple):
 
 
 def read_questions(data: Path) -> dict[str, list[tuple[str, str]]]:
-    """List -> (question, gold)."""
+    """Read the (question, gold) pairs of each list."""
     rows = json.loads((data / "train/math/math.json").read_text(encoding="utf-8"))
     found = {"MATH, training": [(row["problem"], row["answer"] or "") for row in rows]}
     for name in LISTS:
@@ -37,12 +37,12 @@ def read_questions(data: Path) -> dict[str, list[tuple[str, str]]]:
 
 
 def formulas(question: str) -> list[str]:
-    """The contents of a question's mathematics."""
+    """Return the formulas of a question, without their delimiters."""
     found = ["".join(parts).strip() for parts in FORMULA.findall(question)]
     return [formula for formula in found if formula]
 
 
-def exchanged(formula: str) -> str:
+def exchange_sides(formula: str) -> str:
     left, equals, right = formula.partition("=")
     return f"{right.strip()} = {left.strip()}" if equals else formula
 
@@ -56,7 +56,7 @@ CHANGED = {
     "longest, in brackets": lambda found: f"({found[0]})",
     "longest, + 0": lambda found: f"{found[0]} + 0",
     "longest, with spaces": lambda found: re.sub(r"(?<=[-+=])", r"\\, ", found[0]),
-    "longest, sides exchanged": lambda found: exchanged(found[0]),
+    "longest, sides exchanged": lambda found: exchange_sides(found[0]),
 }
 POLICIES = WHOLE | CHANGED
 
@@ -75,30 +75,30 @@ def rewards_of(rows: list[Row], *, with_questions: bool) -> list[float | None]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="the folder with train/ and math/")
-    parser.add_argument("--first", type=int, default=3000, help="questions of each list (3000)")
-    parser.add_argument("--show", type=int, default=0, help="accepted copies to print, of each list and policy (0)")
+    parser.add_argument("--first", type=int, default=3000, help="questions per list (3000)")
+    parser.add_argument("--show", type=int, default=0, help="accepted copies to print per list and policy (0)")
     options = parser.parse_args()
     print("| list | questions | copied formula | by value | by the reward | share | spelled like the gold |")
     print("|---|--:|---|--:|--:|--:|--:|")
     for name, pairs in read_questions(options.data).items():
-        asked = [(question, gold, formulas(question)) for question, gold in pairs[: options.first]]
-        by_value: list[Row] = []  # whose longest formula has the gold's value
+        questions = [(question, gold, formulas(question)) for question, gold in pairs[: options.first]]
+        by_value: list[Row] = []  # rows whose longest formula has the gold's value
         for policy, choose in POLICIES.items():
             if policy in CHANGED:
                 rows = [row._replace(copy=choose([row.copy])) for row in by_value]
             else:
-                rows = [Row(question, gold, choose(found)) for question, gold, found in asked if found]
+                rows = [Row(question, gold, choose(found)) for question, gold, found in questions if found]
             verbatim = sum(spelled(row.copy) == spelled(row.gold) for row in rows)
             rows = [row for row in rows if spelled(row.copy) != spelled(row.gold)]
-            valued = [row for row, one in zip(rows, rewards_of(rows, with_questions=False), strict=True) if one]
-            paid = [row for row, one in zip(valued, rewards_of(valued, with_questions=True), strict=True) if one]
-            by_value = valued if policy == "longest" else by_value
-            share = f"{len(paid) / len(asked):.1%}"
+            equal = [row for row, one in zip(rows, rewards_of(rows, with_questions=False), strict=True) if one]
+            accepted = [row for row, one in zip(equal, rewards_of(equal, with_questions=True), strict=True) if one]
+            by_value = equal if policy == "longest" else by_value
+            share = f"{len(accepted) / len(questions):.1%}"
             print(
-                f"| {name} | {len(asked)} | {policy} | {len(valued)} | {len(paid)} | {share} | {verbatim} |",
+                f"| {name} | {len(questions)} | {policy} | {len(equal)} | {len(accepted)} | {share} | {verbatim} |",
                 flush=True,
             )
-            for row in paid[: options.show]:
+            for row in accepted[: options.show]:
                 print(f"    gold {row.gold!r}, copied {row.copy!r}, of {row.question!r:.300}")
 
 

@@ -1,10 +1,10 @@
-"""Measure how far a rollout's first importance ratio is from 1, in bf16, by where old log-probs are computed.
+"""Measure how far a rollout's first importance ratios are from 1 in bf16, by where old log-probs are computed.
 
     python benchmarks/first_ratio.py
     python benchmarks/first_ratio.py --device cuda --shape 1.5b --longest 12000
 
-The policy stands still (learning rate 0), so every ratio should be 1. What differs from 1 is rounding: the same row
-gives other log-probs in another forward. Random weights and tokens; lengths like those of R1-Distill models.
+The policy does not change (learning rate 0), so every ratio should be 1. Deviations are due to rounding: the same row
+has different log-probs in another forward. Weights and tokens are random; lengths are like those of R1-Distill models.
 """
 
 import argparse
@@ -16,25 +16,25 @@ from rollouts import SHAPES, TRAINERS, Workload, make_model, prompt_lengths, r1_
 from trl_ces import CESConfig, CESTrainer
 
 
-class Watched(CESTrainer):
-    """Keeps |log ratio| of every token of the loss."""
+class RecordingTrainer(CESTrainer):
+    """Record |log ratio| of every token in the loss."""
 
     def _log_first_ratio(self, rows, logps):
         ratio = (logps.detach() - rows["old_per_token_logps"]).abs()
-        self.found = [*getattr(self, "found", []), ratio[rows["completion_mask"].bool()].float().cpu()]
+        self.ratios = [*getattr(self, "ratios", []), ratio[rows["completion_mask"].bool()].float().cpu()]
 
 
-class Early(Watched):
-    """Old log-probs where TRL asks for them: over other rows, at other widths, than the update's."""
+class EarlyTrainer(RecordingTrainer):
+    """Compute old log-probs where TRL requests them, over other rows and at other widths than in the update."""
 
     def _may_defer_old_logps(self):
         return False
 
 
 CASES = {
-    "TRL's padding": (Watched, {"trim_padding": False, "arrange_by_length": False}),
-    "real tokens, old log-probs where TRL asks": (Early, {}),
-    "real tokens, old log-probs as the update sees them": (Watched, {}),
+    "TRL's padding": (RecordingTrainer, {"trim_padding": False, "arrange_by_length": False}),
+    "real tokens, old log-probs where TRL requests them": (EarlyTrainer, {}),
+    "real tokens, old log-probs on the update's rows": (RecordingTrainer, {}),
 }
 
 
@@ -42,8 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--shape", choices=SHAPES, default="small")
-    parser.add_argument("--rows", type=int, default=16, help="completions in the rollout, two an optimizer step")
-    parser.add_argument("--longest", type=int, default=400, help="tokens of the longest completion")
+    parser.add_argument("--rows", type=int, default=16, help="completions per rollout, two per optimizer step")
+    parser.add_argument("--longest", type=int, default=400, help="length of the longest completion, in tokens")
     options = parser.parse_args(arguments)
     completions = r1_lengths(options.rows, options.longest, 0)
     prompts = prompt_lengths(options.rows, options.longest, 0)
@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
             name, completions, prompts, 2, model, options.device, max_steps=options.rows // 2, shaping="none", **steps
         )
         work.trainer.train()
-        ratios = torch.cat(work.trainer.found)
+        ratios = torch.cat(work.trainer.ratios)
         print(
             f"| {name} | {ratios.numel()} | {ratios.max():.1e} | {ratios.mean():.1e} | "
             f"{(ratios == 0).float().mean():.1%} |"

@@ -1,11 +1,11 @@
-"""Run the benchmarks of this folder that need a GPU, in at most 30 minutes.
+"""Run this folder's GPU benchmarks in at most 30 minutes.
 
     python benchmarks/gpu.py
     python benchmarks/gpu.py --parts update plan
-    python benchmarks/gpu.py --shape tiny          # every part, small, on a CPU
+    python benchmarks/gpu.py --shape tiny          # a small version of every part, on a CPU
 
-Each part is a process with a time limit of its own. Its output goes to OUTPUT_DIR/PART.md at once, below the device
-and the command, so the rows of a part that fails or is cut off remain. At the end, the tables of `step` and `plan`.
+Each part is a process with its own time limit. Its output is written to OUTPUT_DIR/PART.md as it appears, so a part
+that fails or times out keeps its rows. The tables of `step` and `plan` are printed at the end.
 """
 
 import argparse
@@ -27,17 +27,17 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Part:
-    """A script of this folder, its options at the 1.5B shape, and those of a small test run."""
+    """A script in this folder, its options at the 1.5B shape, and the options of a small test run."""
 
     script: str
     large: str
     tiny: str
     minutes: float
-    shaped: bool = True  # takes --shape
-    attends: bool = True  # takes --attention, and at the 1.5B shape --checkpointing
+    shaped: bool = True  # whether the script takes --shape
+    attends: bool = True  # whether it takes --attention, and at the 1.5B shape --checkpointing
 
 
-# The most important first; the minutes sum to 27.
+# Sorted by importance; the minutes sum to 27.
 PARTS = {
     "update": Part(
         "update_step",
@@ -74,13 +74,13 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--shape", choices=["1.5b", "tiny"], default="1.5b", help="tiny: on a CPU if there is no GPU")
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--attention", help="attn_implementation; default: flash_attention_2 if installed, else sdpa")
-    parser.add_argument("--minutes", type=float, default=30.0, help="in all; the last part takes what is left")
+    parser.add_argument("--minutes", type=float, default=30.0, help="in total; the last part may use the rest")
     parser.add_argument("--output_dir", type=Path, default=Path("runs/bench/gpu"))
     return parser.parse_args(argv)
 
 
 def command_of(name: str, options: argparse.Namespace, device: str) -> list[str]:
-    """Return the name of a part's script and its options."""
+    """Return the name of a part's script, followed by its options."""
     part, tiny = PARTS[name], options.shape == "tiny"
     words = [part.script, "--device", device, *shlex.split(part.tiny if tiny else part.large)]
     if part.shaped:
@@ -98,7 +98,7 @@ def command_of(name: str, options: argparse.Namespace, device: str) -> list[str]
 
 
 def run_part(words: list[str], file: Path, device: str, seconds: float) -> str:
-    """Run a part for at most `seconds`, write its output to `file` at once, and return how it ended."""
+    """Run a part for at most `seconds`, write its output to `file` as it appears, and return its outcome."""
     start = time.monotonic()
     with file.open("w", encoding="utf-8") as output:
         script, *rest = words
@@ -123,14 +123,14 @@ def main(argv: list[str] | None = None) -> int:
     options = parse(argv)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu" and options.shape != "tiny":
-        raise SystemExit("There is no CUDA device here. `--shape tiny` runs every part, small, on the CPU.")
+        raise SystemExit("There is no CUDA device. `--shape tiny` runs a small version of every part on the CPU.")
     named = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} CPU"
     options.output_dir.mkdir(parents=True, exist_ok=True)
     latest, failed, tables = time.monotonic() + 60 * options.minutes, 0, []
     for name in options.parts:
         left = latest - time.monotonic()
         if left <= 0:
-            print(f"{name}: no time left (--minutes {options.minutes:g}); run it with --parts {name}.")
+            print(f"{name}: no time is left (--minutes {options.minutes:g}); run it with --parts {name}.")
             continue
         words = command_of(name, options, device)
         if name == "packed" and device == "cuda" and "flash" not in words[words.index("--attention") + 1]:

@@ -1,11 +1,11 @@
-"""Graded answers per second: trl_ces' accuracy reward on all cores against TRL's, on the same easy answers.
+"""Compare the throughput of the accuracy rewards of trl_ces (on all cores) and TRL on the same easy answers.
 
     python benchmarks/grading.py
 
-Answers are numbers, fractions, powers and short polynomials, half of them wrong, like those of a partly trained model.
-The two take turns and ratios are of wall time, so run nothing else on the machine.
+Answers are numbers, fractions, powers and short polynomials, half of them incorrect, as from a partly trained model.
+The two rewards take turns, and ratios compare wall time, so run nothing else on the machine.
 
-Then answers that need the algebra, with and without distinct hostile ones among them: what bounds a step.
+The second part times answers that need the algebra, with and without distinct hostile answers among them.
 """
 
 import argparse
@@ -16,14 +16,14 @@ import time
 from operator import ne
 
 import psutil
-from trl.rewards import accuracy_reward as trls
+from trl.rewards import accuracy_reward as trl_reward
 
 from trl_ces.grading.pool import shared_pool
-from trl_ces.rewards import accuracy_reward as ours
+from trl_ces.rewards import accuracy_reward as own_reward
 
 
 def easy_answers(count: int, seed: int) -> tuple[list[list[dict[str, str]]], list[str]]:
-    """Conversational completions with a boxed answer, and golds between dollar signs, as TRL's reward expects them."""
+    """Make conversational completions with a boxed answer, and golds between dollar signs, as TRL's reward expects."""
     draw = random.Random(seed)
     completions, golds = [], []
     for _ in range(count):
@@ -39,7 +39,7 @@ def easy_answers(count: int, seed: int) -> tuple[list[list[dict[str, str]]], lis
 
 
 def algebra_answers(count: int, seed: int) -> tuple[list[str], list[str], list[float]]:
-    """Completions that no rule but the algebra decides, golds and rewards."""
+    """Make completions that only the algebra can grade, with golds and expected rewards."""
     draw = random.Random(seed)
     rows = []
     for _ in range(count):
@@ -58,7 +58,7 @@ def algebra_answers(count: int, seed: int) -> tuple[list[str], list[str], list[f
 
 
 def hostile_answers(count: int, seed: int) -> list[str]:
-    """Distinct completions that keep the algebra busy for longer than any limit."""
+    """Make distinct completions that occupy the algebra for longer than any time limit."""
     draw = random.Random(seed)
     forms = [
         lambda n: f"9^{{9^{{9^{{{n}}}}}}}",
@@ -74,15 +74,15 @@ def hostile_answers(count: int, seed: int) -> list[str]:
 
 
 def processor_seconds() -> float:
-    """Of this process and its grading workers so far."""
+    """Return the CPU seconds used so far by this process and its grading workers."""
     processes = [psutil.Process(worker.process.pid) for worker in shared_pool().workers if worker.process]
     processes += [child for supervisor in processes for child in supervisor.children()]
-    # A supervisor's children that were ended count in its own times.
+    # A supervisor's times include its terminated children.
     return time.process_time() + sum(sum(process.cpu_times()[:4]) for process in processes)
 
 
 def among_hostile(options: argparse.Namespace) -> None:
-    """A reward's time for answers that need the algebra, with and without hostile ones spread among them."""
+    """Time the reward on answers that need the algebra, with and without hostile answers spread among them."""
     seconds: dict[str, list[float]] = {"without": [], "with": []}
     processor: dict[str, float] = dict.fromkeys(seconds, 0.0)
     hostile_rewards: list[float | None] = []
@@ -98,21 +98,21 @@ def among_hostile(options: argparse.Namespace) -> None:
                     completions.insert(place, text)
                     golds.insert(place, r"42\pi+x")
             start, used = time.perf_counter(), processor_seconds()
-            found = ours(completions=completions, solution=golds)
+            found = own_reward(completions=completions, solution=golds)
             spent.append(time.perf_counter() - start)
             processor[name] += processor_seconds() - used
             hostile_rewards += [found[place] for place in places]
             honest = [reward for place, reward in enumerate(found) if place not in places]
             if honest != expected:
-                raise SystemExit(f"{sum(map(ne, honest, expected))} of {len(honest)} answers lost their rewards.")
+                raise SystemExit(f"{sum(map(ne, honest, expected))} of {len(honest)} answers have incorrect rewards.")
     ratios = [one / other for one, other in zip(seconds["with"], seconds["without"], strict=True)]
     medians = ", ".join(f"{name} {statistics.median(spent):.2f} s" for name, spent in seconds.items())
     print(
-        f"\n{options.answers} answers that need the algebra, {options.hostile} hostile ones among them: {medians}; "
-        f"with / without: {statistics.median(ratios):.2f} [{min(ratios):.2f}, {max(ratios):.2f}], in processor time "
-        f"{processor['with'] / processor['without']:.2f}\n"
-        f"hostile: {hostile_rewards.count(0.0)} rewards of 0, {hostile_rewards.count(None)} without a verdict, "
-        f"{hostile_rewards.count(1.0)} of 1; all others as without them"
+        f"\n{options.answers} answers that need the algebra, with and without {options.hostile} hostile answers: "
+        f"{medians}; with / without: {statistics.median(ratios):.2f} [{min(ratios):.2f}, {max(ratios):.2f}], in CPU "
+        f"time {processor['with'] / processor['without']:.2f}\n"
+        f"hostile answers: {hostile_rewards.count(0.0)} rewards of 0, {hostile_rewards.count(None)} unscored, "
+        f"{hostile_rewards.count(1.0)} rewards of 1; all other rewards are as expected"
     )
 
 
@@ -123,23 +123,21 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--hostile", type=int, default=20, help="hostile answers among the others")
     options = parser.parse_args(argv)
-    verdicts: dict[str, list] = {}
-    seconds: dict[str, list[float]] = {"ours": [], "TRL's": []}
-    for turn in range(options.repeats + 1):  # the first turn starts our workers and is not timed
-        completions, golds = easy_answers(
-            options.answers, options.seed + turn
-        )  # new ones, so that no verdict is cached
-        for name, reward in (("ours", ours), ("TRL's", trls)):
+    rewards: dict[str, list] = {}
+    seconds: dict[str, list[float]] = {"trl_ces": [], "TRL": []}
+    for turn in range(options.repeats + 1):  # the first turn starts the workers and is not timed
+        completions, golds = easy_answers(options.answers, options.seed + turn)  # new answers, so that none is cached
+        for name, reward in (("trl_ces", own_reward), ("TRL", trl_reward)):
             start = time.perf_counter()
-            verdicts[name] = reward(completions=completions, solution=golds)
+            rewards[name] = reward(completions=completions, solution=golds)
             if turn > 0:
                 seconds[name].append(time.perf_counter() - start)
-    ratios = [theirs / mine for mine, theirs in zip(seconds["ours"], seconds["TRL's"], strict=True)]
-    agreed = sum(mine == theirs for mine, theirs in zip(verdicts["ours"], verdicts["TRL's"], strict=True))
-    print(f"{options.answers} answers, {os.cpu_count()} cores; both agree on {agreed}\n")
+    ratios = [other / own for own, other in zip(seconds["trl_ces"], seconds["TRL"], strict=True)]
+    agreed = sum(own == other for own, other in zip(rewards["trl_ces"], rewards["TRL"], strict=True))
+    print(f"{options.answers} answers, {os.cpu_count()} cores; both rewards agree on {agreed}\n")
     for name, spent in seconds.items():
-        print(f"{name:>6}: {options.answers / statistics.median(spent):.0f} verdicts/s")
-    print(f"ours / TRL's: {statistics.median(ratios):.2f} [{min(ratios):.2f}, {max(ratios):.2f}]")
+        print(f"{name:>7}: {options.answers / statistics.median(spent):.0f} grades/s")
+    print(f"trl_ces / TRL: {statistics.median(ratios):.2f} [{min(ratios):.2f}, {max(ratios):.2f}]")
     among_hostile(options)
     return 0
 

@@ -1,11 +1,11 @@
-"""Compare planned with measured memory: training steps of small models on a CPU, of larger ones on a GPU.
+"""Compare planned with measured memory of training steps: small models on a CPU, larger models on a GPU.
 
     python benchmarks/memory.py
     python benchmarks/memory.py --device cuda
 
-Each case runs in its own process: CESTrainer trains a random model for two steps on full-length completions. On a CPU
-the peak of resident memory, less what the process held before the model, is compared with the estimate of
-`trl_ces/lab/plan` (Linux only: /proc; a few minutes on one core); on a GPU the peak of PyTorch's allocator is.
+Each case runs in its own process: CESTrainer trains a random model for two steps on full-length completions. The
+estimate of `trl_ces/lab/plan` is compared with peak memory: on a CPU the peak of resident memory above its value
+before the model was created (Linux only; a few minutes on one core), on a GPU the peak of PyTorch's allocator.
 """
 
 import argparse
@@ -22,10 +22,10 @@ MIB = 2**20
 
 
 QWEN = shape_of("qwen2", False, 512, 1536, 8, 8, 2, 32000)
-# As wide as TRL's tile of logits: with a smaller vocabulary part of the tile is never touched, so not resident.
+# As wide as TRL's tile of logits; with a smaller vocabulary, part of the tile is never touched and hence not resident.
 LLAMA = shape_of("llama", True, 256, 1024, 12, 4, 4, 32768)
 FOUR_ROWS = {"max_completion_length": 736, "per_device_train_batch_size": 4}
-# Name, shape, fields of the recipe that differ from BASE.
+# Name, shape, and recipe fields that differ from BASE.
 CASES = [
     ("Qwen2, 57 M", QWEN, {}),
     ("Qwen2, 57 M", QWEN, {"gradient_checkpointing": True}),
@@ -76,7 +76,7 @@ def recipe_of(fields, output, device):
     from trl_ces.train.recipe import make_recipe
 
     given = {**BASE, **fields, "use_cpu": device == "cpu", "output_dir": output}
-    # With sdpa the plan counts a mask, which trimmed rows do without.
+    # With sdpa, the plan includes an attention mask, which trimmed rows do not need.
     if device == "cuda" and fields.get("bf16") and is_flash_attn_2_available(kernels_fallback_ok=True):
         given["attn_implementation"] = "flash_attention_2"
     given["steps_per_generation"] = 2 * given["gradient_accumulation_steps"]
@@ -84,7 +84,7 @@ def recipe_of(fields, output, device):
 
 
 def predicted(shape, fields, device):
-    """Planned bytes, without the reserve for the process itself."""
+    """Return the planned bytes without the reserve for the process itself."""
     from trl_ces.lab.plan.memory import Engine, plan_memory
     from trl_ces.lab.plan.setup import make_setup
 
@@ -103,7 +103,7 @@ def resident(name):
 
 
 def train(shape, fields, output, device):
-    """Train and return the peak of bytes: PyTorch's allocator's, or on a CPU resident ones beyond those before."""
+    """Train and return peak bytes: of PyTorch's allocator, or on a CPU the increase of resident memory."""
     import torch
     from datasets import Dataset
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -146,7 +146,7 @@ def train(shape, fields, output, device):
 
 
 def measured(number, device):
-    # Makes glibc return large blocks at once, so that freed memory is not counted.
+    # Make glibc return large blocks immediately, so that freed memory is not counted.
     environment = {
         **os.environ,
         "OMP_NUM_THREADS": "1",
@@ -166,23 +166,23 @@ def main():
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--measure", type=int, help="measure one case and print its bytes")
     parser.add_argument("--cases", type=int, nargs="*", help="only these cases")
-    asked = parser.parse_args()
-    cases = CASES if asked.device == "cpu" else CUDA_CASES
-    if asked.measure is not None:
-        _, shape, fields = cases[asked.measure]
+    options = parser.parse_args()
+    cases = CASES if options.device == "cpu" else CUDA_CASES
+    if options.measure is not None:
+        _, shape, fields = cases[options.measure]
         with tempfile.TemporaryDirectory() as output:
-            print(train(shape, fields, output, asked.device))
+            print(train(shape, fields, output, options.device))
         return
     header = ("model", "rows x tokens", "checkpointing", "plan (MiB)", "measured (MiB)", "off by")
     print_row(header)
     print_row([":---", *["---:"] * (len(header) - 1)])
-    for number in asked.cases if asked.cases is not None else range(len(cases)):
+    for number in options.cases if options.cases is not None else range(len(cases)):
         name, shape, fields = cases[number]
-        plan, fact = predicted(shape, fields, asked.device), measured(number, asked.device)
+        plan, peak = predicted(shape, fields, options.device), measured(number, options.device)
         settings = {**BASE, **fields}
         rows = f"{settings['per_device_train_batch_size']} x {PROMPT + settings['max_completion_length']}"
-        off = "failed" if fact is None else f"{100 * (plan / fact - 1):+.1f} %"
-        found = "" if fact is None else f"{fact / MIB:,.0f}"
+        off = "failed" if peak is None else f"{100 * (plan / peak - 1):+.1f} %"
+        found = "" if peak is None else f"{peak / MIB:,.0f}"
         print_row(
             [name, rows, "yes" if settings["gradient_checkpointing"] else "no", f"{plan / MIB:,.0f}", found, off]
         )

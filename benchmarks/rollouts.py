@@ -1,6 +1,6 @@
-"""Workloads shared by the benchmarks: completions of R1-like lengths, models by shape, and trainers for both.
+"""Workloads for the benchmarks: completions of R1-like lengths, models by shape, and trainers.
 
-Tokens and rewards are random, nothing is generated or graded, so that only the update is measured.
+Tokens and rewards are random, and nothing is generated or graded, so that only the update is measured.
 """
 
 import math
@@ -35,21 +35,21 @@ TRAINERS = {
 
 
 def r1_lengths(rows: int, longest: int, seed: int) -> list[int]:
-    """Completion lengths exp(N(ln 3200, 0.7)) clipped to 200..12,000 tokens, times longest / 12,000."""
+    """Draw completion lengths exp(N(ln 3200, 0.7)), clipped to 200..12,000 tokens, times longest / 12,000."""
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.exp(math.log(3200) + 0.7 * torch.randn(rows, generator=generator)).clamp(200, 12_000)
     return [max(1, round(length * longest / 12_000)) for length in drawn.tolist()]
 
 
 def prompt_lengths(rows: int, longest: int, seed: int) -> list[int]:
-    """Prompt lengths of 60 to 300 tokens, times longest / 12,000, equal within a group."""
+    """Draw prompt lengths of 60 to 300 tokens, times longest / 12,000, equal within a group."""
     generator = torch.Generator().manual_seed(seed + 1)
     drawn = torch.randint(60, 301, (rows // GROUP,), generator=generator).tolist()
     return [max(1, round(length * longest / 12_000)) for length in drawn for _ in range(GROUP)]
 
 
 def matrix_rate(device: str, dtype: torch.dtype) -> float:
-    """FLOP/s in the product of two large matrices: the best of ten."""
+    """Measure FLOP/s in the product of two large matrices, as the best of ten trials."""
     size = 8192 if device == "cuda" else 1024
     one, other = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
     seconds, phase = [], Phase(device == "cuda")
@@ -63,7 +63,7 @@ def matrix_rate(device: str, dtype: torch.dtype) -> float:
 def make_model(
     shape: str, attention: str, dtype: torch.dtype, positions: int, device: str, vocabulary: int | None = None
 ) -> Qwen2ForCausalLM:
-    """A Qwen2 of that shape with random weights on that device, and another vocabulary if one is given."""
+    """Make a Qwen2 of the given shape with random weights on `device`; `vocabulary` overrides the shape's size."""
     hidden, intermediate, layers, heads, key_value_heads, own_vocabulary = SHAPES[shape]
     config = Qwen2Config(
         vocab_size=vocabulary or own_vocabulary,
@@ -80,15 +80,15 @@ def make_model(
         dtype=dtype,
     )
     torch.manual_seed(0)
-    with torch.device(device):  # a CPU would draw 1.5 billion weights for half a minute
+    with torch.device(device):  # drawing 1.5 billion weights on a CPU takes half a minute
         return Qwen2ForCausalLM(config).to(dtype)
 
 
 class Phase(TrainerCallback):
     """
-    Times everything from the rewards to the end of the optimizer step: padding, arranging, forwards, backwards.
+    Time everything from the rewards to the end of the optimizer step: padding, arranging, forwards and backwards.
 
-    On a CPU, in CPU seconds of this process, so that other processes do not count; else in wall seconds.
+    On a CPU, times are CPU seconds of this process, so that other processes do not count; else wall seconds.
     """
 
     def __init__(self, cuda: bool):
@@ -101,7 +101,7 @@ class Phase(TrainerCallback):
         return time.process_time()
 
     def begin(self) -> None:
-        """Called by the reward function."""
+        """Start the clock; called by the reward function."""
         self.positions = 0
         self.started = self.now()
 
@@ -116,7 +116,7 @@ class Phase(TrainerCallback):
 
 
 class Workload:
-    """One trainer and one rollout of such completions, groups of four contiguous, to be stepped repeatedly."""
+    """One trainer and one rollout, whose groups of four are contiguous, for repeated optimizer steps."""
 
     def __init__(self, who, completions, prompts, micro_batch, model, device, **settings: Any):
         trainer_class, config_class, shaping = TRAINERS[who]
@@ -173,16 +173,16 @@ class Workload:
             reward_funcs=accuracy_reward,
             args=config_class(**arguments),
             train_dataset=Dataset.from_dict({"prompt": [str(group) for group in starts]}),
-            processing_class=build_tokenizer(),  # padding and end have the ids 0 and 1; it needs no text
+            processing_class=build_tokenizer(),  # only its padding and end ids, 0 and 1, are used
             rollout_func=rollout,
             callbacks=[self.phase],
         )
         self.trainer.remove_callback(PrinterCallback)
 
     def step(self, keep_gradients: bool = False) -> float:
-        """Seconds of the update of one optimizer step."""
+        """Run one optimizer step and return the seconds of its update."""
         self.phase.keep = keep_gradients
-        torch.manual_seed(0)  # TRL shuffles a rollout's rows: in the same order for each trainer
+        torch.manual_seed(0)  # TRL shuffles a rollout's rows; use the same order for each trainer
 
         def count(module, inputs, output):
             self.phase.positions += output.last_hidden_state.shape[:2].numel()
@@ -193,7 +193,7 @@ class Workload:
         return self.phase.seconds
 
     def peak_memory(self) -> int:
-        """Peak bytes of a step beyond those before it."""
+        """Run a step and return its peak memory in bytes above the memory in use before it."""
         if self.phase.cuda:
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()

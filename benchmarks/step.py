@@ -1,10 +1,10 @@
-"""Measure the seconds of each phase of a recipe's rollout, and its memory, beside those of `trl-ces plan`.
+"""Measure the seconds and memory of each phase of a recipe's rollout, and compare them with `trl-ces plan`.
 
     python benchmarks/step.py --device cuda --config R1-1.5B
     python benchmarks/step.py --device cuda --config R1-1.5B --model_name_or_path FOLDER --dataset_name FILE   # no Hub
 
-Trains two rollouts in one process. The second one's times are compared with the plan at the lengths that it had.
-Memory is all that is in use on the device. On a CPU the expected times are an A800's.
+Two rollouts are trained in one process. The times of the second are compared with the plan at its completion lengths.
+Memory is the total in use on the device. On a CPU, the expected times are those of an A800.
 """
 
 import argparse
@@ -28,7 +28,7 @@ SENT = "weights to vLLM"
 
 
 class Clock(TrainerCallback):
-    """Seconds by term, without those of terms inside it, and the most bytes in use at a term's ends."""
+    """Record each term's seconds, without nested terms, and the most bytes in use when it ends or is interrupted."""
 
     def __init__(self, trainer, updates):
         self.seconds, self.memory, self.running, self.since = Counter(), Counter(), ["rest"], time.time()
@@ -43,7 +43,7 @@ class Clock(TrainerCallback):
         trainer.add_callback(self)
 
     def turn(self, term=None):
-        """Counts the time since the last turn; then `term` begins, or the innermost one ends."""
+        """Add the time since the last call to the current term; then begin `term`, or end the innermost term."""
         if torch.cuda.is_available():
             torch.cuda.synchronize()
             free, whole = torch.cuda.mem_get_info()
@@ -76,7 +76,7 @@ class Clock(TrainerCallback):
 
 
 def table(plan, seconds, memory, lengths):
-    """Expected, measured and a verdict for each term and each peak of memory; a tenth off counts as planned."""
+    """Render expected and measured values of each term and memory peak; a deviation up to 10 % counts as planned."""
     fast, slow = rollout_seconds(plan, lengths)
     found = [(f"{term}, s", fast[term], slow[term], seconds[term]) for term in fast]
     for name, held in (("training", max(memory["update"], memory["optimizer"])), ("generating", memory["generation"])):
@@ -84,10 +84,10 @@ def table(plan, seconds, memory, lengths):
     rows = []
     for name, low, high, one in found:
         off = one / (min(max(one, low), high) or 1e-3)  # against the nearer end of the range
-        verdict = "as planned" if 0.9 <= off <= 1.1 else f"{off:.2f} x the plan" if one else "not measured"
-        rows.append((name, between(low, high, 1), f"{one:.1f}", verdict))
+        result = "as planned" if 0.9 <= off <= 1.1 else f"{off:.2f} x the plan" if one else "not measured"
+        rows.append((name, between(low, high, 1), f"{one:.1f}", result))
     rows += [(f"{term}, s", "-", f"{seconds[term]:.1f}", "not planned") for term in ("optimizer", SENT, "checkpoint")]
-    return markdown(("a rollout", f"expected (plan, {plan.device})", "measured", "verdict"), rows)
+    return markdown(("per rollout", f"expected (plan, {plan.device})", "measured", "result"), rows)
 
 
 def main(argv=None):
@@ -107,7 +107,7 @@ def main(argv=None):
     clock = Clock(trainer, plan.schedule.updates)
     trainer.train()
     print(table(plan, clock.seconds, clock.memory, clock.lengths))
-    print(f"And {clock.seconds['rest']:.1f} s for rewards, data and the log.")
+    print(f"Rewards, data and logging took another {clock.seconds['rest']:.1f} s.")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Compare the update of one optimizer step: CESTrainer and TRL's GRPOTrainer on the same rollout.
+"""Compare the update of one optimizer step between CESTrainer and TRL's GRPOTrainer on the same rollout.
 
     python benchmarks/update_step.py                                   # a small model on this CPU
     python benchmarks/update_step.py --device cuda --shape 1.5b --longest 12000 --attention sdpa
 
-Trainers take turns; each repeat gives a ratio, and the medians of the ratios are printed with their range. On a CPU
-times are CPU seconds of this process, so other processes do not count; run it with OMP_NUM_THREADS=1.
+Trainers take turns. Each repeat yields a ratio; the median and range of the ratios are printed. On a CPU, times are
+CPU seconds of this process, so other processes do not count; run it with OMP_NUM_THREADS=1.
 """
 
 import argparse
@@ -36,8 +36,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--shape", choices=sorted(SHAPES), default="tiny")
     parser.add_argument("--attention", default="sdpa", help="attn_implementation")
     parser.add_argument("--checkpointing", action="store_true", help="recompute activations in the backward")
-    parser.add_argument("--rows", type=int, default=48, help="completions of the optimizer step")
-    parser.add_argument("--longest", type=int, default=750, help="the longest completion: 12,000 / 16 by default")
+    parser.add_argument("--rows", type=int, default=48, help="completions per optimizer step")
+    parser.add_argument("--longest", type=int, default=750, help="length of the longest completion (12,000 / 16)")
     parser.add_argument("--micro_batches", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument(
         "--vocabularies", type=int, nargs="+", default=[1024, 8192, 32768], help="sizes for the part `vocabulary`"
@@ -52,7 +52,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 class Bench:
-    """Makes the workloads of one run; all trainers share one model."""
+    """Make the workloads of one run; all trainers share one model."""
 
     def __init__(self, options: argparse.Namespace, vocabulary: int | None = None):
         self.options = options
@@ -64,12 +64,12 @@ class Bench:
         return matrix_rate(self.options.device, self.options.dtype)
 
     def update_flops(self, completions: list[int]) -> float:
-        """FLOPs that a forward and a backward over the real tokens need at least."""
+        """Return the minimum FLOPs of a forward and a backward over the real tokens."""
         prompts = prompt_lengths(len(completions), self.options.longest, self.options.seed)
         lengths = [one + other for one, other in zip(prompts, completions, strict=True)]
         config, embedding = self.model.config, self.model.get_input_embeddings().weight.numel()
         weights = sum(parameter.numel() for parameter in self.model.parameters()) - embedding
-        attention = 2 * config.num_hidden_layers * config.hidden_size  # a causal one counts as half of its square
+        attention = 2 * config.num_hidden_layers * config.hidden_size  # causal attention needs half of the square
         return 3 * sum(2 * weights * length + attention * length**2 for length in lengths)
 
     def lengths(self) -> list[int]:
@@ -81,7 +81,7 @@ class Bench:
         return Workload(who, completions, prompts, micro_batch, self.model, self.options.device, **settings)
 
     def in_turn(self, workloads: dict[str, Workload]) -> dict[str, list[float]]:
-        """Seconds of each workload, taking turns; the first turn warms up."""
+        """Time the workloads in turn and return the seconds of each; the first turn is a warm-up."""
         seconds: dict[str, list[float]] = {who: [] for who in workloads}
         for turn in range(self.options.repeats + 1):
             for who, workload in workloads.items():
@@ -92,7 +92,7 @@ class Bench:
 
 
 def ratio(seconds: dict[str, list[float]], above: str, below: str) -> str:
-    """Median and range of the ratios of a turn."""
+    """Format the median and range of the ratios of all turns."""
     ratios = [one / other for one, other in zip(seconds[above], seconds[below], strict=True)]
     return f"{statistics.median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]"
 
@@ -102,19 +102,19 @@ def line(*cells: object) -> None:
 
 
 def peak(options: argparse.Namespace, who: str, rows: int) -> int:
-    """Peak memory of a step in bytes, measured in a separate process."""
+    """Measure a step's peak memory in bytes, in a separate process."""
     words = [sys.executable, __file__, "--peak_of", who, str(rows)]
     for name in ("device", "shape", "attention", "rows", "longest", "seed"):
         words += [f"--{name}", str(getattr(options, name))]
     words += ["--checkpointing"] * options.checkpointing
-    # Makes glibc return freed tensors at once, so that the peak does not depend on the layout of the heap.
+    # Make glibc return freed tensors immediately, so that the peak does not depend on the heap's layout.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
     finished = subprocess.run(words, stdout=subprocess.PIPE, text=True, env=environment, check=True)
     return json.loads(finished.stdout.splitlines()[-1])
 
 
 def unequal(bench: Bench) -> None:
-    """R1-like lengths: time and gradients against TRL's, per micro-batch size."""
+    """Compare time and gradients with TRL's at R1-like lengths, by micro-batch size."""
     options, lengths = bench.options, bench.lengths()
     mean = sum(lengths) / len(lengths)
     print(f"\n{len(lengths)} completions of {mean:.0f} tokens on average, {max(lengths)} at most\n")
@@ -144,7 +144,7 @@ def unequal(bench: Bench) -> None:
 
 
 def memory(bench: Bench) -> None:
-    """R1-like lengths: peak memory of a step beyond the model, each in a separate process."""
+    """Compare peak memory of a step, without the model, at R1-like lengths; each peak in a separate process."""
     print("\nPeak memory of a step\n")
     line("rows of a micro-batch", "TRL", "none / TRL", "ces / none")
     line(*["---:"] * 4)
@@ -155,32 +155,32 @@ def memory(bench: Bench) -> None:
 
 
 def relative_difference(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
-    """Norm of the difference by the norm, of all gradients as one vector."""
+    """Return the norm of the difference over the norm of `one`, treating all gradients as one vector."""
     apart = sum((one[name] - other[name]).double().square().sum() for name in one)
     return float((apart / sum(value.double().square().sum() for value in one.values())).sqrt())
 
 
 def equal(bench: Bench) -> None:
-    """Completions of equal length: no padding to save."""
+    """Compare times with TRL's on completions of equal length, which have no padding to save."""
     length = bench.options.longest // 3
     workloads = {who: bench.workload(who, [length] * bench.options.rows, 2) for who in ("trl", "none")}
     seconds = bench.in_turn(workloads)
     print(
-        f"\nAll completions of {length} tokens, 2 rows a micro-batch: none / TRL, time {ratio(seconds, 'none', 'trl')}"
+        f"\n{length} tokens per completion, 2 rows per micro-batch: none / TRL, time {ratio(seconds, 'none', 'trl')}"
     )
 
 
 def packed(bench: Bench) -> None:
-    """R1-like lengths, packed into one sequence against padded to the longest of a micro-batch."""
+    """Compare rows packed into one sequence with rows padded to the longest of a micro-batch, at R1-like lengths."""
     workloads = {who: bench.workload(who, bench.lengths(), 2) for who in ("packed", "trimmed")}
     seconds = bench.in_turn(workloads)
-    print(f"\nR1-like lengths, 2 rows a micro-batch: packed / trimmed, time {ratio(seconds, 'packed', 'trimmed')}")
+    print(f"\nR1-like lengths, 2 rows per micro-batch: packed / trimmed, time {ratio(seconds, 'packed', 'trimmed')}")
 
 
 def vocabulary(bench: Bench) -> None:
-    """What the gradient of the entropy costs, by the size of the vocabulary."""
+    """Measure the cost of the entropy's gradient by vocabulary size."""
     options = bench.options
-    print(f"\nThe entropy's gradient by vocabulary, {bench.model.config.hidden_size} hidden\n")
+    print(f"\nCost of the entropy's gradient by vocabulary size, hidden size {bench.model.config.hidden_size}\n")
     line("vocabulary", "ces / none, time")
     line(*["---:"] * 2)
     for size in options.vocabularies:
@@ -207,8 +207,8 @@ def main(argv: list[str] | None = None) -> int:
         who, rows = options.peak_of
         workload = bench.workload(who, bench.lengths(), int(rows))
         if options.device == "cuda":
-            workload.step()  # one-time set-up of libraries
-        # On a CPU the first step counts: memory that it leaves allocated would hide what a later one needs.
+            workload.step()  # excludes the one-time set-up of libraries
+        # On a CPU, measure the first step: memory that it leaves allocated would hide the needs of a later step.
         print(json.dumps(workload.peak_memory()))
         return 0
     name = torch.cuda.get_device_name() if options.device == "cuda" else f"{platform.machine()} CPU"
@@ -216,7 +216,7 @@ def main(argv: list[str] | None = None) -> int:
     print(
         f"{name}, {torch.get_num_threads()} thread(s), torch {torch.__version__}, Qwen2 of shape {options.shape} "
         f"({parameters / 1e6:.1f} million weights), {str(options.dtype).removeprefix('torch.')}, "
-        f"{options.attention} attention, {options.repeats} repeats; large matrices are multiplied at "
+        f"{options.attention} attention, {options.repeats} repeats; product of large matrices: "
         f"{bench.matrix_rate / 1e12:.3g} TFLOP/s"
     )
     for part in options.parts:

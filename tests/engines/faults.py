@@ -1,6 +1,6 @@
-"""A reward function whose process can be made to fail, for training processes that a test starts. Not a test file.
+"""Reward function that can make its process fail, for training processes started by tests. Not a test file.
 
-TRL_CES_TEST_FAULT holds `{"rank": R, "call": N, "what": W}`: at the N-th call (from 1) in the process of rank R.
+TRL_CES_TEST_FAULT contains `{"rank": R, "call": N, "what": W}`: fault W occurs at the N-th call (from 1) on rank R.
 """
 
 import json
@@ -25,17 +25,17 @@ def vowel_accuracy_reward(completions, **kwargs):
 
 def fail(what):
     command = next(process for process in psutil.Process().parents() if "trl_ces.cli.main" in process.cmdline())
-    if what == "killed":  # as the kernel does where memory is short
+    if what == "killed":  # as the kernel does if memory runs out
         os.kill(os.getpid(), signal.SIGKILL)
-    elif what == "time limit":  # as a cluster does before it
+    elif what == "time limit":  # as a cluster does before the limit
         command.send_signal(signal.SIGTERM)
     elif what == "machine lost":
         others = [process for process in command.children(recursive=True) if process.pid != os.getpid()]
         for process in [command, *others, psutil.Process()]:
             process.kill()
     elif what == "reward raises":
-        raise ValueError("no verdict today")
-    elif what == "full disk":  # a file of this process ends at 4 kB, as at a disk's end
+        raise ValueError("cannot grade today")
+    elif what == "full disk":  # limit this process's files to 4 kB, as if the disk were full
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     else:

@@ -1,4 +1,4 @@
-"""Each shipped accelerate file, unchanged: what `trl-ces train` makes of it is read in the workers that it starts."""
+"""Each shipped accelerate file, unchanged: the workers that `trl-ces train` starts report their settings."""
 
 import json
 import subprocess
@@ -29,11 +29,11 @@ FILES = {
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-def test_every_shipped_file_is_here():
+def test_every_shipped_file_is_tested():
     assert set(FILES) == {file.stem for file in ACCELERATE.glob("*.yaml")}
 
 
-def test_where_no_affinity_is_known_all_cores_are_shared(monkeypatch):
+def test_all_cores_are_shared_if_no_affinity_is_known(monkeypatch):
     monkeypatch.setattr(psutil, "cpu_count", lambda logical: CORES)
     monkeypatch.delattr(psutil.Process, "cpu_affinity")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
@@ -59,7 +59,7 @@ def test_the_workers_get_the_files_engine_and_share_the_cores(tmp_path, monkeypa
     assert ended.returncode == 0, ended.stderr[-3000:]
     expected = {"threads": str(CORES // processes), "processes": str(processes), **FILES[name]}
     for rank in range(processes):
-        said, arguments = json.loads((tmp_path / f"{rank}.json").read_text())
-        assert said == expected
+        info, arguments = json.loads((tmp_path / f"{rank}.json").read_text())
+        assert info == expected
         assert arguments[:2] == ["--expect_processes", str(processes)]
     assert len(list(tmp_path.iterdir())) == processes

@@ -1,8 +1,8 @@
-"""Colocated vLLM under each engine: what it samples from is what is trained and saved, and a run resumes.
+"""Colocated vLLM under each engine: it samples from the weights that are trained and saved, and a run resumes.
 
-The engines are real, on two processes of this CPU; vLLM is the stand-in of tests/helpers/colocated_vllm.py. Not here:
-NCCL, vLLM's own kernels and memory, and its sharding of weights under tensor parallelism (each process of the stand-in
-holds them whole).
+The engines are real, on two processes of this CPU; vLLM is the stand-in of tests/helpers/colocated_vllm.py. Not
+tested: NCCL, vLLM's own kernels and memory, and its sharding of weights under tensor parallelism (each process of the
+stand-in has all weights).
 """
 
 import json
@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * TIMEOUT)]
 
 
 def digest_of(start, checkpoint, lora):
-    """The digest of a checkpoint's weights, an adapter merged as vLLM gets it."""
+    """Return the digest of a checkpoint's weights, with an adapter merged as for vLLM."""
     if not lora:
         return digest(SimpleNamespace(state_dict=lambda: load_file(checkpoint / "model.safetensors")))
     base = AutoModelForCausalLM.from_pretrained(start)
@@ -44,7 +44,7 @@ def digest_of(start, checkpoint, lora):
 
 @pytest.fixture(scope="module", params=ENGINES)
 def runs(request, tmp_path_factory):
-    """All cases under one engine: (its name, the output, what each process says of its cases)."""
+    """Run all cases under one engine: (its name, the output, the report of each process on its cases)."""
     engine = request.param
     if engine.startswith("zero"):
         pytest.importorskip("deepspeed", reason="make test-slow installs it")
@@ -62,7 +62,7 @@ def runs(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_vllm_samples_from_is_what_is_saved_and_the_ratios_are_1(runs, case):
+def test_vllm_samples_from_the_saved_weights_and_the_ratios_are_1(runs, case):
     engine, output, facts = runs
     if case not in facts[0]:
         pytest.skip("one process")

@@ -1,6 +1,6 @@
-"""DDP and DeepSpeed for real, two processes on this CPU: the weights of one process, and a model that loads alone.
+"""Real DDP and DeepSpeed with two processes on this CPU: weights equal those of one process; the model loads alone.
 
-The first run of each DeepSpeed engine compiles an operation for a minute or more.
+The first run of each DeepSpeed engine compiles an operation, which takes a minute or more.
 """
 
 import json
@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 
 from trl_ces.methods.metrics import CES_METRICS
 
-# Engine: distributed type, ZeRO's stage, whether weights lie in shares, and the optimizer that steps.
+# Engine: distributed type, ZeRO stage, whether weights are sharded, and the optimizer that steps.
 ENGINES = {
     "ddp": ("MULTI_CPU", None, False, "AdamW"),
     "zero2": ("DEEPSPEED", 2, False, "AdamW"),
@@ -40,7 +40,7 @@ def trained(folder, engine, lora, name=None, options=None, **settings):
 
 @pytest.fixture(scope="module", params=[False, True], ids=["full", "lora"])
 def alone(request, tmp_path_factory):
-    """The start, and what one process makes of it: (folder, whether LoRA)."""
+    """Save the initial weights and the result of one process: (folder, whether LoRA)."""
     folder = tmp_path_factory.mktemp("engines")
     save_tiny(folder / "start")
     assert facts_of(trained(folder, "one", request.param))["distributed_type"] == "NO"
@@ -90,16 +90,16 @@ def test_two_processes_end_with_the_weights_of_one(alone, engine):
         for name in CES_METRICS:
             assert ours[name] == pytest.approx(theirs[name], rel=1e-3, abs=1e-5), name
 
-    # The saved model needs no DeepSpeed: this process has none of it.
+    # The saved model does not need DeepSpeed, which this process does not use.
     assert answer(load(folder, engine, lora)) == answer(load(folder, "one", lora))
 
 
 @pytest.mark.parametrize("engine", ["ddp", "zero2", "zero3"])
-def test_micro_batches_in_pieces_of_a_token_budget_give_the_weights_of_whole_ones(alone, engine):
-    """Gradients of several backwards add up on each process, and the engine steps once: after the last."""
+def test_micro_batches_split_by_a_token_budget_give_the_weights_of_whole_ones(alone, engine):
+    """Gradients of several backwards add up on each process, and the engine steps once, after the last."""
     folder, lora = alone
     if lora:
-        pytest.skip("the same backwards as without")
+        pytest.skip("same backwards as without LoRA")
     if engine != "ddp":
         pytest.importorskip("deepspeed", reason="make test-slow installs it")
     whole = {"per_device_train_batch_size": 6, "gradient_accumulation_steps": 1}
@@ -114,10 +114,10 @@ def test_micro_batches_in_pieces_of_a_token_budget_give_the_weights_of_whole_one
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_step_with_a_loss_that_is_nan_on_one_process_is_skipped_by_all(alone, engine):
-    """DeepSpeed skips it itself; the weights are those of one process that skips it."""
+    """DeepSpeed itself skips the step; the weights are those of one process that skips it."""
     folder, lora = alone
     if lora:
-        pytest.skip("the same step as without")
+        pytest.skip("same step as without LoRA")
     if engine != "ddp":
         pytest.importorskip("deepspeed", reason="make test-slow installs it")
     poison, single = {"poison": 2}, folder / "one-poisoned"

@@ -1,7 +1,7 @@
-"""Injected faults of server, machines and disks: each ends in one sentence or in an exact resume, within its limit.
+"""Injected faults of server, machines and disks: each ends with one sentence or an exact resume, within its limit.
 
-The table of docs/cluster.md, "When something fails". The server is tests/helpers/vllm_server.py; machines are
-launches on this one.
+They are the table in docs/cluster.md, "When something fails". The server is tests/helpers/vllm_server.py; machines are
+simulated by launches on this machine.
 """
 
 import os
@@ -30,14 +30,14 @@ def stand_in(job):
 
 @pytest.fixture(scope="module")
 def whole(job, stand_in, tmp_path_factory):
-    """Number of processes -> the output of a run without a fault."""
+    """Map the number of processes to the output of a run without a fault."""
     folder = tmp_path_factory.mktemp("whole")
     runs = {1: train(job, folder / "1", stand_in.url), 2: train(job, folder / "2", stand_in.url, TWO)}
     assert [run.code for run in runs.values()] == [0, 0]
     return {number: folder / str(number) for number in runs}
 
 
-# In a run: (the server's fault, changes, what the command says). The run then resumes to the same weights.
+# (server fault, settings, message of the command). The run then resumes to the same weights.
 SERVER_FAULTS = {
     "a request refused": (("/v1/completions", 400), {}, "failed (Request failed: 400, "),
     "engine dead": (("/v1/completions", 500, 9), {}, "failed (RetryError): see its log, and start it with"),
@@ -54,9 +54,9 @@ def test_a_fault_of_the_server_ends_the_run_in_one_sentence_and_it_resumes_exact
     ended = train(job, tmp_path / "out", stand_in.url, **changes)
     stand_in.mend()
     assert ended.code == 2
-    (said,) = ended.sentences()
-    assert sentence in said
-    assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in said
+    (message,) = ended.sentences()
+    assert sentence in message
+    assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in message
     assert train(job, tmp_path / "out", stand_in.url, RESUME).code == 0
     assert_same_weights(tmp_path / "out", whole[1])
 
@@ -73,11 +73,11 @@ def test_a_server_that_dies_while_it_takes_weights_ends_the_run_which_resumes_ex
     assert_same_weights(tmp_path / "out", whole[1])
 
 
-# Of the process of rank 1, in the second rollout: (exit code, what the command says). One that hangs is not among
-# them: with `use_cpu`, transformers leaves torch's 30 minutes in the place of `ddp_timeout`.
+# Faults of rank 1 in the second rollout: (exit code, message of the command). A hanging process is not tested: with
+# `use_cpu`, transformers uses torch's limit of 30 minutes instead of `ddp_timeout`.
 PROCESS_FAULTS = {
     "killed": (1, "the training ended with code 1; the first error, if one was reported, is above"),
-    "reward raises": (2, "The reward function 'vowel_accuracy_reward' raised ValueError: no verdict today"),
+    "reward raises": (2, "The reward function 'vowel_accuracy_reward' raised ValueError: cannot grade today"),
     "time limit": (0, None),
     "machine lost": (-9, None),
 }
@@ -91,7 +91,7 @@ def test_a_fault_of_one_process_ends_the_run_which_resumes_exactly(job, tmp_path
     assert ended.code == code, ended.errors[-3000:]
     if sentence is None:
         assert not ended.sentences()
-        assert fault != "time limit" or "Stopped by SIGTERM after step 3. Resume from " in ended.said
+        assert fault != "time limit" or "Stopped by SIGTERM after step 3. Resume from " in ended.stdout
     else:
         assert len(ended.sentences()) == 1
         assert sentence in ended.sentences()[0]
@@ -100,7 +100,7 @@ def test_a_fault_of_one_process_ends_the_run_which_resumes_exactly(job, tmp_path
     assert_same_weights(tmp_path / "out", whole[2])
 
 
-def test_a_full_disk_on_one_of_two_machines_is_said_there_and_both_resume_exactly(job, tmp_path, stand_in, whole):
+def test_a_full_disk_on_one_of_two_machines_is_reported_there_and_both_resume_exactly(job, tmp_path, stand_in, whole):
     outputs = [tmp_path / "node0", tmp_path / "node1"]  # no shared disk
     what = {"rank": 1, "call": 2, "what": "full disk"}
     nodes = [
@@ -113,7 +113,7 @@ def test_a_full_disk_on_one_of_two_machines_is_said_there_and_both_resume_exactl
     assert f"The disk of {outputs[1]} is full" in sentence
     assert first.code == 1
     assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in first.sentences()[0]
-    # The first machine's disk holds the state; the second's its own rows of the rollout, and its random numbers.
+    # The first machine's disk has the state; the second's has its own rows of the rollout and its random states.
     checkpoint = str(outputs[0] / "checkpoint-2")
     shutil.copytree(outputs[1] / "checkpoint-2", checkpoint, dirs_exist_ok=True)
     nodes = [
@@ -136,7 +136,7 @@ def test_a_machine_without_vllm_refuses_and_the_other_waits_no_longer_than_the_r
 
 
 @pytest.mark.parametrize("fault", ["cut off", "clock set back"])
-def test_the_newest_whole_checkpoint_is_resumed_from_exactly(job, tmp_path, stand_in, whole, fault):
+def test_a_run_resumes_exactly_from_the_newest_complete_checkpoint(job, tmp_path, stand_in, whole, fault):
     output = tmp_path / "out"
     shutil.copytree(whole[1], output)
     shutil.rmtree(output / "checkpoint-6")
@@ -144,10 +144,10 @@ def test_the_newest_whole_checkpoint_is_resumed_from_exactly(job, tmp_path, stan
     if fault == "cut off":
         file = output / "checkpoint-5" / "model.safetensors"
         file.write_bytes(file.read_bytes()[:-8])
-    else:  # the machine's clock went back by a day after step 3
+    else:  # the machine's clock was set back after step 3
         for step in (4, 5):
             os.utime(output / f"checkpoint-{step}", (1e9, 1e9))
     ended = train(job, output, stand_in.url, RESUME, save_total_limit=2)
     assert ended.code == 0
-    assert f"checkpoint-{4 if fault == 'cut off' else 5}." in ended.said
+    assert f"checkpoint-{4 if fault == 'cut off' else 5}." in ended.stdout
     assert_same_weights(output, whole[1])

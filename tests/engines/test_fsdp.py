@@ -1,7 +1,7 @@
-"""FSDP2 as the shipped file has it, against one process.
+"""FSDP2 as configured by the shipped file, compared with one process.
 
-accelerate starts it on GPUs only: on a CPU the same file runs DDP, and `trl-ces train` refuses that. With that gate
-lifted (tests/helpers/engines_on_a_cpu.py), accelerate and torch shard over gloo.
+accelerate starts FSDP2 only on GPUs; on a CPU the same file runs DDP, which `trl-ces train` refuses. Without that
+check (tests/helpers/engines_on_a_cpu.py), accelerate and torch shard over gloo.
 """
 
 import json
@@ -18,7 +18,7 @@ TIMEOUT = 600
 
 
 def gpus():
-    """GPUs of this machine; conftest.py hides them from torch."""
+    """Count the GPUs of this machine, which conftest.py hides from torch."""
     if shutil.which("nvidia-smi") is None:
         return 0
     listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False).stdout
@@ -27,7 +27,7 @@ def gpus():
 
 @pytest.mark.slow
 @pytest.mark.timeout(2 * TIMEOUT)
-@pytest.mark.skipif(gpus() < 2, reason="FSDP2 shares a model over two GPUs at least, and this machine has fewer")
+@pytest.mark.skipif(gpus() < 2, reason="FSDP2 shards a model over at least two GPUs; this machine has fewer")
 def test_fsdp2_ends_with_the_weights_of_one_process(tmp_path, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     save_tiny(tmp_path / "start")
@@ -52,7 +52,7 @@ def assert_same(found, expected):
 @pytest.mark.slow
 @pytest.mark.timeout(2 * TIMEOUT)
 @pytest.mark.parametrize("lora", [False, True], ids=["whole", "LoRA"])
-def test_sharded_over_two_cpu_processes_the_weights_end_as_those_of_one(tmp_path, lora):
+def test_two_cpu_processes_that_shard_a_model_end_with_the_weights_of_one(tmp_path, lora):
     save_tiny(tmp_path / "start")
     sharded = {"lora": lora, "fsdp_on_a_cpu": True, "environment": launched_environment()}
     assert sharded["environment"]["ACCELERATE_USE_FSDP"] == "true"

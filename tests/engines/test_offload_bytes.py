@@ -1,4 +1,4 @@
-"""The bytes a parameter that `trl-ces plan` counts for an offloaded optimizer, read from a real DeepSpeed engine."""
+"""Bytes per parameter that `trl-ces plan` counts for an offloaded optimizer, measured in a real DeepSpeed engine."""
 
 import os
 import subprocess
@@ -34,12 +34,12 @@ print("bytes a parameter:", sum(storages.values()) / count)
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_the_offloaded_optimizer_and_gradients_take_18_bytes_a_parameter():
+def test_the_offloaded_optimizer_and_gradients_take_18_bytes_per_parameter():
     pytest.importorskip("deepspeed")
     single = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
     environment = {**os.environ, **single, "MASTER_PORT": str(free_port())}
     command = [sys.executable, "-W", "ignore", "-c", SCRIPT]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=1100)
     [line] = [line for line in ended.stdout.splitlines() if line.startswith("bytes a parameter")]
-    # On a CPU the device's own bfloat16 weights lie in the same memory, 2 bytes.
+    # On a CPU, the device's bfloat16 weights are in the same memory, 2 bytes.
     assert float(line.split(":")[1]) == 2 + 18

@@ -1,4 +1,4 @@
-"""The recipes for two A800, launched by `trl-ces train` on this CPU: as shipped, but for what `OVERRIDES` says."""
+"""The recipes for two A800, launched by `trl-ces train` on this CPU: as shipped, except for `OVERRIDES`."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ from trl_ces.train.recipe import compose
 
 RECIPES = HERE.parents[1] / "recipes"
 TIMEOUT = 1500
-# A tiny model and rows of one's own; no GPU, so neither vLLM nor flash attention; short answers, and one rollout of
+# A tiny model and its own rows; no GPU, so neither vLLM nor flash attention; short completions, and one rollout with
 # the shipped twelve steps.
 OVERRIDES = {
     "use_cpu": "true",
@@ -40,7 +40,7 @@ def accelerate_file(folder, name, **changes):
 def tiny(tmp_path_factory):
     folder = tmp_path_factory.mktemp("launched")
     save_tiny(folder / "model")
-    # The columns of DeepMath-103K, which the recipes name.
+    # The columns of DeepMath-103K, which the recipes use.
     rows = [{"question": f"{n}+{n}=", "final_answer": str(2 * n)} for n in range(12)]
     (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     return folder
@@ -70,9 +70,9 @@ def launch(tiny, output, recipe, accelerate, **more):
         (["R1-1.5B"], "zero3"),
     ],
 )
-def test_an_r1_recipe_trains_a_rollout_under_its_engine_and_the_saved_model_answers(tiny, tmp_path, recipe, engine):
+def test_an_r1_recipe_trains_a_rollout_under_its_engine_and_the_saved_model_generates(tiny, tmp_path, recipe, engine):
     pytest.importorskip("deepspeed", reason="make test-slow installs it")
-    # As shipped, bf16 with fp32 masters included; the launcher itself checks that DeepSpeed and two processes run.
+    # As shipped, including bf16 with fp32 masters; the launcher itself checks that DeepSpeed and two processes run.
     shipped = compose(recipe)
     finished = launch(tiny, tmp_path / "out", recipe, accelerate_file(tmp_path, engine))
     assert finished.returncode == 0, finished.stdout[-2000:] + finished.stderr[-6000:]
@@ -107,7 +107,7 @@ def test_an_r1_recipe_trains_a_rollout_under_its_engine_and_the_saved_model_answ
     ],
     ids=["MULTI_CPU", "FSDP"],
 )
-def test_an_engine_that_does_not_start_is_said_in_a_sentence_and_nothing_is_trained(tiny, tmp_path, changes, sentence):
+def test_an_engine_that_does_not_start_is_reported_and_nothing_is_trained(tiny, tmp_path, changes, sentence):
     finished = launch(tiny, tmp_path / "out", ["R1-7B"], accelerate_file(tmp_path, "ddp", **changes))
     assert finished.returncode != 0
     assert finished.stderr.count("trl-ces train: error: ") == 1

@@ -1,6 +1,6 @@
-"""`trl-ces train` with vLLM's server for real but for the server: the stand-in of tests/helpers/vllm_server.py.
+"""Real `trl-ces train` with a stand-in for vLLM's server, tests/helpers/vllm_server.py.
 
-One and two processes, two machines (two launches on this one), and a server that is started again.
+One and two processes, two machines (simulated by two launches), and a restarted server.
 """
 
 import time
@@ -21,8 +21,8 @@ def job(tmp_path_factory):
     return make_job(tmp_path_factory.mktemp("job"))
 
 
-def test_two_processes_and_two_machines_make_of_a_rollout_what_one_process_makes(job, tmp_path):
-    """One rollout of one step: TRL shuffles a rollout's steps by process, and the next is of weights that differ."""
+def test_two_processes_and_two_machines_train_on_a_rollout_as_one_process_does(job, tmp_path):
+    """One rollout of one step: TRL shuffles a rollout's rows by process, so later rollouts use different weights."""
     changes = {"max_steps": 1, "responses_per_rollout": 8, "adam_epsilon": 1e-4}
     with served(job / "model") as stand_in:
         assert train(job, tmp_path / "one", stand_in.url, **changes).code == 0
@@ -58,14 +58,14 @@ def test_a_run_whose_server_dies_in_a_rollout_resumes_with_a_new_server_to_the_s
     assert "start it with `VLLM_SERVER_DEV_MODE=1 vllm serve" in sentence
     assert "Resume from" in sentence
     assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in sentence
-    with served(job / "model") as stand_in:  # which has the model's first weights again
+    with served(job / "model") as stand_in:  # it has the model's initial weights again
         ended = train(job, tmp_path / "stopped", stand_in.url, [*flags, "--resume_from_checkpoint", "true"])
         assert ended.code == 0, ended.errors[-3000:]
         assert stand_in.log("completions") == rollouts[1:]
     assert_same_weights(tmp_path / "stopped", tmp_path / "whole")
 
 
-def test_a_server_that_is_started_after_the_training_is_waited_for(job, tmp_path):
+def test_training_waits_for_a_server_that_starts_later(job, tmp_path):
     port = free_port()
     training = Training(job, tmp_path / "out", f"http://127.0.0.1:{port}", max_steps=2, vllm_server_timeout=300)
     time.sleep(5)

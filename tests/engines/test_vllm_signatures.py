@@ -1,4 +1,4 @@
-"""The stand-ins of vLLM take nothing that vLLM does not: what TRL and we call them with, it takes, too."""
+"""The stand-ins of vLLM accept only arguments that vLLM accepts, including those that TRL and this package pass."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ TRANSFER = "vllm_stub/vllm/distributed/weight_transfer"
         ("vllm_stub/vllm/utils/network_utils.py", "get_ip", "get_ip"),
     ],
 )
-def test_a_stand_in_takes_no_argument_that_vllm_does_not(stand_in, name, in_vllm):
+def test_a_stand_in_accepts_only_arguments_of_vllm(stand_in, name, in_vllm):
     ours, real = names((TESTS / stand_in).read_text(), name), FACTS[in_vllm]
     if in_vllm == "LLM.__init__":
         real = real + FACTS["EngineArgs"]
@@ -35,6 +35,6 @@ def test_a_stand_in_takes_no_argument_that_vllm_does_not(stand_in, name, in_vllm
     assert set(ours[places:]) <= set(real)
 
 
-def test_the_signatures_are_those_of_the_vllm_that_a_gpu_machine_gets():
+def test_the_signatures_are_those_of_the_vllm_version_for_gpu_machines():
     pins = (TESTS.parent / "constraints-gpu.txt").read_text().splitlines()
     assert f"vllm=={FACTS['version']}" in pins, "run make vllm-signatures"

@@ -1,4 +1,4 @@
-"""A worker that says what its launcher gave it, in the place of a training. Not a test file."""
+"""Worker that replaces a training run and reports what its launcher passed to it. Not a test file."""
 
 import json
 import os
@@ -8,13 +8,13 @@ from pathlib import Path
 from accelerate.utils import DeepSpeedPlugin, FullyShardedDataParallelPlugin
 
 if __name__ == "__main__":
-    said = {"threads": os.environ["OMP_NUM_THREADS"], "processes": os.environ.get("WORLD_SIZE", "1")}
+    info = {"threads": os.environ["OMP_NUM_THREADS"], "processes": os.environ.get("WORLD_SIZE", "1")}
     if os.environ.get("ACCELERATE_USE_DEEPSPEED") == "true":
         plugin = DeepSpeedPlugin()
-        said |= {"zero": plugin.zero_stage, "optimizer on": plugin.offload_optimizer_device}
-        said |= {"saves weights": plugin.zero3_save_16bit_model, "precision": os.environ["ACCELERATE_MIXED_PRECISION"]}
+        info |= {"zero": plugin.zero_stage, "optimizer on": plugin.offload_optimizer_device}
+        info |= {"saves weights": plugin.zero3_save_16bit_model, "precision": os.environ["ACCELERATE_MIXED_PRECISION"]}
     if os.environ.get("ACCELERATE_USE_FSDP") == "true":
         plugin = FullyShardedDataParallelPlugin()
-        said |= {"fsdp": plugin.fsdp_version, "saves": plugin.state_dict_type.name}
-        said |= {"frees layers": plugin.reshard_after_forward, "precision": os.environ["ACCELERATE_MIXED_PRECISION"]}
-    Path(os.environ["PROBE"], f"{os.environ.get('RANK', '0')}.json").write_text(json.dumps([said, sys.argv[1:]]))
+        info |= {"fsdp": plugin.fsdp_version, "saves": plugin.state_dict_type.name}
+        info |= {"frees layers": plugin.reshard_after_forward, "precision": os.environ["ACCELERATE_MIXED_PRECISION"]}
+    Path(os.environ["PROBE"], f"{os.environ.get('RANK', '0')}.json").write_text(json.dumps([info, sys.argv[1:]]))

@@ -1,4 +1,4 @@
-"""A trainer on a scripted rollout, beside tests/reference.py."""
+"""Compare a trainer on a scripted rollout with tests/reference.py."""
 
 import pytest
 import torch
@@ -52,7 +52,7 @@ def assert_loss_and_gradients_agree(trainer, loss, reference_model, reference_lo
 
 @torch.no_grad()
 def move_a_little(model):
-    """Away from the policy that sampled: ratios are not 1."""
+    """Move the weights away from the sampling policy, so that ratios are not 1."""
     generator = torch.Generator().manual_seed(5)
     for parameter in model.parameters():
         parameter.add_(0.03 * torch.randn(parameter.shape, generator=generator))

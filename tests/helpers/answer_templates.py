@@ -1,8 +1,8 @@
 r"""
-Wrong and right answers made from any gold of a known kind, by text alone: nothing here imports the package.
+Make incorrect and correct completions from any gold of a known kind, by text substitution, without the package.
 
-`kind_of` sorts golds by their notation. A template is a text with `G` for the gold, or a function of the gold that
-returns `None` where it has no such answer. `wrong` and `right` return responses.
+`kind_of` classifies golds by their notation. A template is a text with `G` for the gold, or a function of the gold
+that returns `None` if it does not apply. `wrong` and `right` return completions.
 """
 
 import re
@@ -17,7 +17,7 @@ _NUMBERS = {"integer", "decimal", "fraction", "scientific"}
 
 
 def kind_of(gold):
-    """Kind of a gold, or `None` if its notation does not tell what it is."""
+    """Return the kind of a gold, or `None` if its notation is ambiguous."""
     gold = gold.strip()
     if re.fullmatch(r"-?\d+", gold):
         return "integer"
@@ -41,7 +41,7 @@ def kind_of(gold):
 
 
 def value_of(gold):
-    """Exact value of a number."""
+    """Return the exact value of a number."""
     if match := _FRACTION.fullmatch(gold):
         top, bottom = (int(part) for part in match.groups()[1:] if part)
         return Fraction(top, bottom) * (-1 if match[1] else 1)
@@ -51,7 +51,7 @@ def value_of(gold):
 
 
 def unless(*values):
-    """The template, except for golds of these values."""
+    """Apply the template, except to golds with these values."""
     return lambda template: lambda gold: None if value_of(gold) in values else template.replace("G", gold)
 
 
@@ -126,7 +126,7 @@ _WRONG_BOXES = {
 
 
 def repeating(gold):
-    """`0.1\\overline{6}` for 1/6, by long division."""
+    """Write 1/6 as `0.1\\overline{6}`, by long division."""
     value = value_of(gold)
     whole, rest = divmod(abs(value.numerator), value.denominator)
     digits, seen = "", {}

@@ -1,4 +1,4 @@
-"""A model whose next-token distribution is a table by the last token: every number about it is known by hand."""
+"""Bigram model: a table by the last token gives the next-token distribution, so all statistics are known exactly."""
 
 import math
 
@@ -7,7 +7,7 @@ from tiny import tiny_tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
 PAD, EOS = 0, 1
-# After "a" the model hesitates between "x", which ends at once, and "y", which goes on for two tokens.
+# After "a", the model chooses between "x", which ends immediately, and "y", which continues for two tokens.
 STORY = {"a": {"x": 0.75, "y": 0.25}, "x": {"<eos>": 1.0}, "y": {"z": 1.0}, "z": {"w": 1.0}, "w": {"<eos>": 1.0}}
 ENTROPY_OF_A = 2 - 0.75 * math.log2(3)  # -3/4 log2(3/4) - 1/4 log2(1/4) = 0.8113 bits
 
@@ -17,7 +17,7 @@ def token_of(character):
 
 
 def bigram_model(story=STORY):
-    """A Llama that saves and loads like any other. What `story` leaves open is followed by the end."""
+    """Make a Llama that saves and loads like any other; tokens that `story` does not list are followed by <eos>."""
     size = len(tiny_tokenizer())
     table = torch.full((size, size), -60.0)
     table[:, EOS] = 0.0
@@ -45,6 +45,6 @@ def bigram_model(story=STORY):
         for parameter in model.model.layers.parameters():
             parameter.zero_()  # the layer adds nothing to the embedding
         model.model.embed_tokens.weight.copy_(torch.eye(size))
-        model.model.norm.weight.fill_(size**-0.5)  # undoes that the norm makes each one-hot vector sqrt(size) long
+        model.model.norm.weight.fill_(size**-0.5)  # the norm scales each one-hot vector to length sqrt(size)
         model.lm_head.weight.copy_(table.T)
     return model

@@ -1,4 +1,4 @@
-"""Whether this machine can build the sandbox for model-written code."""
+"""Detect whether this machine can run the sandbox for model-written code."""
 
 import pytest
 

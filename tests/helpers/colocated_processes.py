@@ -1,4 +1,4 @@
-"""Started by test_colocated.py: trains with a stand-in of colocated vLLM, under whatever engine. Not a test file."""
+"""Train with a stand-in for colocated vLLM, under any engine. Started by test_colocated.py; not a test file."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def make_trainer(folder, model, processes, settings, lora):
 
 
 def run(folder, model, processes, settings, lora, resume=None):
-    """Trains, and says for each time that vLLM generated: the optimizer step, and the digest of its weights."""
+    """Train, and report the optimizer step and the digest of vLLM's weights for each call of its `generate`."""
     (colocated_here if processes == 1 else colocated_in_each)(pytest.MonkeyPatch())
     trainer = make_trainer(folder, model, processes, settings, lora)
     llm, steps = ColocatedLLM.last, []

@@ -1,7 +1,7 @@
-"""Stands in for colocated vLLM on a CPU: the engine's states, its seed, its weights. It samples by torch.
+"""Stand-in for colocated vLLM on a CPU, with the engine's states, seed and weights; sampling uses torch.
 
-As vLLM 0.31: making the engine seeds all generators (`set_random_seed` of its worker); sleep of level 2 loses weights
-and cache, here as NaN; `wake_up` brings back what its tags name, the weights empty until `load_weights`.
+Like vLLM 0.31, it seeds all generators at creation (`set_random_seed` in the worker). Sleep level 2 discards cache and
+weights (NaN here). `wake_up` restores what its tags name; weights stay empty until `load_weights`.
 """
 
 from types import SimpleNamespace
@@ -16,14 +16,14 @@ ALL = {"weights", "kv_cache"}
 
 
 class ColocatedLLM:
-    """Takes what TRL's `VLLMGeneration` passes; `calls` lists what it was told, `sampled_from` weights by rollout."""
+    """Accept the arguments of `VLLMGeneration`; record calls in `calls` and weights by rollout in `sampled_from`."""
 
     last = None
 
     def __init__(self, model, *, seed, enable_sleep_mode, **settings):
         taking("LLM.__init__", "EngineArgs")(**settings)
         set_seed(seed)
-        self.model = Qwen2ForCausalLM(Qwen2Config.from_pretrained(model)).eval()  # whole, also under ZeRO-3
+        self.model = Qwen2ForCausalLM(Qwen2Config.from_pretrained(model)).eval()  # unsharded, even under ZeRO-3
         self.awake, self.calls, self.sampled_from = set(ALL), [], []
         self._lose_weights()
         runner = SimpleNamespace(model=SimpleNamespace(load_weights=self._load_weights))
@@ -37,7 +37,7 @@ class ColocatedLLM:
             value.fill_(torch.nan)
 
     def _load_weights(self, weights):
-        assert "weights" in self.awake, "weights were sent to an engine that sleeps"
+        assert "weights" in self.awake, "weights were sent to a sleeping engine"
         state = self.model.state_dict()
         for name, value in weights:
             state[name].copy_(value)
@@ -51,7 +51,7 @@ class ColocatedLLM:
         self.calls.append("sleep")
 
     def wake_up(self, tags):
-        assert not self.awake & set(tags), f"{tags} are awake already"
+        assert not self.awake & set(tags), f"{tags} are already awake"
         self.awake |= set(tags)
         self.calls.append("wake " + "+".join(tags))
 
@@ -76,20 +76,20 @@ class ColocatedLLM:
 
 
 def made(name, **fields):
-    """Stands for an object of vLLM's with these fields."""
+    """Make a substitute for a vLLM object with these fields."""
     return SimpleNamespace(**taking(name)(**fields))
 
 
 def colocated_here(monkeypatch):
-    """TRL in this process takes the stand-in for vLLM."""
+    """Make TRL in this process use the stand-in as vLLM."""
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
-        monkeypatch.setenv(name, "")  # TRL sets them; gone after the test
+        monkeypatch.setenv(name, "")  # TRL sets them; monkeypatch removes them after the test
         monkeypatch.delenv(name)
     colocated_in_each(monkeypatch)
 
 
 def colocated_in_each(monkeypatch):
-    """As [`colocated_here`], in a process that a launcher has placed."""
+    """Like [`colocated_here`], in a process started by a launcher."""
     import trl.generation.vllm_generation as generation
 
     stub_here(monkeypatch)

@@ -20,7 +20,7 @@ def blocks(page, *languages):
 
 
 def load_script(file):
-    """The module of a file that is in no package."""
+    """Import a file that is not part of a package."""
     spec = importlib.util.spec_from_file_location(file.stem, file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -29,13 +29,13 @@ def load_script(file):
 
 @cache
 def functions_of(file):
-    """Names of a file's top-level functions."""
+    """Return the names of a file's top-level functions."""
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 def write_tutorial(folder):
-    """The files that docs/tutorial.md and docs/recipes.md have their reader write; each opens with its name."""
+    """Write the files of docs/tutorial.md and docs/recipes.md; a file's first line is a comment with its name."""
     for block in (block for page in ("tutorial.md", "recipes.md") for block in blocks(DOCS / page, "python", "yaml")):
         name = re.match(r"# (\w+\.(?:py|yaml))\n", block)
         if name:
@@ -43,7 +43,7 @@ def write_tutorial(folder):
 
 
 def commands(script):
-    """The words of each command. A line continues while a quote or a backslash is open."""
+    """Yield the words of each command; a line continues after a backslash or inside an open quote."""
     open_line = ""
     for line in script.splitlines():
         open_line += line
@@ -62,7 +62,7 @@ def commands(script):
 
 
 def check_python(code):
-    """Parses as Python, and its imports exist."""
+    """Check that the code is valid Python and that its imports exist."""
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.ImportFrom):
             module = importlib.import_module(node.module)

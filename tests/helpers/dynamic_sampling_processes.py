@@ -1,4 +1,4 @@
-"""Started by test_dynamic_sampling.py: trains with dynamic sampling and saves what happened. Not a test."""
+"""Train with dynamic sampling and save the results. Started by test_dynamic_sampling.py; not a test file."""
 
 import sys
 
@@ -7,12 +7,12 @@ from processes import end_processes
 from sampling_runs import PROMPTS, make_trainer, record_batches
 from tiny import random_script
 
-# name: (completions of a prompt, outcomes of the prompts in turn, settings); 12 rows a rollout on any number of
-# processes, all of them in each optimizer step, so that the processes' shuffling of their rows cannot show.
+# name: (completions per prompt, outcomes of successive prompts, settings). A rollout has 12 rows on any number of
+# processes, and each optimizer step uses all of them, so that the order of shuffled rows has no effect.
 CASES: dict[str, tuple[int, list[list], dict]] = {
-    # Each of two processes has half of the middle group.
+    # With two processes, each has half of the middle group.
     "split group": (4, [[1, 1, 1, 1], [0, 1, 0, 0], [0, 0, 0, 0], [1, None, None, None], [1, 1, None, 0]], {}),
-    # A round of an odd number of prompts could not be shared: two processes draw more than one process does.
+    # Rounds with an odd number of prompts cannot be split: two processes draw more prompts than one.
     "even rounds": (3, [[1, 1, 1], [0, 1, 0], [0, 0, 0], [1, 0, None], [1, 0, 1]], {"shaping": "entropy_advantage"}),
     "out of rounds": (4, [[1, 1, 1, 1], [0, 1, 0, 0], [0, 0, 0, 0]], {"dynamic_sampling_max_rounds": 2}),
 }

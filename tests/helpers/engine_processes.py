@@ -1,4 +1,4 @@
-"""Started by test_engines.py and test_fsdp.py: trains on fixed rollouts under whatever engine started it."""
+"""Train on fixed rollouts under the engine that started it. Started by test_engines.py and test_fsdp.py."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def main(output, processes, model, options):
     os.environ.update(options.get("environment", {}))
     if options.get("fsdp_on_a_cpu"):
         allow_fsdp_on_a_cpu()
-    # Three groups of four completions: of two processes with six each, both hold half of the middle group.
+    # Three groups of four completions; with two processes, each has six rows and half of the middle group.
     script = random_script(PROMPTS, ACCURACIES, torch.Generator().manual_seed(1), truncated=(1, 6, 9))
     changes = {
         "per_device_train_batch_size": 12 // processes // 2,
@@ -30,11 +30,11 @@ def main(output, processes, model, options):
         "max_completion_length": 40,
         "ces_tau": 0.3,
         "learning_rate": 1e-2,
-        "adam_epsilon": 1e-4,  # where a gradient is all but 0, the engines' rounding would decide its step
+        "adam_epsilon": 1e-4,  # otherwise rounding would determine the steps for gradients near 0
     }
     lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj", "down_proj"], task_type="CAUSAL_LM")
-    torch.manual_seed(3)  # the adapters' start
-    # The model is a path, so that ZeRO-3 loads it in shares.
+    torch.manual_seed(3)  # for the adapters' initial weights
+    # Pass the model as a path, so that ZeRO-3 loads it in shards.
     more = {"model": model, "peft_config": lora if options.get("lora") else None}
     trainer = scripted_trainer(output, script, more=more, **changes | options.get("settings", {}))
     if "poison" in options:
@@ -62,7 +62,7 @@ def main(output, processes, model, options):
 
 
 def poison(trainer, step):
-    """The last process's loss of this optimizer step is NaN."""
+    """Make the last process's loss NaN in this optimizer step."""
     compute, last = trainer._compute_loss, trainer.accelerator.num_processes - 1
 
     def poisoned(model, inputs):

@@ -1,4 +1,4 @@
-"""The shipped engines without a GPU: their files as a CPU can read them, and FSDP2, whose gate is lifted."""
+"""Run the shipped engines without a GPU: adapt their files to a CPU, and allow FSDP2 on it."""
 
 import yaml
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
@@ -12,7 +12,7 @@ FSDP2 = ACCELERATE / "fsdp2.yaml"
 
 
 def on_cpu(name, folder):
-    """The shipped accelerate file, changed in what a CPU cannot do: no GPU, and float32 for comparing weights."""
+    """Adapt the shipped accelerate file to a CPU: without GPU, and in float32 for comparing weights."""
     settings = yaml.safe_load((ACCELERATE / f"{name}.yaml").read_text())
     file = folder / f"{name}.yaml"
     file.write_text(yaml.safe_dump({**settings, "use_cpu": True, "mixed_precision": "no"}))
@@ -20,7 +20,7 @@ def on_cpu(name, folder):
 
 
 def launched_environment():
-    """The variables that accelerate's launcher makes of the file."""
+    """Return the environment variables that accelerate's launcher derives from the file."""
     words = ["--config_file", str(FSDP2), "--num_processes", "2", "--main_process_port", "0", "script.py"]
     arguments, _, _ = _validate_launch_command(launch_command_parser().parse_args(words))
     found = prepare_multi_gpu_env(arguments)
@@ -28,7 +28,7 @@ def launched_environment():
 
 
 def allow_fsdp_on_a_cpu():
-    """Lifts accelerate's gate, which starts FSDP on other devices only."""
+    """Remove accelerate's check, which allows FSDP only on other devices."""
     init = AcceleratorState.__init__
 
     def with_fsdp(self, *args, fsdp_plugin=None, **kwargs):

@@ -1,4 +1,4 @@
-"""Problems written for this project in each benchmark's row format, and a small chat model to ask them."""
+"""Problems written for this project in each benchmark's row format, and a small chat model to evaluate on them."""
 
 import gzip
 import json
@@ -13,10 +13,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from trl_ces.lab.evaluation.benchmarks import BENCHMARKS
 from trl_ces.lab.evaluation.generate import GeneratedCompletion
 
-# The real files, where this machine has them; they are not part of the repository.
+# The real files, if this machine has them; they are not part of the repository.
 REAL_DATA = Path(os.environ.get("TRL_CES_DATA") or Path(__file__).parents[3] / "shared" / "data")
 
-# Of each set, a few rows; of the code sets, one row per data set.
+# A few rows of each set; for code sets, one row per data set.
 SAVED = json.loads(Path(__file__).with_name("benchmark_rows.json").read_text(encoding="utf-8"))
 CODE_ROWS = {name: SAVED[name][0] for name in ("humaneval", "mbpp")}
 ROWS = {
@@ -27,7 +27,7 @@ TABLE = ROWS["tabmwp"][0]["table"]
 
 
 def rows_of(name):
-    """As many rows as the set must have: the few of this file again and again, without a gold where it has none."""
+    """Repeat the rows up to the set's required number; remove golds where the set has none."""
     benchmark = BENCHMARKS[name]
     rows = [dict(ROWS[name][number % len(ROWS[name])]) for number in range(benchmark.count)]
     for number in benchmark.without_gold:
@@ -36,7 +36,7 @@ def rows_of(name):
 
 
 def write_data(folder, names=tuple(BENCHMARKS)):
-    """The layout of `--data_dir`."""
+    """Write files in the layout of `--data_dir`."""
     for name in names:
         file = folder / BENCHMARKS[name].file
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -51,10 +51,10 @@ def write_data(folder, names=tuple(BENCHMARKS)):
 
 
 def write_model(folder, context=1024, seed=0, **tokenizer):
-    """A saved chat model of random weights that has room for the paper's prompt."""
+    """Save a chat model with random weights whose context fits the paper's prompt."""
     made = tiny_tokenizer(**{"characters": string.printable, **tokenizer})
     torch.manual_seed(seed)
-    # A Llama: for a Qwen2, AutoTokenizer takes a class of its own in place of the tokenizer that was saved.
+    # Use Llama, because AutoTokenizer replaces the saved tokenizer class of a Qwen2 model.
     config = LlamaConfig(
         vocab_size=len(made),
         hidden_size=16,
@@ -75,7 +75,7 @@ def write_model(folder, context=1024, seed=0, **tokenizer):
 
 
 class Scripted:
-    """A backend that writes the first of `texts` whose key occurs in the question, and records the seeds."""
+    """Backend that generates the first of `texts` whose key occurs in the question, and records the seeds."""
 
     batch_size = 4
 

@@ -1,6 +1,6 @@
-"""Started by test_fsdp2.py: two CPU processes share a model as accelerate has FSDP2 share it. Not a test file.
+"""Shard a model over two CPU processes as accelerate does with FSDP2. Started by test_fsdp2.py; not a test file.
 
-accelerate starts FSDP2 on GPUs only; here its own `fsdp2_prepare_model` is called, with the plugin that it would make.
+accelerate starts FSDP2 only on GPUs. Here, its `fsdp2_prepare_model` is called with the plugin that it would create.
 """
 
 import json
@@ -23,7 +23,7 @@ from trl_ces.layers.upstream import keep_outputs
 
 
 def sharded(shape, lora, dtype):
-    """The model that `trl-ces train` would hand to accelerate, and what accelerate makes of it with `bf16`."""
+    """Return the model that `trl-ces train` passes to accelerate, and accelerate's result for it with `bf16`."""
     base = AutoModelForCausalLM.from_config(AutoConfig.for_model(**shape), dtype=getattr(torch, dtype)).train()
     model = get_peft_model(base, LoraConfig(**lora)) if lora else base
     add_fused_lm_head(base, outputs=("log_probs", "entropy"))
@@ -53,7 +53,7 @@ def step(model, ids):
 
 
 def sent(model, lora):
-    """dtype -> number of weights that TRL sends to vLLM from this model."""
+    """Count the weights that TRL sends to vLLM from this model, by dtype."""
     generation = VLLMGeneration.__new__(VLLMGeneration)
     generation.accelerator = SimpleNamespace(device=torch.device("cpu"))
     if lora:
@@ -65,7 +65,7 @@ def sent(model, lora):
 
 
 def kept(tensors):
-    """dtype -> bytes of this process's shards."""
+    """Sum the bytes of this process's shards by dtype."""
     found = Counter()
     for tensor in tensors:
         found[str(tensor.dtype)] += tensor.to_local().numel() * tensor.element_size()

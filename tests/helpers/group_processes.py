@@ -1,4 +1,4 @@
-"""Started by test_group_processes.py: a rollout with every length reward. Not a test file."""
+"""Run a rollout with every length reward. Started by test_group_processes.py; not a test file."""
 
 import sys
 

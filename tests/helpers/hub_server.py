@@ -24,7 +24,7 @@ class Repo:
 
 
 class Hub(ThreadingHTTPServer):
-    """The server; `failing` makes every request a 500."""
+    """Hub server; with `failing`, every request returns status 500."""
 
     daemon_threads = True
 

@@ -1,4 +1,4 @@
-"""Intervals of the evaluation in plain loops, from their definitions. Imports nothing of trl_ces."""
+"""Intervals of the evaluation in plain loops, from their definitions. Imports nothing from trl_ces."""
 
 import math
 import random
@@ -8,7 +8,7 @@ Z = 1.959963984540054
 
 
 def bisect(inside, outside, holds):
-    """The edge of what holds, between a point where it does and one where it does not; that one if it holds there."""
+    """Find the boundary of a condition between a point inside and a point outside; return `outside` if true there."""
     if holds(outside):
         return outside
     for _ in range(100):
@@ -18,7 +18,7 @@ def bisect(inside, outside, holds):
 
 
 def wilson(share, size):
-    """All p that a score test at 5 % does not reject: |share - p| <= z sqrt(p (1 - p) / size)."""
+    """Find all p that a score test at 5 % does not reject: |share - p| <= z sqrt(p (1 - p) / size)."""
 
     def holds(p):
         return abs(share - p) <= Z * math.sqrt(p * (1 - p) / size) + 1e-15
@@ -27,7 +27,7 @@ def wilson(share, size):
 
 
 def worth(problems):
-    """The number of independent completions a set is worth; `problems`: (correct share, completions) each."""
+    """Compute a set's effective number of independent completions; `problems`: (correct share, completions) each."""
     n = len(problems)
     shares = [share for share, _ in problems]
     mean = fmean(shares)
@@ -40,7 +40,7 @@ def worth(problems):
 
 
 def accuracy(sets):
-    """(mean, low, high) of the unweighted mean over sets of problems."""
+    """Return (mean, low, high) of the unweighted mean over sets of problems."""
     means = [fmean(share for share, _ in problems) for problems in sets]
     sizes = [worth(problems) for problems in sets]
     smooth = [(mean * size + 0.5) / (size + 1) for mean, size in zip(means, sizes, strict=True)]
@@ -50,7 +50,7 @@ def accuracy(sets):
 
 
 def difference(first, second):
-    """(mean, low, high) of the first run minus the second, by Newcombe's method 10."""
+    """Return (mean, low, high) of the first run minus the second, by Newcombe's method 10."""
     (one, l1, u1), (two, l2, u2) = accuracy(first), accuracy(second)
     together = squares1 = squares2 = 0
     for a, b in zip(first, second, strict=True):
@@ -66,7 +66,7 @@ def difference(first, second):
 
 
 def bootstrap_t(sets, resamples=4000, least=-math.inf):
-    """(mean, low, high) of the unweighted mean over sets of values."""
+    """Return (mean, low, high) of the unweighted mean over sets of values."""
 
     def statistics(drawn):
         errors = [variance(values) / len(values) if len(values) > 1 else 0 for values in drawn]

@@ -6,7 +6,7 @@ completion. A completion is correct at a reward of 1 or more. The values of unsc
 
 import math
 
-# Settings to try, by method. The hand-worked group takes the first.
+# Settings to test, by method. The group worked out by hand uses the first.
 SETTINGS = {
     "kimi": [{}, {"correct_only": True}, {"correct_only": False}],
     "arora": [{"alpha": 0.2}, {"alpha": 1.0}],

@@ -1,4 +1,4 @@
-"""Margins of the token selection: runs that round differently agree if these are far above rounding errors."""
+"""Margins of the token selection; runs with different rounding agree if margins are far above rounding errors."""
 
 from contextlib import contextmanager
 from unittest import mock
@@ -8,7 +8,7 @@ from trl_ces.methods import ces
 
 @contextmanager
 def selection_margins():
-    """Yields a list of each completion's k-th highest entropy minus the next one, in bits."""
+    """Yield a list of each completion's k-th highest entropy minus the next one, in bits."""
     margins, select = [], ces.top_entropy_tokens
 
     def record(entropies, mask, sizes, largest=None):

@@ -1,4 +1,4 @@
-"""The objective by hand, and the shaping of each micro-batch."""
+"""The objective computed by hand, and the shaping of each micro-batch."""
 
 import math
 import statistics
@@ -8,7 +8,7 @@ from reference import chosen_positions, logps_and_bits, selection_sizes
 
 
 def watch_shaping(trainer):
-    """Records A' - A, (B, T), of every micro-batch: nonzero exactly at the selected tokens."""
+    """Record A' - A, (B, T), of every micro-batch; it is nonzero exactly at the selected tokens."""
     changes, shape = [], trainer._shaped_advantages
 
     def recorded(inputs, *args, **kwargs):
@@ -24,14 +24,14 @@ TAU, BETA = "0.3", 0.4
 
 
 def shaping_of(row, bits, size):
-    """A' - A for each token of a completion."""
+    """Compute A' - A for each token of a completion."""
     sign = -1 if row["accuracy"] >= 1 else 1
     chosen = chosen_positions([value.item() for value in bits], row["mask"], size)
     return [sign * BETA * bits[position] if position in chosen else 0.0 for position in range(len(bits))]
 
 
 def objective(models, rows, advantages, *, old=None, ref=None, kl=0.0, delta=math.inf, weights=None):
-    """The dapo loss, token by token. `models` has one model per row, `weights` one list per row."""
+    """Compute the dapo loss token by token. `models` has one model per row, `weights` one list per row."""
     sizes, losses = selection_sizes(rows, 4, TAU), []
     for index, row in enumerate(rows):
         logps, bits = logps_and_bits(models[index], row, 1.0)

@@ -35,14 +35,14 @@ def step(shape=SMALL, **changes):
 
 
 def setup(engine, step, accumulation=1, generation=None, device=None, **changes):
-    """A setup whose weights are kept in the dtype of the computation; by default it generates nothing."""
+    """Make a setup whose weights have the dtype of the computation; by default it generates nothing."""
     width = WIDTHS[step.dtype]
     kept = {"loaded_bytes": width, "frozen_bytes": width, "trained_bytes": width, **changes}
     return Setup(step, engine, accumulation, generation or Generation(vllm=False), device=device, **kept)
 
 
 def allocator_peak(act):
-    """Most bytes that PyTorch's CPU allocator held at a time while `act` ran, beyond those before it."""
+    """Return the peak bytes of PyTorch's CPU allocator while `act` runs, above the bytes before it."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         act()
     events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]

@@ -1,4 +1,4 @@
-"""Runs a test's script in one process, in several, or by an accelerate configuration."""
+"""Run a test's script in one process, in several processes, or with an accelerate configuration."""
 
 import gc
 import multiprocessing
@@ -21,7 +21,7 @@ FORKS.set_forkserver_preload(["trl_ces.trainer"])
 
 
 def environment(**changes):
-    """Child environment: one thread, and the tree under test before an installed one."""
+    """Make the environment of child processes: one thread, and the source tree before an installed package."""
     return {
         **os.environ,
         "OMP_NUM_THREADS": "1",
@@ -36,7 +36,7 @@ def free_port():
 
 
 def end_processes():
-    """The last line of a script: no process leaves while another still talks to it."""
+    """End a script; no process exits while another still communicates with it."""
     import torch.distributed
 
     if torch.distributed.is_initialized():
@@ -45,9 +45,9 @@ def end_processes():
 
 
 def run_processes(script, output, processes, timeout, arguments=(), accelerate_config=None):
-    """Runs tests/`script` with a new folder `output`, the number of processes, and `arguments`.
+    """Run tests/`script` with a new folder `output`, the number of processes, and `arguments`.
 
-    An accelerate configuration starts them with its launcher. Otherwise they are forked with the packages loaded.
+    With an accelerate configuration, its launcher starts them. Otherwise they are forked with the packages loaded.
     """
     output.mkdir()
     words = [str(output), str(processes), *arguments]
@@ -66,10 +66,10 @@ def run_processes(script, output, processes, timeout, arguments=(), accelerate_c
         start_new_session=True,
     )
     try:
-        said, errors = child.communicate(timeout=timeout)
+        stdout, errors = child.communicate(timeout=timeout)
     finally:
         _kill(child.pid)
-    assert child.returncode == 0, f"{said[-2000:]}\n{errors[-6000:]}"
+    assert child.returncode == 0, f"{stdout[-2000:]}\n{errors[-6000:]}"
 
 
 def _run_forked(file, words, processes, output, timeout):
@@ -77,12 +77,12 @@ def _run_forked(file, words, processes, output, timeout):
     children, logs = [], [output / f"process{rank}.log" for rank in range(processes)]
     for rank, log in enumerate(logs):
         log.touch()
-        # As torchrun places its processes.
+        # The environment that torchrun sets.
         place = {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(processes)}
         children.append(_fork(str(file), words, environment(**place if processes > 1 else {}), None, log, log))
     deadline = time.monotonic() + timeout
     try:
-        # Where one fails, the others would wait for it.
+        # If one process fails, the others would wait for it.
         while not any(codes := [child.exitcode for child in children]):
             if None not in codes:
                 return
@@ -118,13 +118,13 @@ def _fork(target, words, environ, folder, output, errors):
 
 
 def _be(target, words, environ, folder, output, errors):
-    """In a forked process: what `python target words` does, or `python -m target words` for a module."""
+    """Do in a forked process what `python target words` does, or `python -m target words` for a module."""
     import torch
 
-    os.setsid()  # what it starts can be killed with it
+    os.setsid()  # its child processes can be killed with it
     for number, log in ((1, output), (2, errors)):
-        with open(log, "a") as said:
-            os.dup2(said.fileno(), number)
+        with open(log, "a") as stream:
+            os.dup2(stream.fileno(), number)
     os.environ.clear()
     os.environ.update(environ)
     torch.set_num_threads(1)

@@ -1,6 +1,6 @@
-"""Started by test_resume.py: trains, from a checkpoint if one is named. Not a test file.
+"""Train, from a checkpoint if one is named. Started by test_resume.py; not a test file.
 
-`{rank}` in the checkpoint's name is replaced by the process's rank, as on machines without a shared disk.
+`{rank}` in the checkpoint's name is replaced with the process's rank, as on machines without a shared disk.
 """
 
 import json

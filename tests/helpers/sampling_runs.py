@@ -7,7 +7,7 @@ from trl import GRPOConfig
 
 from trl_ces import CESConfig, CESTrainer
 
-# Prompts of every length from 4 to 13; two of each five are informative.
+# Prompts of all lengths from 4 to 13; two out of five are informative.
 PROMPTS = [f"{'+'.join('1' * (number % 10 + 1))}={number:02d}" for number in range(40)]
 
 
@@ -49,9 +49,9 @@ def make_trainer(tmp_path, script, prompts=None, trainer_class=CESTrainer, model
 
 def record_batches(trainer, whole_groups=True):
     """
-    Records the prompts of each generation batch of a run, and of each round.
+    Record the prompts of each generation batch of a run, and of each round.
 
-    One per group or, where a process may hold parts of groups, one per row.
+    There is one per group or, if a process may have parts of groups, one per row.
     """
     used, rounds = [], []
     step = trainer.num_generations if whole_groups else 1

@@ -1,4 +1,4 @@
-"""Starts the stand-in for `vllm serve`, as a process or in a thread, and trainers that find the stub of vLLM."""
+"""Start the stand-in for `vllm serve`, as a process or in a thread, and trainers that import the stub of vLLM."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from processes import HERE, environment, free_port
 from trl_ces.train.recipe import make_recipe
 
 STUB = HERE.parent / "vllm_stub"
-# As `trl_ces.train.server.server_command` gives them.
+# The flags of `trl_ces.train.server.server_command`.
 FLAGS = (
     "--weight-transfer-config",
     '{"backend": "nccl"}',
@@ -27,7 +27,7 @@ FLAGS = (
 
 
 def server_recipe(model, **changes):
-    """The checked recipe of a small run through a server."""
+    """Make the checked recipe of a small run with a server."""
     fields = {
         "model_name_or_path": str(model),
         "output_dir": "out",
@@ -42,13 +42,13 @@ def server_recipe(model, **changes):
 
 
 def with_stub(**changes):
-    """The environment of a trainer: tests/vllm_stub is its `vllm`."""
+    """Make a trainer's environment, in which `vllm` is tests/vllm_stub."""
     found = environment(**changes)
     return {**found, "PYTHONPATH": os.pathsep.join([str(STUB), found["PYTHONPATH"]])}
 
 
 class StandIn:
-    """A running stand-in by its address."""
+    """Client of a running stand-in at an address."""
 
     def __init__(self, url, process=None):
         self.url, self.process = url, process
@@ -59,11 +59,11 @@ class StandIn:
             return json.load(answer)
 
     def fail(self, path, what, skip=0, times=1):
-        """The requests of `path` after the next `skip` fail, `times` times; see tests/helpers/vllm_server.py."""
+        """Make `times` requests of `path` fail after the next `skip` ones; see tests/helpers/vllm_server.py."""
         self.ask("/stand_in/faults", {"path": path, "what": what, "skip": skip, "times": times})
 
     def mend(self):
-        """No request fails any more."""
+        """Remove all faults."""
         self.ask("/stand_in/faults", {})
 
     def log(self, path=""):
@@ -97,12 +97,12 @@ def stub_here(monkeypatch, any_device=True):
     for module in (client, generation):
         monkeypatch.setattr(module, "is_vllm_available", lambda *_, **__: True)
     for name in [name for name in sys.modules if name.partition(".")[0] == "vllm"]:
-        monkeypatch.setitem(sys.modules, name, sys.modules.pop(name))  # gone after the test
+        monkeypatch.setitem(sys.modules, name, sys.modules.pop(name))  # removed after the test
 
 
 @contextmanager
 def served(model, *flags, port=0, development=True, folder=None):
-    """A stand-in as a process of its own; `flags` instead of `FLAGS` if there are any."""
+    """Start a stand-in in its own process; `flags`, if any, replace `FLAGS`."""
     variables = environment(VLLM_SERVER_DEV_MODE="1" if development else "0")
     command = [sys.executable, str(HERE / "vllm_server.py"), "serve", str(model), "--host", "127.0.0.1"]
     process = subprocess.Popen(
@@ -111,7 +111,7 @@ def served(model, *flags, port=0, development=True, folder=None):
     try:
         started = process.stdout.readline()
         found = re.search(r"http://\S+", started)
-        assert found, f"the stand-in said {started!r}"
+        assert found, f"the stand-in printed {started!r}"
         yield StandIn(found[0], process)
     finally:
         process.send_signal(signal.SIGKILL)
@@ -120,7 +120,7 @@ def served(model, *flags, port=0, development=True, folder=None):
 
 @contextmanager
 def served_here(model, *flags, development=True):
-    """A stand-in in a thread of this process, for the default suite: (its address, the server)."""
+    """Start a stand-in in a thread of this process, for the default suite; yield its address and the server."""
     import vllm_server
 
     options = vllm_server.arguments(["serve", str(model), "--host", "127.0.0.1", "--port", "0", *(flags or FLAGS)])

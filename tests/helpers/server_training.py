@@ -1,4 +1,4 @@
-"""`trl-ces train` against the stand-in for vLLM's server, with faults; used by test_server.py and test_faults.py."""
+"""Run `trl-ces train` with the stand-in for vLLM's server and faults; used by test_server.py and test_faults.py."""
 
 import json
 import subprocess
@@ -27,7 +27,7 @@ RECIPE = {
     "max_completion_length": 12,
     "num_generations": 4,
     "responses_per_step": 8,
-    "responses_per_rollout": 16,  # two steps a rollout: checkpoints lie inside one, too
+    "responses_per_rollout": 16,  # two steps per rollout, so that some checkpoints are inside a rollout
     "per_device_train_batch_size": 4,
     "ces_tau": 0.3,
     "max_steps": 6,
@@ -41,7 +41,7 @@ RECIPE = {
 
 
 def make_job(folder):
-    """A model and rows in `folder`."""
+    """Write a model and rows to `folder`."""
     save_tiny(folder / "model")
     rows = [{"question": f"{n}+{n}=", "answer": str(2 * n)} for n in range(16)]
     (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -50,14 +50,14 @@ def make_job(folder):
 
 @dataclass
 class Ended:
-    """A command that has ended, and what it said."""
+    """A command that has ended, and its output."""
 
     code: int
-    said: str
+    stdout: str
     errors: str
 
     def sentences(self):
-        """What the command itself printed as errors."""
+        """Errors printed by the command itself."""
         return [line for line in self.errors.splitlines() if line.startswith("trl-ces train: error: ")]
 
 
@@ -82,14 +82,14 @@ class Training:
         )
 
     def end(self, timeout=TIMEOUT):
-        """Waits; a command that outlives `timeout` fails the test with `subprocess.TimeoutExpired`."""
+        """Wait for the command; raise `subprocess.TimeoutExpired` after `timeout` seconds."""
         try:
-            said, errors = self.process.communicate(timeout=timeout)
+            stdout, errors = self.process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             for process in [*psutil.Process(self.process.pid).children(recursive=True), self.process]:
                 process.kill()
             raise
-        return Ended(self.process.returncode, said, errors)
+        return Ended(self.process.returncode, stdout, errors)
 
 
 def train(folder, output, url, flags=(), **changes):
@@ -108,7 +108,7 @@ def assert_same_weights(output, expected):
 
 
 def machines(*more):
-    """The flags of two machines with a process each; `ddp` with `use_cpu` in the recipe is gloo."""
+    """Return the flags for two machines with one process each; `ddp` uses gloo if the recipe has `use_cpu`."""
     shared = ["--accelerate_config", "ddp", "--num_processes", "2", "--num_machines", "2", *more]
     shared += ["--main_process_ip", "127.0.0.1", "--main_process_port", str(free_port())]
     return [[*shared, "--machine_rank", str(rank)] for rank in range(2)]

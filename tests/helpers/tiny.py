@@ -1,4 +1,4 @@
-"""A character tokenizer, a Qwen2 of about ten thousand weights, and scripted rollouts."""
+"""A character tokenizer, a Qwen2 with about ten thousand weights, and scripted rollouts."""
 
 import re
 import string
@@ -20,7 +20,7 @@ CHAT_TEMPLATE = (
 
 
 def tiny_tokenizer(chat_template=CHAT_TEMPLATE, characters=CHARACTERS, markers=(), **special_tokens):
-    """`markers` are one token each, not special; `special_tokens`, such as `eos_token`, must be among them."""
+    """Make a tokenizer; each of `markers` is one ordinary token; `special_tokens` must be among them."""
     tokens = [PAD, EOS, *sorted(set(characters)), *markers]
     tokenizer = Tokenizer(WordLevel({token: index for index, token in enumerate(tokens)}, unk_token=PAD))
     whole = "|".join(re.escape(token) for token in (PAD, EOS, *markers))
@@ -35,7 +35,7 @@ def tiny_tokenizer(chat_template=CHAT_TEMPLATE, characters=CHARACTERS, markers=(
 
 
 def tiny_model(seed=0, vocabulary=None, spread=0.5):
-    """Random weights, with enough `spread` that entropies differ between tokens."""
+    """Make a model with random weights; `spread` is large enough that entropies differ between tokens."""
     vocabulary = vocabulary or len(tiny_tokenizer())
     torch.manual_seed(seed)
     return Qwen2ForCausalLM(
@@ -57,17 +57,17 @@ def tiny_model(seed=0, vocabulary=None, spread=0.5):
 
 
 def save_tiny(folder, **changes):
-    """The tiny model and its tokenizer in `folder`."""
+    """Save the tiny model and its tokenizer in `folder`."""
     tiny_model(**changes).save_pretrained(folder)
     tiny_tokenizer().save_pretrained(folder)
 
 
-# Forwards over exactly TRL's tensors, because padding changes the rounding.
+# Forward over exactly TRL's tensors, because padding changes rounding.
 AS_TRL = {"trim_padding": False, "arrange_by_length": False}
 
 
 def settings(output_dir, **changes):
-    """Keyword arguments of a `GRPOConfig` for a fast run on one CPU."""
+    """Return keyword arguments of a `GRPOConfig` for a fast run on one CPU."""
     return {
         "output_dir": str(output_dir),
         "use_cpu": True,
@@ -90,9 +90,9 @@ def settings(output_dir, **changes):
 
 def scripted_rollout(script, group_size):
     """
-    A `rollout_func` whose g-th completion of prompt `p` is `script[p][g]`, whatever the model.
+    Make a `rollout_func` whose g-th completion of prompt `p` is `script[p][g]` for any model.
 
-    An entry is a dict with completion_ids and, passed on to the rewards, accuracy and bonus; mask makes an `env_mask`.
+    An entry is a dict with completion_ids, accuracy and bonus for the rewards, and optionally mask for an `env_mask`.
     """
 
     def rollout(prompts, trainer):
@@ -122,7 +122,7 @@ def scripted_bonus_reward(bonus, **kwargs):
 
 
 def random_script(prompts, accuracies, generator, lengths=(9, 30), vocabulary=None, masked=False, truncated=()):
-    """For each prompt, a random completion per accuracy, ending in <eos> unless its number is in `truncated`."""
+    """Draw a completion per prompt and accuracy; it ends with <eos> unless its number is in `truncated`."""
     vocabulary = vocabulary or len(tiny_tokenizer())
     script, number = {}, 0
     for prompt, group in zip(prompts, accuracies, strict=True):

@@ -1,4 +1,4 @@
-"""Started by layers/test_upstream.py: a rollout with tools in which ranks need unequal rounds. Not a test file."""
+"""Run a tool rollout in which ranks need different rounds. Started by layers/test_upstream.py; not a test file."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ from processes import end_processes
 from tool_turns import QWEN_END, call, chat_trainer, four_of_each, question, qwen_tokenizer
 
 TOKENIZER = qwen_tokenizer()
-# Of each prompt's four completions, how many tool calls they make. A process has one prompt.
+# Number of tool calls in each prompt's four completions. A process has one prompt.
 CALLS = {"3+4": [2, 2, 1, 0], "1+1": [0, 1, 0, 0]}
 
 
@@ -27,7 +27,7 @@ def add(a: int, b: int) -> int:
 
 
 class Scripted(ColocatedLLM):
-    """Makes the calls of `CALLS`. Each completion names its row, so that a misplaced one is noticed."""
+    """Make the calls of `CALLS`. Each completion names its row, so that misplaced completions are detected."""
 
     def generate(self, prompts, sampling_params, use_tqdm):
         texts, seen, answers = [TOKENIZER.decode(prompt["prompt_token_ids"]) for prompt in prompts], {}, []

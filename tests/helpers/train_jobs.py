@@ -35,7 +35,7 @@ TOKENS = {
 
 
 def make_job(folder):
-    """A model, data and a recipe on disk; returns the recipe's file and the output directory."""
+    """Write a model, data and a recipe to disk; return the recipe's file and the output directory."""
     save_tiny(folder / "model")
     rows = [{"question": f"{n}+{n}=", "answer": 2 * n} for n in range(4)]
     (folder / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))

@@ -1,4 +1,4 @@
-"""A trainer of the tiny model, its rewards, and checks of its weights."""
+"""A trainer for the tiny model, its rewards, and checks of its weights."""
 
 import torch
 from datasets import Dataset
@@ -17,7 +17,7 @@ PROMPTS = [f"{a}+{b}=" for a in range(4) for b in range(4)]
 
 
 def vowel_accuracy_reward(completions, **kwargs):
-    """1 if a completion has a vowel among its first three characters: about half of a random model's."""
+    """Reward 1 if a completion has a vowel among its first three characters; true for about half of random ones."""
     return [float(any(character in "aeiou" for character in text[:3])) for text in completions]
 
 
@@ -34,7 +34,7 @@ def tiny_trainer(
     more=None,
     **changes,
 ):
-    """`prompts`: texts, or columns of the data. `more`: further arguments of the trainer. `changes`: settings."""
+    """Make a trainer. `prompts`: texts or data columns. `more`: other trainer arguments. `changes`: settings."""
     arguments, fields = settings(folder, **changes), config_class.__dataclass_fields__
     data = Dataset.from_dict(prompts if isinstance(prompts, dict) else {"prompt": prompts})
     more = {"train_dataset": data, "eval_dataset": data, "processing_class": tiny_tokenizer(), **(more or {})}
@@ -47,20 +47,20 @@ def tiny_trainer(
 
 
 def scripted_trainer(folder, script, rewards=(scripted_accuracy_reward, scripted_bonus_reward), more=None, **changes):
-    """A [`tiny_trainer`] whose completions, accuracies and bonuses are those of `script`."""
+    """Make a [`tiny_trainer`] whose completions, accuracies and bonuses come from `script`."""
     more = {"rollout_func": scripted_rollout(script, changes.get("num_generations", 4)), **(more or {})}
     return tiny_trainer(folder, list(rewards), changes.pop("prompts", list(script)), more=more, **changes)
 
 
 def ready(trainer):
-    """Puts the trainer into the state of a training step, for a rollout or a loss."""
+    """Put the trainer into the state of a training step, for a rollout or a loss."""
     trainer.model.train()
     trainer.current_gradient_accumulation_steps = trainer.args.gradient_accumulation_steps
     return trainer
 
 
 def recorded(trainer, name):
-    """A list that receives what a method of the trainer returns, call by call."""
+    """Return a list that collects the return values of one of the trainer's methods."""
     results, method = [], getattr(trainer, name)
 
     def record(*args, **kwargs):
@@ -72,7 +72,7 @@ def recorded(trainer, name):
 
 
 def with_reference(model, folder):
-    """Saves the model where TRL loads the reference model from."""
+    """Save the model where TRL loads the reference model from."""
     model.save_pretrained(folder / "start")
     model.config._name_or_path = str(folder / "start")
     return model

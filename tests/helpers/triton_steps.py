@@ -1,7 +1,7 @@
-"""CES steps through TRL's Triton kernels and through its torch path, in one process; not a test file.
+"""Compare CES steps with TRL's Triton kernels and with its torch path, in one process; not a test file.
 
-Run by test_triton.py with TRITON_INTERPRET=1, which Triton reads when it is imported: its kernels then run on a CPU.
-Writes JSON into the file that it is given: per case and type, per optimizer step, how far the two paths are apart.
+test_triton.py runs it with TRITON_INTERPRET=1, which Triton reads at import time; its kernels then run on a CPU. The
+differences of the two paths are written to the given file as JSON, by case, dtype and optimizer step.
 """
 
 import gc
@@ -20,7 +20,7 @@ from transformers import TrainerCallback
 
 PROMPTS = ["1+2=", "7+8+9="]
 ACCURACIES = [[1, 0, 0, 1], [0, 0, 0, 1]]
-VOCABULARY = 1100  # a kernel takes 1,024 logits at a time
+VOCABULARY = 1100  # a kernel processes 1,024 logits at a time
 BASE = {
     "ces_tau": 0.5,
     "gradient_accumulation_steps": 1,
@@ -40,7 +40,7 @@ CASES = {
 
 
 class Record(TrainerCallback):
-    """Losses and gradients of each optimizer step."""
+    """Record losses and gradients of each optimizer step."""
 
     def __init__(self):
         self.losses, self.gradients = [], []
@@ -60,7 +60,7 @@ class Record(TrainerCallback):
 
 
 class Counted:
-    """A kernel that counts its launches."""
+    """Kernel that counts its launches."""
 
     def __init__(self, kernel):
         self.kernel, self.launches = kernel, 0

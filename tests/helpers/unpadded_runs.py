@@ -1,4 +1,4 @@
-"""Trainings with and without padding, with their gradients and forwards."""
+"""Training runs with and without padding, with their gradients and forwards."""
 
 import torch
 from tiny import random_script, tiny_model
@@ -13,7 +13,7 @@ ACCURACIES = [[1, 0, 0, 1], [0, 0, 0, 1], [1, 1, 1, 1], [0, 0, 1, 0]]
 
 
 class Record(TrainerCallback):
-    """The gradients before each optimizer step, and the token positions of each forward."""
+    """Record the gradients before each optimizer step, and the token positions of each forward."""
 
     def __init__(self, model):
         self.gradients, self.forwards = [], []
@@ -69,7 +69,7 @@ def train(trainer_class, tmp_path, script_options=None, peft_config=None, **chan
 
 
 def assert_same_gradients(one, other, norm=0.01):
-    """To 1e-5 at the first step; by the second, the weights already differ by rounding."""
+    """Compare gradients to 1e-5 at the first step; from the second step, weights already differ by rounding."""
     for first, second, bound in zip(one.gradients, other.gradients, (1e-5, 1e-4), strict=True):
         assert first.keys() == second.keys()
         assert max(value.norm() for value in first.values()) > norm

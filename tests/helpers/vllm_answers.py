@@ -1,4 +1,4 @@
-"""How the stand-in for `vllm serve` answers: sampling in torch, and the shape of vLLM's choices."""
+"""Responses of the stand-in for `vllm serve`: sampling in torch, and the format of vLLM's choices."""
 
 import hashlib
 import json
@@ -7,7 +7,7 @@ import torch
 
 
 def digest(model):
-    """A name of the model's weights."""
+    """Return a digest of the model's weights."""
     sums = hashlib.sha256()
     for name, value in sorted(model.state_dict().items()):
         sums.update(name.encode() + value.detach().contiguous().view(torch.uint8).numpy().tobytes())
@@ -15,7 +15,7 @@ def digest(model):
 
 
 def log_probs(logits, request, mode):
-    """Log-probs to sample from and to report, (n, V) each, of logits; processed: with temperature and filters."""
+    """Compute log-probs to sample from and to report, (n, V) each; processed: with temperature and filters."""
     raw = logits.log_softmax(dim=-1)
     scores = (logits / request.get("temperature", 1.0)).log_softmax(dim=-1)
     if request.get("top_k", 0) > 0:
@@ -33,7 +33,7 @@ def log_probs(logits, request, mode):
 
 
 def seeded(weights, request):
-    """The generator for a request to a model of this [`digest`]."""
+    """Make the generator for a request to a model with this [`digest`]."""
     sums = hashlib.sha256(weights.encode() + json.dumps(request, sort_keys=True).encode())
     return torch.Generator().manual_seed(int.from_bytes(sums.digest()[:7]))
 
@@ -45,7 +45,7 @@ def end_ids(model):
 
 @torch.no_grad()
 def sample(model, prompt, request, generator, mode):
-    """`n` completions of `prompt`: for each its token ids, and for each token the reported log-probs, (V,)."""
+    """Sample `n` completions of `prompt`: the token ids of each, and the reported log-probs of each token, (V,)."""
     ends, count = end_ids(model), request.get("n", 1)
     ids, cache = torch.tensor([prompt] * count), None
     completions = [([], []) for _ in range(count)]
@@ -66,7 +66,7 @@ def sample(model, prompt, request, generator, mode):
 
 
 def choice(index, prompt, tokens, reported, wanted):
-    """A completion as vLLM answers with `return_token_ids` and `return_tokens_as_token_ids`."""
+    """Format a completion as vLLM does with `return_token_ids` and `return_tokens_as_token_ids`."""
     names = [f"token_id:{token}" for token in tokens]
     own = [max(values[token].item(), -9999.0) for token, values in zip(tokens, reported, strict=True)]
     top = []

@@ -1,17 +1,17 @@
 """
-A stand-in for `vllm serve`: the endpoints that TRL's client uses, with a small model on the CPU.
+Stand-in for `vllm serve`: the endpoints that TRL's client uses, with a small model on the CPU.
 
-`server_runs.py` starts it. Real: the command line, the endpoints, the shape of their replies, token ids and log-probs
-of the model's own sampling, weights that replace the model's. Not real: the engine, its speed, its kernels' rounding,
-and NCCL; tests/vllm_stub transfers the weights. Sampling is seeded by the weights and the request, so that a repeated
-run repeats.
+`server_runs.py` starts it. It implements the command line, the endpoints, the format of their responses, token ids and
+log-probs of the model's own sampling, and weight updates. It does not implement the engine, its speed, its kernels'
+rounding, or NCCL; tests/vllm_stub transfers the weights. The weights and the request seed the sampling, so that runs
+are reproducible.
 
-Stricter than vLLM, with status 400: an update must bring every parameter once, with the name, dtype and shape that
-were announced; completions may not be asked for inside an update, nor before the prefix cache was reset after it.
+It is stricter than vLLM and returns status 400 if an update does not contain every parameter once, with the announced
+name, dtype and shape, or if completions are requested during an update or before the prefix cache is reset after it.
 
-For tests: `POST /stand_in/faults` takes {"path", "what", "skip", "times"} with `what` a status, "die", "drop", "hang"
-or seconds to wait, and an empty one ends them all; `GET /stand_in/log` lists the requests, with the digest of the
-weights that answered.
+For tests: `POST /stand_in/faults` takes {"path", "what", "skip", "times"}, where `what` is a status, "die", "drop",
+"hang" or seconds to wait; an empty body removes all faults. `GET /stand_in/log` lists the requests, with the digest of
+the weights that served them.
 """
 
 import argparse
@@ -40,11 +40,11 @@ OPEN = {"/health", "/v1/models", "/v1/completions", "/stand_in/faults", "/stand_
 
 
 class Refused(Exception):
-    """A request that the server refuses: its message, and the HTTP status, by default 400."""
+    """Error for a request that the server refuses, with a message and an HTTP status, by default 400."""
 
 
 def arguments(words):
-    """The options of `vllm serve` that a trainer's server may be started with."""
+    """Parse the options of `vllm serve` that a trainer's server may be started with."""
     parser = argparse.ArgumentParser(prog="vllm", allow_abbrev=False)
     serve = parser.add_subparsers(required=True).add_parser("serve", allow_abbrev=False)
     serve.add_argument("model")
@@ -62,9 +62,9 @@ def arguments(words):
 
 
 class Server(ThreadingHTTPServer):
-    """The server of `options`; its model, and what it was asked so far."""
+    """Server with `options`, its model, and a log of its requests."""
 
-    daemon_threads = False  # torch aborts a process whose threads still live at its end: closing joins them
+    daemon_threads = False  # closing joins threads, because torch aborts a process that ends with live threads
 
     def __init__(self, options, development):
         super().__init__((options.host, options.port), Handler)
@@ -84,7 +84,7 @@ class Server(ThreadingHTTPServer):
     def server_close(self):
         self.closing.set()
         for connection in self.connections:
-            with suppress(OSError):  # closed already
+            with suppress(OSError):  # already closed
                 connection.shutdown(socket.SHUT_RDWR)
         super().server_close()
 
@@ -144,7 +144,7 @@ class Server(ThreadingHTTPServer):
 
     def connect(self, address, port):
         end = time.monotonic() + WORKER_TIMEOUT
-        while True:  # the trainer may listen later than it asks
+        while True:  # the trainer may start to listen after its request
             try:
                 return socket.create_connection((address, port), timeout=WORKER_TIMEOUT).makefile()
             except ConnectionRefusedError:

@@ -1,9 +1,9 @@
-"""What vLLM takes, by name: the stand-ins are held to it. As a script, reads it from vLLM's wheel without running it.
+"""Parameters that vLLM accepts, with which the stand-ins are checked. As a script, read them from vLLM's wheel.
 
     python tests/helpers/vllm_signatures.py vllm-0.30.0-cp38-abi3-manylinux_2_28_x86_64.whl    # make vllm-signatures
 
-vllm_signatures.json has the parameters of what TRL and we call, those behind `*` by keyword only, and the fields of
-what we make and read. Fields and keywords that neither names are left out.
+vllm_signatures.json contains the parameters of the functions that TRL and this package call, those after `*` being
+keyword-only, and the fields of the objects that they make and read. Unused fields and keywords are left out.
 """
 
 import ast
@@ -16,7 +16,7 @@ from pathlib import Path
 FILE = Path(__file__).with_suffix(".json")
 FACTS = {
     "vllm/entrypoints/llm.py": ("LLM.__init__", "LLM.generate", "LLM.sleep", "LLM.wake_up", "LLM.reset_prefix_cache"),
-    "vllm/engine/arg_utils.py": ("EngineArgs",),  # `LLM.__init__` takes them, too
+    "vllm/engine/arg_utils.py": ("EngineArgs",),  # also parameters of `LLM.__init__`
     "vllm/sampling_params.py": ("SamplingParams",),
     "vllm/outputs.py": ("RequestOutput.__init__", "CompletionOutput"),
     "vllm/logprobs.py": ("Logprob",),
@@ -26,7 +26,7 @@ FACTS = {
     "vllm/distributed/weight_transfer/packed_tensor.py": ("packed_nccl_broadcast_producer",),
     "vllm/utils/network_utils.py": ("get_ip",),
 }
-# From an `LLM` to the model whose `load_weights` TRL calls: each file assigns the attribute.
+# Attribute path from an `LLM` to the model whose `load_weights` TRL calls; each file assigns one attribute.
 WAY = {
     "llm_engine": "vllm/entrypoints/llm.py",
     "model_executor": "vllm/v1/engine/llm_engine.py",
@@ -37,7 +37,7 @@ WAY = {
 
 
 def names(source, name):
-    """The parameters of a function, or the fields of a class, by its dotted name."""
+    """Return the parameters of a function or the fields of a class, given its dotted name."""
     node = ast.parse(source)
     for part in name.split("."):
         node = next(one for one in node.body if getattr(one, "name", None) == part)
@@ -48,7 +48,7 @@ def names(source, name):
 
 
 def taking(*callables):
-    """Stands for what takes these keywords: returns them as a dict, and refuses others."""
+    """Make a function that returns these keywords as a dict and refuses others."""
     facts = json.loads(FILE.read_text())
     known = {name for one in callables for name in facts[one]}
 

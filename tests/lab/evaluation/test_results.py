@@ -108,7 +108,7 @@ def test_the_table_has_the_papers_columns_and_the_average():
     assert (table[2][0], table[2][2], table[2][4]) == ("GSM8K", "2", "3")
     assert table[3][:2] == ["Average", with_interval(*accuracy([*OF_FIRST, [(1.0, 4), (0.75, 4)]]))]
     assert budgets[1] == ["AIME24", "0.0", "0.0", "12.5", "25.0", "25.0", "25.0", "21.3"]
-    assert "4 completions are unscored: `correct` cannot grade against their golds" in text
+    assert "4 completions are unscored: `correct` does not support their golds" in text
     assert "5 problems, 4 completions each, temperature 0.4" in text
 
 
@@ -171,14 +171,14 @@ def test_the_comparison_has_the_layout_of_tables_1_and_9(runs):
     assert differences[0] == ["Dataset", "second − first Acc ↑", "second − first Len ↓"]
     assert differences[1][:2] == ["AIME24", with_interval(*difference(OF_SECOND, OF_FIRST), "+")]
     assert differences[1][2].startswith("-22.5 [")
-    assert "gold can be graded against: 2 of 3 problems of GSM8K; Len all." in text
+    assert "that can be graded: 2 of 3 problems of GSM8K; Len counts all." in text
     assert split[1] == ["AIME24", "simple", "0", "-", "-", "-", "-"]
     assert [cell.split(" [")[0] for cell in split[2]] == ["AIME24", "hard", "2", "25.0", "62.5", "62.5", "40.0"]
     assert budgets[0] == ["Tokens", "first", "second", "second − first"]
     assert [row[0] for row in budgets[1:]] == ["3", "6", "12", "25", "50", "100", "Area"]
     # within 25 tokens: (1/4 + 7/8) / 2 and (1/2 + 5/8) / 2
     assert [cell.split(" [")[0] for cell in budgets[4]] == ["25", "56.2", "56.2", "+0.0"]
-    assert "Drawn with other settings than first: second (`seed` None and 3)" in text
+    assert "Settings that differ from those of first: second (`seed` None and 3)" in text
 
 
 def test_runs_on_different_problems_are_not_compared(runs, tmp_path):
@@ -227,7 +227,7 @@ def test_the_command_takes_the_scripts_correctness_and_other_names(folders, caps
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (["A"], ["One directory is named"]),
+        (["A"], ["One directory is given"]),
         (["A", "A"], ["The names are base, base", "`--names`"]),
         (["A", "B", "--names", "x"], ["The names are x for 2 directories"]),
         (["A", "B", "--baseline", "dap"], ["`--baseline` 'dap'", "Did you mean `dapo`?"]),

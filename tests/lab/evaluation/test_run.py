@@ -113,7 +113,7 @@ def test_a_finished_run_loads_no_model_and_writes_the_same_summary(place, finish
     assert lines(finished) == before
     assert (finished / "summary.json").read_bytes() == content
     assert "10 problems x 3 completions" in messages
-    assert "30 are there" in messages
+    assert "30 are done" in messages
 
 
 def test_problems_without_a_gold_count_for_the_script_alone(place, tmp_path, scripted):

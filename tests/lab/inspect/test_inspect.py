@@ -81,7 +81,7 @@ def test_a_recipes_model_is_sampled_and_graded_by_its_reward(folder, capsys):
     assert cells[6:10] == ["2.0", "0.0", "'y'", "0.250"]
     assert [float(cell) for cell in cells[10:]] == [100 - sampled, 4.0, 100.0]
     assert f"{folder / 'model'}: 200 completions (4 prompts x 50) at temperature 1, at most 8 tokens, seed 0" in text
-    assert "it is the shorter one at 100.0 % of the positions" in text
+    assert "it is the shorter one at 100.0 % of positions" in text
 
     numbers = json.loads((folder / "out" / "inspect.json").read_text())
     assert (numbers["tau"], numbers["temperature"], numbers["completions"]) == (0.25, 1.0, 200)
@@ -124,15 +124,15 @@ def test_groups_and_shaped_tokens_are_those_of_the_recipes_group_size(folder, ca
 )
 def test_without_a_usable_reward_the_rest_is_printed_with_the_reason(capsys, words, part, code):
     text, rows = inspect(capsys, "--config", "recipe.yaml", "--num_samples", "4", *words, code=code)
-    assert part in text.split("Without the share of correct completions: ")[1]
+    assert part in text.split("The completions are not graded: ")[1]
     assert len(rows[0]) == 11
 
 
 def test_where_no_completion_is_correct_one_is_shown_as_the_reward_got_it(capsys):
     words = ["--config", "recipe.yaml", "--num_samples", "2", "--reward_funcs"]
     text, _ = inspect(capsys, *words, "inspect_test_rewards.nothing_is_correct")
-    assert re.search(r"nothing_is_correct calls no completion correct. For example, it received '(x|yzw)'", text)
-    assert "Take easier problems or a stronger model first" in text
+    assert re.search(r"nothing_is_correct finds no completion correct. For example, it received '(x|yzw)'", text)
+    assert "Use easier problems or a stronger model first" in text
 
 
 def test_the_advice_depends_on_accuracy_and_length(capsys):
@@ -196,7 +196,7 @@ def test_the_top_pairs_are_printed_and_tau_auto_follows_from_the_length(tmp_path
     weights = [pair["count"] * pair["entropy"] for pair in numbers["pairs"]]
     assert weights == sorted(weights, reverse=True)
     share = 100 * sum(weights[:3]) / sum(weights)
-    assert f"{len(weights) - 3} more pairs are not shown (--top); those shown hold {share:.1f} % of count x" in text
+    assert f"{len(weights) - 3} more pairs not shown (--top); those shown make up {share:.1f} % of count x" in text
     assert inspect(capsys, *words, numbers["tau"])[1] == rows
 
 
@@ -209,7 +209,7 @@ def test_the_top_pairs_are_printed_and_tau_auto_follows_from_the_length(tmp_path
         (["--config", "arithmetic", "--model", "./empty"], ["'./empty' holds no config.json"]),
         (["--model", "MODEL", "--data", "nowhere.jsonl"], ["nowhere.jsonl does not exist"]),
         (["--model", "MODEL", "--data", "broken.jsonl"], ["'broken.jsonl'", "cannot be read"]),
-        (["--model", "MODEL", "--data", "data.jsonl", "--prompt", "a"], ["both given", "remove the other"]),
+        (["--model", "MODEL", "--data", "data.jsonl", "--prompt", "a"], ["both given", "remove one of them"]),
         (["--model", "MODEL", "--data", "data.jsonl", "--num_prompts", "9"], ["lower `--num_prompts`"]),
         (["--model", "MODEL", "--prompt", ""], ["`--prompt` is empty"]),
         (["--model", "MODEL", "--prompt", "a", "--ces_tau", "-0.1"], ["`--tau` is -0.1", "[0, 1]"]),

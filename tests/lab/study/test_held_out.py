@@ -106,7 +106,7 @@ def test_a_file_of_other_problems_may_be_named(recipe_file, tmp_path, sampled):
 
 def test_an_evaluation_that_fits_no_model_is_refused_before_the_first_run(recipe_file):
     check_evaluate(str(recipe_file), num_problems=5)
-    with pytest.raises(UserError, match="`group_by` is 'task', and the data have the columns solution"):
+    with pytest.raises(UserError, match="`group_by` is 'task', but the data have the columns solution"):
         check_evaluate(str(recipe_file), group_by="task")
     with pytest.raises(UserError, match=r"nowhere\.yaml does not exist"):
         check_evaluate("nowhere.yaml")
@@ -122,5 +122,5 @@ def test_a_recipe_with_its_own_data_must_hold_problems_out(recipe_file, tmp_path
         check_evaluate(str(recipe_file), num_problems=4)
     recipe_file.write_text(yaml.safe_dump(fields | {"num_eval_samples": 5}))
     check_evaluate(str(recipe_file), num_problems=4)
-    with pytest.raises(UserError, match="`num_problems` is 6, and there are 5"):
+    with pytest.raises(UserError, match="`num_problems` is 6, but there are only 5"):
         check_evaluate(str(recipe_file), num_problems=6)

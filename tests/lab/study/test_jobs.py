@@ -217,7 +217,7 @@ def test_on_gpus_runs_have_their_own_devices_and_ports(tmp_path, monkeypatch):
         words = run.steps[0].command
         assert words[words.index("--num_processes") + 1] == "2"
         assert words[words.index("--main_process_port") + 1] == "0"  # accelerate looks for a free one
-    with pytest.raises(UserError, match="`--jobs 3` with 2 processes each needs 6 devices, and there are 4"):
+    with pytest.raises(UserError, match="`--jobs 3` with 2 processes each needs 6 devices, but there are 4"):
         prepare(study, 3)
 
 

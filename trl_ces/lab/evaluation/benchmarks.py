@@ -1,8 +1,8 @@
-"""Benchmarks: each set's file, how its rows give question and gold, and loading their problems.
+"""Benchmarks: the file of each set, readers for its rows, and loading of its problems.
 
-Questions and golds follow the Qwen2.5-Math evaluation, as in the paper: questions get no added instruction, golds are
-as `trl_ces.grading` expects them, and the reasoning sets are generated multiple choice. The code sets are EvalPlus'.
-docs/evaluation.md has sources and licences.
+Questions and golds follow the Qwen2.5-Math evaluation, as in the paper. Questions get no added instruction, golds have
+the format that `trl_ces.grading` expects, and the reasoning sets are generative multiple choice. The code sets are
+those of EvalPlus. docs/evaluation.md lists sources and licences.
 """
 
 import gzip
@@ -18,19 +18,19 @@ from typing import Any
 from ...support.errors import UserError, first_line, hub_errors, nearest
 from .code.tasks import CodeTask, Row, read_code, read_task
 
-# Question and gold of one row.
+# Returns the question and the gold of a row.
 Reader = Callable[[Row], tuple[str, str]]
 
 CHOICE_INSTRUCTION = "Give the letter of the correct option as the final answer."
 
 
 def _as_text(value: Any) -> str:
-    """The value as text; an integer that JSON stores as a float loses its `.0`."""
+    """Convert the value to text; an integer that JSON stores as a float loses its `.0`."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _with_expected_words(question: str, gold: str) -> str:
-    """The question, with the words to choose from if the gold is a truth value."""
+    """Append the allowed answers to the question if the gold is `true`, `false`, `yes` or `no`."""
     word = gold.strip().rstrip(".").lower()
     if word in ("true", "false"):
         return question + " (True or False)"
@@ -38,46 +38,46 @@ def _with_expected_words(question: str, gold: str) -> str:
 
 
 def read_plain(row: Row) -> tuple[str, str]:
-    """`question`, else `problem`; `answer` unchanged."""
+    """Read the question from `question` or `problem`, and the gold from `answer`."""
     question, gold = row["question"] if "question" in row else row["problem"], _as_text(row["answer"])
     return _with_expected_words(question, gold), gold
 
 
 def read_without_dollars(row: Row) -> tuple[str, str]:
-    """The gold is LaTeX without its dollar signs."""
+    """Remove the dollar signs around a LaTeX gold."""
     gold = row["answer"].replace("$", "").strip()
     return _with_expected_words(row["question"], gold), gold
 
 
 def read_gsm8k(row: Row) -> tuple[str, str]:
-    """The gold follows `####` after a worked solution."""
+    """Read the gold after `####`, which follows a worked solution."""
     return row["question"], row["answer"].rpartition("####")[2].strip()
 
 
 def read_minerva(row: Row) -> tuple[str, str]:
-    """The gold is the content of the last box of the solution."""
+    """Read the gold from the last box of the solution."""
     return row["problem"], last_box(row["solution"])
 
 
 def read_cn_middle_school(row: Row) -> tuple[str, str]:
-    """The gold is the option's letter if the question has options."""
+    """Use the option's letter as the gold if the question has options."""
     return row["question"], row["choice_answer"] or row["answer"]
 
 
 def read_olympiadbench(row: Row) -> tuple[str, str]:
-    """`final_answer` is a list of one."""
+    """Read the gold from `final_answer`, a list with one element."""
     (gold,) = row["final_answer"]
     return _with_expected_words(row["question"], gold.strip("$")), gold.strip("$")
 
 
 def read_svamp(row: Row) -> tuple[str, str]:
-    """The story, ending in a full stop, then the question."""
+    """Join the story, with a full stop at its end, and the question."""
     body = row["Body"].strip()
     return f"{body if body.endswith('.') else body + '.'} {row['Question'].strip()}", _as_text(row["Answer"])
 
 
 def read_tabmwp(row: Row) -> tuple[str, str]:
-    """The table with its title if any, the question, the options."""
+    """Join the table (with its title, if any), the question and the options."""
     title = f'regarding "{row["table_title"]}" ' if row["table_title"] else ""
     question = f"Read the following table {title}and answer a question:\n{row['table']}\n{row['question']}"
     if row["choices"]:
@@ -86,7 +86,7 @@ def read_tabmwp(row: Row) -> tuple[str, str]:
 
 
 def last_box(text: str) -> str:
-    r"""The content of the last `\boxed{...}`."""
+    r"""Return the content of the last `\boxed{...}`."""
     start = text.rfind("\\boxed{")
     depth = 0
     for place in range(start + len("\\boxed"), len(text) if start >= 0 else 0):
@@ -97,7 +97,7 @@ def last_box(text: str) -> str:
 
 
 def _choice_question(stem: str, options: list[str], correct: int) -> tuple[str, str]:
-    """The question with lettered options, and the letter of the correct one."""
+    """Return the question with lettered options, and the letter of the correct option."""
     letters = string.ascii_uppercase[: len(options)]
     listed = "\n".join(f"{letter}. {option}" for letter, option in zip(letters, options, strict=True))
     return f"{stem.strip()}\n\n{listed}\n\n{CHOICE_INSTRUCTION}", letters[correct]
@@ -110,21 +110,21 @@ _NUMBERED = re.compile(
 
 
 def read_numbered_choice(row: Row) -> tuple[str, str]:
-    """The instruction holds the question and `Answer1: ... Answer2: ...`; `answer` is `answer2`."""
+    """Parse `instruction` (question and `Answer1: ... Answer2: ...`); `answer` is a name such as `answer2`."""
     stem, listed, names = _NUMBERED.fullmatch(row["instruction"]).groups()  # type: ignore[union-attr]
     options = [option.strip() for option in re.split(r"Answer\d+: ", listed)[1:]]
     return _choice_question(stem, options, names.split("/").index(row["answer"]))
 
 
 def read_commonsenseqa(row: Row) -> tuple[str, str]:
-    """`question` holds the stem and the list of choices."""
+    """Read the stem and the list of choices from `question`."""
     choices = row["question"]["choices"]
     correct = [choice["label"] for choice in choices].index(row["answerKey"])
     return _choice_question(row["question"]["stem"], [choice["text"] for choice in choices], correct)
 
 
 def _read_hub_choice(stem: str) -> Reader:
-    """A reader of the Hub's rows; `stem` names the question's field."""
+    """Make a reader for rows of the Hub; `stem` is the name of the question's field."""
 
     def read(row: Row) -> tuple[str, str]:
         choices = row["choices"]
@@ -135,7 +135,7 @@ def _read_hub_choice(stem: str) -> Reader:
 
 @dataclass(frozen=True)
 class HubSource:
-    """The same problems on the Hub."""
+    """Location and reader of a benchmark's problems on the Hub."""
 
     repository: str
     configuration: str | None
@@ -150,9 +150,9 @@ class Benchmark:
     kind: str  # `"math"`, `"choice"` or `"code"`
     file: str  # path of the local copy under `--data_dir`
     count: int  # number of rows in the source
-    read: Reader  # from a row of the local copy to question and gold
-    hub: HubSource | None = None  # the Hub's copy; `None`: a local copy is required
-    # Rows whose gold is empty: `correct` is `None` there; the Qwen2.5-Math script accepts an empty answer.
+    read: Reader  # reads question and gold from a row of the local copy
+    hub: HubSource | None = None  # `None`: a local copy is required
+    # Rows with an empty gold: their `correct` is `None`; the Qwen2.5-Math script accepts an empty final answer.
     without_gold: tuple[int, ...] = ()
     dataset: str = ""  # `"humaneval"` or `"mbpp"` for code, else empty
     url: str = ""  # where EvalPlus publishes the file
@@ -213,7 +213,7 @@ GROUPS = {
 
 @dataclass(frozen=True)
 class Problem:
-    """One question of a benchmark. `id`: row number in the source, from 0. `code`: how programs are tested."""
+    """One question of a benchmark. `id`: row number in the source, from 0. `code`: the tests for programs."""
 
     benchmark: str
     id: int
@@ -229,7 +229,7 @@ def find_benchmarks(names: Sequence[str]) -> list[str]:
         if name not in BENCHMARKS and name not in GROUPS:
             hint = nearest(name, [*BENCHMARKS, *GROUPS])
             known = f"groups: {', '.join(GROUPS)}; sets: {', '.join(BENCHMARKS)}"
-            raise UserError(f"`benchmarks`: there is no {name!r}.{hint} There are {known}.")
+            raise UserError(f"`benchmarks`: there is no {name!r}.{hint} Available {known}.")
         found |= dict.fromkeys(GROUPS.get(name, [name]))
     if not found:
         raise UserError(f"`benchmarks` is empty: name one, or one of the groups {', '.join(GROUPS)}.")
@@ -237,13 +237,13 @@ def find_benchmarks(names: Sequence[str]) -> list[str]:
 
 
 def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Problem]:
-    """Read a set's problems from `data_dir`, or from the Hub; refuse an unreadable row or another number of rows."""
+    """Read a set's problems from `data_dir` or the Hub; refuse empty questions or golds and a wrong number of rows."""
     benchmark = BENCHMARKS[name]
     source, rows, read = _from_hub(benchmark) if data_dir is None else _from_folder(benchmark, Path(data_dir))
     if len(rows) != benchmark.count:
         raise UserError(
-            f"{name}: {source} has {len(rows)} rows, and {benchmark.count} are expected: another version of the set "
-            "would give numbers that cannot be compared. Get the complete file."
+            f"{name}: {source} has {len(rows)} rows instead of {benchmark.count}: results on another version of the "
+            "set would not be comparable. Get the complete file."
         )
     problems = []
     for number, row in enumerate(rows):
@@ -265,13 +265,13 @@ def choose(problems: list[Problem], max_problems: int | None) -> list[Problem]:
 
 
 def data_digest(problems: Sequence[Problem]) -> str:
-    """16 hexadecimal digits that change with any question, gold, row number or test of a program."""
+    """Return 16 hexadecimal digits that change with any question, gold, row number or program test."""
     text = json.dumps([[p.id, p.question, p.gold, *([p.code.digest] if p.code else [])] for p in problems])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _from_folder(benchmark: Benchmark, data_dir: Path) -> tuple[str, list[Any], Reader]:
-    """The rows of a JSON or JSON-lines file, which may be gzipped."""
+    """Read the rows of a JSON or JSON Lines file, which may be gzipped."""
     file = data_dir.expanduser() / benchmark.file
     if not file.is_file():
         hint = f"; without it the set is read from the Hub ({benchmark.hub.repository})" if benchmark.hub else ""
@@ -282,7 +282,7 @@ def _from_folder(benchmark: Benchmark, data_dir: Path) -> tuple[str, list[Any], 
     text = (gzip.decompress(content) if file.suffix == ".gz" else content).decode("utf-8")
     if file.suffix == ".json":
         rows = json.loads(text)
-    else:  # not splitlines, which also splits at U+2028, and a question may hold one
+    else:  # not splitlines, which also splits at U+2028, a character that questions may contain
         rows = [json.loads(line) for line in text.split("\n") if line.strip()]
     return str(file), rows, benchmark.read
 
@@ -292,7 +292,7 @@ def _from_hub(benchmark: Benchmark) -> tuple[str, list[Any], Reader]:
     hub = benchmark.hub
     if hub is None:
         published = f" EvalPlus publishes it: {benchmark.url}" if benchmark.url else ""
-        raise UserError(f"{benchmark.name}: this set is not read from the Hub: {place}.{published}")
+        raise UserError(f"{benchmark.name}: this set cannot be read from the Hub: {place}.{published}")
     from datasets import load_dataset
     from datasets.exceptions import DatasetNotFoundError
 

@@ -1,9 +1,9 @@
 """
 Generation with transformers or vLLM.
 
-A backend takes token ids and a seed per completion and yields completions as they finish. Its `batch_size` is the
-number of completions generated together, or `None` if a completion's last bits do not depend on its neighbours; a
-resumed run draws the same batches.
+A backend takes token ids and a seed per completion, and yields completions as they finish. Its `batch_size` is the
+number of completions generated together; a resumed run uses the same batches. `batch_size` is `None` if rounding does
+not depend on the other completions of a batch.
 """
 
 import os
@@ -21,7 +21,7 @@ from .settings import EvaluationSettings
 
 @dataclass(frozen=True)
 class GeneratedCompletion:
-    """One completion: index of its prompt, ids without the end token, and `"stop"` or `"length"`."""
+    """One completion: index of its prompt, token ids without the end token, and `"stop"` or `"length"`."""
 
     index: int
     tokens: list[int]
@@ -30,10 +30,10 @@ class GeneratedCompletion:
 
 class Sampler:
     """
-    A logits processor that leaves each row a single token, drawn from the row's own seed, as vLLM does.
+    Logits processor that draws each row's token from the row's own seed, as vLLM does, and masks all other tokens.
 
-    `generate` alone draws a batch from a single random state and applies the repetition penalty to padding, so that a
-    completion depends on its neighbours.
+    Without it, `generate` draws a whole batch from one random state and applies the repetition penalty to padding, so
+    a completion depends on the rest of its batch.
     """
 
     def __init__(self, prompts: Sequence[list[int]], seeds: Sequence[int], settings: EvaluationSettings):
@@ -42,7 +42,7 @@ class Sampler:
         self.occurred: Tensor | None = None  # (B, V) bool: tokens of the row's prompt and completion
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """`input_ids` (B, T) int64, `scores` (B, V) float -> (B, V) float: 0 at the token drawn, -inf elsewhere."""
+        """`input_ids` (B, T) int64, `scores` (B, V) float -> (B, V) float: 0 at the drawn token, -inf elsewhere."""
         rows = torch.arange(len(scores), device=scores.device)
         if self.occurred is None:
             self.occurred = torch.zeros_like(scores, dtype=torch.bool)
@@ -68,17 +68,17 @@ class Sampler:
             ordered[:, self.settings.top_k :] = -torch.inf
         probabilities = ordered.softmax(dim=-1)
         reached = probabilities.cumsum(dim=-1)
-        # A token stays if those before it do not reach top_p; the first always does.
+        # A token is kept if the tokens before it do not reach top_p; the first is always kept.
         probabilities = probabilities.masked_fill(reached - probabilities >= self.settings.top_p, 0.0)
         reached = probabilities.double().cumsum(dim=-1)
         target = uniforms[:, None] * reached[:, -1:]
-        # The first token whose cumulative probability exceeds the target, hence never one of probability 0.
+        # The first token whose cumulative probability exceeds the target; it never has probability 0.
         place = (reached <= target).sum(dim=-1, keepdim=True).clamp(max=scores.shape[-1] - 1)
         return tokens.gather(1, place)[:, 0]
 
 
 class TransformersBackend:
-    """Left-padded batches through `generate`."""
+    """Generation with transformers' `generate`, in left-padded batches."""
 
     def __init__(self, model: Any, ends: Sequence[int], pad: int, settings: EvaluationSettings):
         self.model, self.ends, self.pad, self.settings = model.eval(), list(ends), pad, settings
@@ -86,7 +86,7 @@ class TransformersBackend:
 
     @classmethod
     def load(cls, facts: ModelFacts, settings: EvaluationSettings) -> "TransformersBackend":
-        """Load the weights, and merge an adapter into them."""
+        """Load the weights and merge the adapter, if any, into them."""
         from peft import PeftModel
         from transformers import AutoModelForCausalLM
 
@@ -108,7 +108,7 @@ class TransformersBackend:
         from transformers import GenerationConfig
 
         config = GenerationConfig(
-            do_sample=False,  # the sampler leaves one token
+            do_sample=False,  # the sampler masks all tokens but one
             max_new_tokens=self.settings.max_new_tokens,
             eos_token_id=self.ends or None,
             pad_token_id=self.pad,
@@ -125,11 +125,11 @@ class TransformersBackend:
 
 
 def generate_batch(model: Any, prompts: Sequence[list[int]], config: Any, **options: Any) -> list[list[int]]:
-    """One left-padded batch through `generate`, by the given generation config alone."""
+    """Generate one left-padded batch with the given generation config only."""
     width, pad = max(map(len, prompts)), config.pad_token_id
     ids = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts], device=model.device)
     mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=model.device)
-    # transformers fills unset fields from the model's own config, which often has a top-p or a penalty.
+    # transformers fills unset fields from the model's own config, which often sets a top-p or a repetition penalty.
     own, model.generation_config = model.generation_config, config
     try:
         with torch.no_grad():
@@ -140,13 +140,13 @@ def generate_batch(model: Any, prompts: Sequence[list[int]], config: Any, **opti
 
 
 class VllmBackend:
-    """vLLM's synchronous engine on one GPU, one request per completion."""
+    """Generation with vLLM's synchronous engine on one GPU, one request per completion."""
 
     batch_size: int | None = None
 
     def __init__(self, facts: ModelFacts, settings: EvaluationSettings, longest: int):
         """Load the weights. `longest`: maximum number of tokens of a prompt with its completion."""
-        # In this process, so that no engine outlives it and keeps the GPU.
+        # Run the engine in this process, so that it cannot outlive the process and keep the GPU.
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
         from vllm import LLM
         from vllm.lora.request import LoRARequest
@@ -163,7 +163,7 @@ class VllmBackend:
                 max_model_len=longest,
                 gpu_memory_utilization=settings.gpu_memory_utilization,
                 trust_remote_code=settings.trust_remote_code,
-                # Otherwise the model's own sampling settings would fill what is not given here.
+                # Otherwise the model's own sampling settings would replace the settings that are not given here.
                 generation_config="vllm",
                 **lora,
             )
@@ -173,11 +173,11 @@ class VllmBackend:
             ) from error
 
     def generate(self, prompts: Sequence[list[int]], seeds: Sequence[int]) -> Iterator[list[GeneratedCompletion]]:
-        """Yield completions when they are finished, in any order."""
+        """Yield completions as they finish, in any order."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
-        # `LLM.generate` returns only when all requests are finished, so a killed run would lose them.
+        # `LLM.generate` returns only when all requests are finished, so a killed run would lose every completion.
         engine = self.llm.llm_engine
         for index, (prompt, seed) in enumerate(zip(prompts, seeds, strict=True)):
             sampling = SamplingParams(
@@ -205,5 +205,5 @@ class VllmBackend:
 
 
 def lora_rank(rank: int) -> int:
-    """The smallest rank that vLLM supports and that is at least `rank`."""
+    """Return the smallest rank supported by vLLM that is at least `rank`."""
     return next(size for size in (1, 8, 16, 32, 64, 128, 256, 320, 512) if size >= rank)

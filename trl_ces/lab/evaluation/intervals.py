@@ -1,11 +1,11 @@
 """
-95 % intervals over problems: Wilson's for accuracies, a bootstrap-t for other means.
+95 % intervals over problems: Wilson's for accuracies, bootstrap-t for other means.
 
-A set's problems stand for all problems like them. Several completions of one problem resemble each other (correlation
-ρ), so n problems with k completions each are worth n / (ρ + (1 - ρ) / k) independent completions, the design effect of
-cluster sampling (Kish 1965). The difference of two runs on the same problems takes Newcombe's square-and-add interval
-for paired proportions (1998, method 10). Unlike the bootstrap, 0 of n and n of n have intervals too.
-docs/evaluation.md has the coverage.
+A set's problems are treated as a sample of similar problems. Completions of one problem are correlated (ρ), so n
+problems with k completions each count as n / (ρ + (1 - ρ) / k) independent completions, by the design effect of
+cluster sampling (Kish 1965). The difference of two runs on the same problems has Newcombe's square-and-add interval
+for paired proportions (1998, method 10). Unlike a bootstrap, these intervals also exist for 0 of n and n of n.
+docs/evaluation.md reports their coverage.
 """
 
 import math
@@ -17,37 +17,37 @@ from typing import NamedTuple
 import numpy as np
 
 Z = NormalDist().inv_cdf(0.975)
-# Added to the correlated variance, in problems: with few correct (or few wrong) completions the estimate of ρ is
-# uncertain, and ρ then tends to 1. Chosen by simulation: 0 undercovers accuracies near 0 and 1, more makes independent
-# draws overcover.
+# Added to the correlated variance, in problems. With few correct (or few incorrect) completions the estimate of ρ is
+# uncertain, and this term moves it towards 1. Chosen by simulation: with 0, intervals of accuracies near 0 and 1
+# undercover; with more, intervals of independent draws overcover.
 CAUTION = 1 / 8
 RESAMPLES, SEED = 10_000, 0
-# Indices drawn at a time; for 2,818 problems all of them would take 225 MB.
+# Number of indices drawn at a time; all indices for 2,818 problems would take 225 MB.
 INDICES_AT_A_TIME = 2**22
 
 
 class Interval(NamedTuple):
-    """A mean and its 95 % interval; all `None` without values, the ends `None` where they cannot be estimated."""
+    """A mean and its 95 % interval; all `None` without values, the ends `None` if they cannot be estimated."""
 
     mean: float | None
     low: float | None
     high: float | None
 
     def text(self, write: Callable[[float | None], str], signed: bool = False) -> str:
-        """`69.6 [67.1, 72.0]`; without an interval the mean alone."""
+        """Format as `69.6 [67.1, 72.0]`, or as the mean alone without an interval."""
         mean, *ends = (("+" if signed and value is not None and value >= 0 else "") + write(value) for value in self)
         return mean if self.low is None else f"{mean} [{', '.join(ends)}]"
 
 
 def interval_of_average(sets: Sequence[Sequence[float]], least: float = -math.inf, most: float = math.inf) -> Interval:
     """
-    The unweighted mean of several sets' means, as in the paper, with its bootstrap-t interval (Efron and
-    Tibshirani 1993, section 12.5), which skewed values such as lengths need.
+    Compute the unweighted mean of several sets' means, as in the paper, with its bootstrap-t interval (Efron and
+    Tibshirani 1993, section 12.5), which is suitable for skewed values such as lengths.
 
     Problems are resampled within each set, because the choice of sets is not random. t = (mean* - mean) / error*, with
-    the standard errors of the resamples; those below half the sample's count as that half, because a resample of few
-    distinct values would make t arbitrarily large. There is no interval where a set has a single problem, or where no
-    set varies. `least` and `most` limit the interval's ends.
+    error* the standard error of a resample, but at least half of the sample's, because a resample of few distinct
+    values would make t arbitrarily large. There is no interval if a set has a single problem or if no set varies.
+    `least` and `most` limit the interval's ends.
     """
     if not sets or not all(map(len, sets)):
         return Interval(None, None, None)
@@ -65,7 +65,7 @@ def interval_of_average(sets: Sequence[Sequence[float]], least: float = -math.in
 
 
 def _resampled(values: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Means of resamples (as many values, drawn with replacement), and their squared standard errors."""
+    """Return the means of `RESAMPLES` resamples of the values' size, and their squared standard errors."""
     random, at_a_time = np.random.default_rng(seed), max(1, INDICES_AT_A_TIME // len(values))
     means, squares = [], []
     for start in range(0, RESAMPLES, at_a_time):
@@ -77,26 +77,26 @@ def _resampled(values: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class Shares:
-    """The correct completions of a set of n problems."""
+    """Per-problem shares of correct completions for a set of n problems."""
 
-    correct: np.ndarray  # shape (n,), correct share of each problem's completions, in [0, 1]
+    correct: np.ndarray  # shape (n,), share of correct completions of each problem, in [0, 1]
     completions: np.ndarray  # shape (n,), number of completions per problem, at least 1
 
 
 def wilson(share: float, size: float) -> tuple[float, float]:
-    """Wilson's score interval (1927), 95 %: all p with |share - p| <= z sqrt(p (1 - p) / size)."""
+    """Compute Wilson's 95 % score interval (1927): all p with |share - p| <= z sqrt(p (1 - p) / size)."""
     middle = (share + Z**2 / (2 * size)) / (1 + Z**2 / size)
     half = Z * math.sqrt(share * (1 - share) / size + Z**2 / (4 * size**2)) / (1 + Z**2 / size)
     return min(max(middle - half, 0.0), share), max(min(middle + half, 1.0), share)
 
 
 def effective_size(shares: Shares) -> float:
-    """The number of independent completions with the variance of the set's mean: n to the number of completions."""
+    """Compute how many independent completions have a mean of the same variance: from n to all completions."""
     correct, n, several = shares.correct, len(shares.correct), shares.completions > 1
     if not several.any():
         return n
     mean = correct.mean()
-    # Per set: the variance p (1 - p) of a completion, and the part of it within problems; both unbiased.
+    # Unbiased estimates for the set: the variance p (1 - p) of a completion, and its part within problems.
     total = n * mean * (1 - mean) + _products(correct, correct) / max(n - 1, 1)
     x, k = correct[several], shares.completions[several]
     within = (x * (1 - x) * k / (k - 1)).mean() * n
@@ -105,17 +105,17 @@ def effective_size(shares: Shares) -> float:
 
 
 def _products(a: np.ndarray, b: np.ndarray) -> float:
-    """Sum over problems of the products of the distances from the means."""
+    """Sum the products of the deviations from the means over problems."""
     return ((a - a.mean()) * (b - b.mean())).sum()
 
 
 def accuracy_interval(sets: Sequence[Shares]) -> Interval:
     """
-    The unweighted mean of the sets' accuracies; its bounds are, for one set, Wilson's at [`effective_size`].
+    Compute the unweighted mean of the sets' accuracies with its Wilson interval.
 
-    Several sets vary less than one with their average: p̄ (1 - p̄) / N = sum_s p_s (1 - p_s) / n_s / S² gives N. Each
-    p_s is taken with one more completion, half correct, or sets all correct or all wrong would seem not to vary. All
-    `None` if there is no set, or one without problems.
+    One set has the size N = [`effective_size`]. For S sets, N follows from p̄ (1 - p̄) / N = sum_s p_s (1 - p_s) / n_s
+    / S². Each p_s includes one additional, half-correct completion; otherwise sets that are all correct or all
+    incorrect would have no variance. All values are `None` if there is no set or a set has no problems.
     """
     return Interval(*_bounds(sets)) if _not_empty(sets) else Interval(None, None, None)
 
@@ -136,10 +136,10 @@ def _bounds(sets: Sequence[Shares]) -> tuple[float, float, float]:
 
 def accuracy_difference(first: Sequence[Shares], second: Sequence[Shares]) -> Interval:
     """
-    Average accuracy of the first run minus the second's, on the same problems in the same order.
+    Subtract the second run's average accuracy from the first's, on the same problems in the same order.
 
-    low = d - sqrt(a² - 2 φ a b + b²) with a and b the distances of the two runs' bounds from their means, and φ the
-    correlation of these means (Newcombe 1998, method 10); the fewer completions, the more φ is shrunk towards 0.
+    low = d - sqrt(a² - 2 φ a b + b²), where a and b are the distances of the two runs' bounds from their means and φ
+    is the correlation of the means (Newcombe 1998, method 10), shrunk towards 0 for few completions.
     """
     if not _not_empty(first):
         return Interval(None, None, None)

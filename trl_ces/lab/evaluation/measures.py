@@ -1,11 +1,11 @@
-"""What is measured: accuracy, completion length, and accuracy within token budgets, for one run or several, paired.
+"""Measure accuracy, completion length and accuracy within token budgets, for one run or for several paired runs.
 
-A completion counts within a budget if it is correct and ends within it. The text behind its final box belongs to it,
-and a truncated completion counts only at the largest budget.
+A completion counts within a budget if it is correct and ends within it. Its length includes the text after its final
+box, and a truncated completion counts only at the largest budget.
 
-The area is the mean accuracy over all budgets from 0 to the limit, in [0, 1]: the mean of 1 - tokens / limit over
-completions, where an incorrect one gives 0. The reasoning efficiency gap (REG, arXiv 2506.07104) compares it between
-models: it distinguishes a model that is short only in the mean from one that is good at every budget.
+The area is the mean accuracy over all budgets from 0 to the limit, in [0, 1]. It equals the mean over completions of
+1 - tokens / limit, with 0 for incorrect ones. The reasoning efficiency gap (REG, arXiv 2506.07104) compares it between
+models; it separates a model that is good at every budget from one that is short only on average.
 """
 
 import math
@@ -18,12 +18,12 @@ import pandas as pd
 from .intervals import Interval, Shares, accuracy_difference, accuracy_interval, interval_of_average
 from .samples import FIELDS, Sample
 
-CORRECTNESS = ("correct", "correct_qwen")  # columns: by the project's grader, by the Qwen2.5-Math script's rules
-SMALLEST, FEWEST = 512, 6  # a budget in tokens; budgets
+CORRECTNESS = ("correct", "correct_qwen")  # columns: by this package's grader, by the Qwen2.5-Math script's rules
+SMALLEST, FEWEST = 512, 6  # smallest budget in tokens, minimum number of budgets
 
 
 def by_benchmark(samples: Sequence[Sample]) -> dict[str, pd.DataFrame]:
-    """Benchmark -> table of its samples, sorted by problem and sample; correctness is a nullable boolean."""
+    """Map each benchmark to the table of its samples, sorted by problem and sample; correctness is nullable."""
     table = pd.DataFrame(samples, columns=list(FIELDS), dtype=object)
     table = table.astype({"problem": int, "sample": int, "tokens": int, **dict.fromkeys(CORRECTNESS, "boolean")})
     return {str(name): own for name, own in table.sort_values(["problem", "sample"]).groupby("benchmark")}
@@ -31,8 +31,8 @@ def by_benchmark(samples: Sequence[Sample]) -> dict[str, pd.DataFrame]:
 
 def accuracies(samples: pd.DataFrame, by: str, budget: float = math.inf) -> pd.DataFrame:
     """
-    Problem -> `correct`, the share of scored completions that are correct within the budget, and `completions`, their
-    number. Problems without a scored completion are left out. `by`: one of `CORRECTNESS`.
+    Compute for each problem `completions`, the number of scored completions, and `correct`, the share of them that is
+    correct within the budget. Problems without a scored completion are left out. `by`: one of `CORRECTNESS`.
     """
     scored = samples.dropna(subset=by)
     within = (scored[by].astype(bool) & (scored["tokens"] <= budget)).astype(float)
@@ -40,12 +40,12 @@ def accuracies(samples: pd.DataFrame, by: str, budget: float = math.inf) -> pd.D
 
 
 def scored_by_all(runs: Sequence[pd.DataFrame], by: str) -> pd.Index:
-    """The problems of one set that have a scored completion in every run."""
+    """Return the problems of one set that have a scored completion in every run."""
     return reduce(pd.Index.intersection, (accuracies(samples, by).index for samples in runs))
 
 
 def areas(samples: pd.DataFrame, by: str, limit: int) -> pd.Series:
-    """Problem -> mean accuracy over the budgets up to `limit`; problems without a scored completion are left out."""
+    """Average each problem's accuracy over all budgets up to `limit`; omit problems without a scored completion."""
     scored = samples.dropna(subset=by)
     left = (1 - scored["tokens"] / limit).clip(lower=0) * scored[by].astype(float)
     return left.groupby(scored["problem"]).mean()
@@ -53,8 +53,8 @@ def areas(samples: pd.DataFrame, by: str, limit: int) -> pd.Series:
 
 def pass_at(samples: pd.DataFrame, by: str) -> dict[str, float | None]:
     """
-    pass@k for the powers of two up to the number of samples, over problems with all completions scored: the
-    probability that k of a problem's n completions contain a correct one (Chen et al. 2021, Eq. 1).
+    Compute pass@k for the powers of two up to the number of samples, over problems with all completions scored: the
+    probability that k of a problem's n completions include a correct one (Chen et al. 2021, Eq. 1).
     """
     problems = [own for _, own in samples.groupby("problem")[by]]
     complete = [own for own in problems if own.notna().all()]
@@ -66,7 +66,7 @@ def pass_at(samples: pd.DataFrame, by: str) -> dict[str, float | None]:
 
 
 def budgets_up_to(limit: int) -> list[int]:
-    """The limit, halved down to 512 tokens; for small limits at least six, down to 1. Ascending."""
+    """Halve the limit down to 512 tokens, or for small limits until there are six budgets or 1; ascending."""
     found = [limit]
     while found[0] // 2 >= SMALLEST or (len(found) < FEWEST and found[0] > 1):
         found.insert(0, found[0] // 2)
@@ -80,15 +80,15 @@ def measure(
     Measure several runs over the same sets, all sets with the same weight, with 95 % intervals.
 
     Args:
-        runs (`Sequence[Sequence[DataFrame]]`): For each run the samples of each set.
+        runs (`Sequence[Sequence[DataFrame]]`): Samples of each set, for each run.
         by (`str`): The column `"correct"` or `"correct_qwen"`.
-        baseline (`int`): The run that the others are compared with, question by question.
-        limit (`int`, *optional*): The largest token budget; without it, budgets and area are left out.
+        baseline (`int`): Index of the run with which the others are compared, question by question.
+        limit (`int`, *optional*): Largest token budget; without it, budgets and area are left out.
 
     Returns:
-        `dict`: `problems` and `scored`, the number that every run has scored, which alone count in accuracy and area;
-        by run `accuracy`, `length` and `area`, each with `..._difference` to the baseline (whose own is `None`);
-        `budgets`, for each budget its accuracy and difference.
+        `dict`: `problems`, the number of problems; `scored`, the number of problems scored in every run, on which
+        accuracy and area are based; for each run `accuracy`, `length` and `area`, each with `..._difference` to the
+        baseline (`None` for the baseline itself); `budgets`, the accuracy and difference at each budget.
     """
     kept = [scored_by_all(of_set, by) for of_set in zip(*runs, strict=True)]
 
@@ -101,7 +101,7 @@ def measure(
         return _paired("accuracy", shares, baseline, accuracy_interval, accuracy_difference)
 
     def mean(name: str, values: list[list[pd.Series]], most: float = math.inf) -> dict[str, Any]:
-        # The same questions in both runs, so their difficulty cancels in the difference.
+        # Both runs have the same questions, so the questions' difficulty cancels in the difference.
         return _paired(
             name,
             values,

@@ -1,4 +1,4 @@
-"""A model without its weights: tokenizer, end tokens, context length; and prompts as tokens."""
+"""Read a model's tokenizer, end tokens and context length without its weights, and encode prompts."""
 
 import hashlib
 import json
@@ -16,27 +16,27 @@ from .settings import EvaluationSettings
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """A model without its weights."""
+    """Properties of a model that are known without loading its weights."""
 
     base: str  # directory or Hub id of the weights
     adapter: str | None  # directory or Hub id of a LoRA adapter
     adapter_rank: int  # its rank, 0 without an adapter
-    tokenizer: Any  # the adapter's if it has one, else the base's
-    ends: list[int]  # end tokens, of the generation config and the tokenizer
+    tokenizer: Any  # the adapter's if it has one, else the base model's
+    ends: list[int]  # end tokens of the generation config and the tokenizer
     context: int | None  # limit on tokens of prompt and completion; `None` if the model has no limit
     fingerprint: str | None  # of a local model's files; `None` for a Hub model
 
 
 @dataclass(frozen=True)
 class EncodedPrompts:
-    """Token ids of each prompt, and whether the chat template has opened `<think>` in it."""
+    """Token ids of each prompt, and whether the chat template opens `<think>` at its end."""
 
     ids: list[list[int]]
     thinking_prefilled: list[bool]
 
 
 def check_model(name: str) -> None:
-    """Refuse a path without a saved model; Hub ids pass."""
+    """Refuse a path without a saved model; accept Hub ids unchecked."""
     try_hub_once(name)
     folder = Path(name).expanduser()
     if is_local(name) and not any((folder / file).is_file() for file in ("config.json", "adapter_config.json")):
@@ -47,7 +47,7 @@ def check_model(name: str) -> None:
 
 
 def read_model(settings: EvaluationSettings) -> ModelFacts:
-    """Read everything except the weights."""
+    """Read everything about the model except its weights."""
     from transformers import AutoConfig, AutoTokenizer, GenerationConfig
     from transformers.utils import find_adapter_config_file
 
@@ -58,7 +58,7 @@ def read_model(settings: EvaluationSettings) -> ModelFacts:
         adapter_file = find_adapter_config_file(name)
         adapter = None if adapter_file is None else json.loads(Path(adapter_file).read_text(encoding="utf-8"))
         base = name if adapter is None else adapter["base_model_name_or_path"]
-        # An adapter's directory may come without its base's tokenizer.
+        # An adapter's directory may lack the base model's tokenizer.
         own = adapter is None or not Path(name).is_dir() or (Path(name) / "tokenizer_config.json").is_file()
         tokenizer = AutoTokenizer.from_pretrained(name if own else base, **hub)
         config = AutoConfig.from_pretrained(base, **hub)
@@ -80,16 +80,16 @@ def read_model(settings: EvaluationSettings) -> ModelFacts:
 
 
 def end_tokens(tokenizer: Any, ends: int | Sequence[int] | None) -> list[int]:
-    """The tokens that end a completion, as in TRL: the tokenizer's and a config's `eos_token_id`."""
+    """Collect the tokens that end a completion, as TRL does: `eos_token_id` of the tokenizer and of a config."""
     ends = [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
     own = tokenizer.eos_token_id
     return ends if own is None or own in ends else [own, *ends]
 
 
 def fingerprint(folder: Path) -> str:
-    """16 hexadecimal digits over the names and contents of a model's files."""
+    """Hash the names and contents of a model's files to 16 hexadecimal digits."""
     digest = hashlib.sha256()
-    # A study's records in the same folder are left out: they may change while the model does not.
+    # Leave out a study's records in the same folder, which may change while the model does not.
     names = ("config", "generation_config", "adapter", "tokenizer", "vocab", "merges", "special_tokens", "pytorch")
     for file in sorted(folder.iterdir()):
         named = file.suffix in (".json", ".txt", ".bin") and file.name.startswith(names)
@@ -101,7 +101,7 @@ def fingerprint(folder: Path) -> str:
 
 
 def encode_prompts(tokenizer: Any, problems: Sequence[Problem], system_prompt: str | None) -> EncodedPrompts:
-    """Prompts as token ids, the same for every backend."""
+    """Encode prompts as token ids, identically for every backend."""
     if tokenizer.chat_template is None:
         raise UserError("The model's tokenizer has no chat template: name a chat model with `--model`.")
     chats = [build_prompt(problem.question, system_prompt) for problem in problems]
@@ -112,7 +112,7 @@ def encode_prompts(tokenizer: Any, problems: Sequence[Problem], system_prompt: s
 
 
 def apply_template(tokenizer: Any, messages: list[dict[str, str]], **options: Any) -> Any:
-    """Apply the tokenizer's chat template; a template that refuses the messages is a `UserError`."""
+    """Apply the tokenizer's chat template; raise `UserError` if it refuses the messages."""
     from jinja2 import TemplateError
 
     try:
@@ -125,7 +125,7 @@ def apply_template(tokenizer: Any, messages: list[dict[str, str]], **options: An
 
 
 def check_context(facts: ModelFacts, prompts: EncodedPrompts, settings: EvaluationSettings) -> None:
-    """Refuse a `max_new_tokens` that does not fit into the model's context beside the longest prompt."""
+    """Refuse a `max_new_tokens` that does not fit into the model's context together with the longest prompt."""
     longest = max(map(len, prompts.ids))
     if facts.context is not None and longest + settings.max_new_tokens > facts.context:
         raise UserError(
@@ -136,7 +136,7 @@ def check_context(facts: ModelFacts, prompts: EncodedPrompts, settings: Evaluati
 
 def cut_at_end(ids: Sequence[int], ends: Sequence[int]) -> tuple[list[int], str]:
     """
-    The tokens before the first end token, with `"stop"`; without one all tokens, with `"length"`.
+    Return the tokens before the first end token and `"stop"`, or all tokens and `"length"` without an end token.
 
     Completion lengths count these tokens: thinking included, end token excluded.
     """

@@ -1,6 +1,4 @@
-"""
-Results of an evaluation and of several compared: the paper's Table 1, paired differences, simple and hard questions.
-"""
+"""Results of one evaluation (the paper's Table 1), and comparison of several by paired differences and difficulty."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,15 +19,14 @@ from .tables import markdown, percent
 SUMMARY, TABLE = "summary.json", "table.md"
 KINDS = {"math": "Average", "choice": "Average of multiple choice", "code": "Average of code"}
 BUDGETS_NOTE = (
-    "Acc within: correct completions that end within so many tokens, %. Area: their mean over all budgets up to the "
-    "last."
+    "Acc within: correct completions that end within the token budget, %. Area: mean over all budgets up to the last."
 )
 # Section 5.2: a question is simple if more of the reference model's completions are correct.
 SIMPLE_ABOVE = 0.5
 
 
 def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, Any]:
-    """The content of summary.json, from that of settings.json and all samples."""
+    """Compute the content of summary.json from the content of settings.json and all samples."""
     from ...support.environment import environment
 
     tables, names = by_benchmark(samples), settings["benchmarks"]
@@ -52,7 +49,7 @@ def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, 
 
 
 def _measure(sets: list[pd.DataFrame], limit: int) -> dict[str, Any]:
-    """Numbers of one set, or of the average over several: by both graders, and mean length."""
+    """Measure one set, or the average over several: mean length, and accuracy, area and budgets by both graders."""
     found: dict[str, Any] = {}
     for by in CORRECTNESS:
         measured = measure([sets], by, limit=limit)
@@ -68,12 +65,12 @@ def _measure(sets: list[pd.DataFrame], limit: int) -> dict[str, Any]:
 
 
 def tokens(value: float | None) -> str:
-    """`8194`: whole tokens as in the paper, one decimal below 100; `-` for `None`."""
+    """Format whole tokens as in the paper (`8194`), with one decimal below 100, and `None` as `-`."""
     return "-" if value is None else f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}"
 
 
 def _main_table(summary: dict[str, Any]) -> str:
-    """The paper's Table 1 of one run, with sizes, pass@k and the share of truncated completions."""
+    """Render one run in the layout of the paper's Table 1, with set sizes, pass@k and the truncated share."""
     found = summary["benchmarks"]
     most = max(next(iter(found.values()))["correct"]["pass_at"], key=int)
 
@@ -95,7 +92,7 @@ def _main_table(summary: dict[str, Any]) -> str:
 
 
 def results_table(summary: dict[str, Any]) -> str:
-    """The run's tables as Markdown, with notes."""
+    """Render the run's tables as Markdown, with notes."""
     found, settings = summary["benchmarks"], summary["settings"]
     problems, unscored = (sum(entry[count] for entry in found.values()) for count in ("problems", "unscored"))
     heading = (
@@ -106,14 +103,14 @@ def results_table(summary: dict[str, Any]) -> str:
     )
     notes = (
         "Acc: correct completions, %. Script Acc: by the rules of the Qwen2.5-Math script, as in the paper. n: "
-        "problems that count in the column to its left. Len: tokens, thinking included. In brackets: 95 % intervals "
-        "over problems, Acc's by Wilson at the effective number of completions, Len's by bootstrap-t. Cut off: "
+        "problems that count in the column to its left. Len: tokens, including thinking. In brackets: 95 % intervals "
+        "over problems, Wilson's at the effective number of completions for Acc, bootstrap-t for Len. Cut off: "
         "completions that reached the token limit, %."
     )
     if unscored:
         notes += (
-            f"\n\n{unscored} completions are unscored: `correct` cannot grade against their golds, which count in "
-            "Script Acc alone, or a program's reference solution does not run here."
+            f"\n\n{unscored} completions are unscored: `correct` does not support their golds, which count only in "
+            "Script Acc, or a program's reference solution does not run here."
         )
     measured = {BENCHMARKS[name].title: entry["correct"] for name, entry in found.items()}
     rows = [[title, *map(percent, [*own["budgets"].values(), own["area"]["mean"]])] for title, own in measured.items()]
@@ -149,13 +146,13 @@ def compare_folders(
     correctness: str = "correct",
     output: Path | None = None,
 ) -> dict[str, Any]:
-    """Compare output directories of `trl-ces eval`; see [`compare`]. `output`: a JSON file for the numbers."""
+    """Compare output directories of `trl-ces eval`; see [`compare`]. `output`: JSON file to write the numbers to."""
     if len(folders) < 2:
-        raise UserError("One directory is named: a comparison takes at least two.")
+        raise UserError("One directory is given: a comparison needs at least two.")
     names = names or [folder.resolve().name for folder in folders]
     if len(names) != len(folders) or len(set(names)) != len(names):
         raise UserError(
-            f"The names are {', '.join(names)} for {len(folders)} directories: give each its own with `--names`."
+            f"The names are {', '.join(names)} for {len(folders)} directories: give each a unique name with `--names`."
         )
     baseline = baseline or names[0]
     if baseline not in names:
@@ -168,7 +165,7 @@ def compare_folders(
 
 
 def shared_benchmarks(runs: Sequence[Run]) -> list[str]:
-    """The benchmarks that all runs have, in the first run's order; refuses different problems."""
+    """Return the benchmarks that all runs have, in the first run's order; refuse different problems."""
     shared = [name for name in runs[0].settings["benchmarks"] if all(name in run.settings["data"] for run in runs)]
     if not shared:
         raise UserError("The runs have no benchmark in common: there is nothing to compare.")
@@ -183,16 +180,16 @@ def shared_benchmarks(runs: Sequence[Run]) -> list[str]:
 
 def compare(runs: Sequence[Run], correctness: str = "correct", baseline: int = 0) -> dict[str, Any]:
     """
-    Compare runs over the benchmarks that all have, question by question.
+    Compare runs question by question over the benchmarks that all of them have.
 
     Args:
         runs (`Sequence[Run]`): Finished evaluations; the first decides which questions are simple.
         correctness (`str`): `"correct"` or `"correct_qwen"`.
-        baseline (`int`): The run that the others are compared with.
+        baseline (`int`): Index of the run with which the others are compared.
 
     Returns:
-        `dict`: What [`measure`] returns by benchmark, on average by kind of benchmark (with token budgets), and for
-        simple and hard questions; and the settings in which runs differ. `--output` writes it.
+        `dict`: Results of [`measure`] for each benchmark, for the average of each kind of benchmark (with token
+        budgets), and for simple and hard questions; also the settings in which runs differ. `--output` writes it.
     """
     names = shared_benchmarks(runs)
     limit = min(run.settings["max_new_tokens"] for run in runs)
@@ -221,7 +218,7 @@ def _differing(first: Run, other: Run) -> dict[str, list[Any]]:
 
 
 def _split(runs: Sequence[pd.DataFrame], by: str) -> dict[str, Any]:
-    """The numbers of one set's simple and hard questions, by the first run."""
+    """Measure one set's simple and hard questions separately; the first run decides which is which."""
     reference = accuracies(runs[0], by)["correct"].loc[scored_by_all(runs, by)]
     parts = {"simple": reference.index[reference > SIMPLE_ABOVE], "hard": reference.index[reference <= SIMPLE_ABOVE]}
     return {
@@ -231,7 +228,7 @@ def _split(runs: Sequence[pd.DataFrame], by: str) -> dict[str, Any]:
 
 
 def comparison_text(compared: dict[str, Any]) -> str:
-    """Markdown: each run by benchmark (Table 1's layout), differences, simple and hard questions, token budgets."""
+    """Render as Markdown: each run by benchmark (as in Table 1), differences, simple and hard questions, budgets."""
     names, baseline = compared["runs"], compared["baseline"]
     kinds = [BENCHMARKS[name].kind for name in compared["benchmarks"]]
     titled = [(BENCHMARKS[name].title, row) for name, row in compared["benchmarks"].items()]
@@ -271,7 +268,7 @@ def _headings(names: Sequence[str]) -> list[str]:
 
 
 def _cells(row: dict[str, Any], runs: Sequence[int], what: str = "") -> list[str]:
-    """Accuracy and length of each run, or their differences, with intervals: `69.6 [67.1, 72.0]`."""
+    """Format each run's accuracy and length, or their differences, with intervals: `69.6 [67.1, 72.0]`."""
     measures = (("accuracy", percent), ("length", tokens))
     return [Interval(**row[of + what][run]).text(write, bool(what)) for run in runs for of, write in measures]
 
@@ -279,7 +276,7 @@ def _cells(row: dict[str, Any], runs: Sequence[int], what: str = "") -> list[str
 def _notes(compared: dict[str, Any]) -> str:
     grader = {"correct": "the mathematics", "correct_qwen": "the rules of the Qwen2.5-Math script"}
     notes = [
-        f"Acc: completions correct by {grader[compared['correctness']]}, %. Len: tokens, thinking included. In "
+        f"Acc: completions correct by {grader[compared['correctness']]}, %. Len: tokens, including thinking. In "
         "brackets: 95 % intervals over problems."
     ]
     partly = [
@@ -288,11 +285,11 @@ def _notes(compared: dict[str, Any]) -> str:
         if row["scored"] < row["problems"]
     ]
     if partly:
-        notes.append(f"Acc counts the problems whose gold can be graded against: {', '.join(partly)}; Len all.")
+        notes.append(f"Acc counts only problems that can be graded: {', '.join(partly)}; Len counts all.")
     if compared["left_out"]:
         titles = [BENCHMARKS[name].title for name in compared["left_out"]]
-        notes.append(f"Left out, because not every run has it: {', '.join(titles)}.")
+        notes.append(f"Left out because not every run has them: {', '.join(titles)}.")
     for name, settings in compared["differing"].items():
         changes = "; ".join(f"`{key}` {old!r} and {new!r}" for key, (old, new) in settings.items())
-        notes.append(f"Drawn with other settings than {compared['runs'][0]}: {name} ({changes}).")
+        notes.append(f"Settings that differ from those of {compared['runs'][0]}: {name} ({changes}).")
     return " ".join(notes)

@@ -1,4 +1,4 @@
-"""Run an evaluation: problems, prompts, batches of completions, grades, results. A killed run resumes."""
+"""Run or resume an evaluation: load problems, encode prompts, generate completions in batches, grade and summarize."""
 
 import contextlib
 import dataclasses
@@ -26,7 +26,7 @@ from .settings import EvaluationSettings, default_folder, make_settings
 
 
 def choose_backend(settings: EvaluationSettings) -> EvaluationSettings:
-    """The settings with `"auto"` resolved."""
+    """Resolve the backend `"auto"`."""
     backend, installed = settings.backend, find_spec("vllm") is not None
     if backend == "auto":
         backend = "vllm" if installed else "transformers"
@@ -36,19 +36,19 @@ def choose_backend(settings: EvaluationSettings) -> EvaluationSettings:
 
 
 def _prepare(settings: EvaluationSettings) -> tuple[EvaluationSettings, list[Problem]]:
-    """The settings with their backend, and the problems; checks everything that does not depend on the model."""
+    """Resolve the backend and load the problems; check everything that does not depend on the model."""
     settings = choose_backend(settings)
     check_code(settings.code_benchmarks(), settings.allow_code_execution)
     sets = [choose(load_benchmark(name, settings.data_dir), settings.max_problems) for name in settings.benchmarks]
     try:
-        grade_many(["\\boxed{\\sqrt{8}}"], ["2\\sqrt{2}"])  # needs the algebra behind `correct_qwen`
+        grade_many(["\\boxed{\\sqrt{8}}"], ["2\\sqrt{2}"])  # requires the algebra package used by `correct_qwen`
     except RuntimeError as error:
         raise UserError(str(error)) from None
     return settings, [problem for problems in sets for problem in problems]
 
 
 def _encode(settings: EvaluationSettings, problems: Sequence[Problem]) -> tuple[ModelFacts, EncodedPrompts]:
-    """The model without its weights, and the prompts as its tokens; refuses prompts that do not fit."""
+    """Read the model without its weights and encode the prompts; refuse prompts that do not fit."""
     facts = read_model(settings)
     prompts = encode_prompts(facts.tokenizer, problems, settings.system_prompt)
     check_context(facts, prompts, settings)
@@ -59,26 +59,26 @@ def _encode(settings: EvaluationSettings, problems: Sequence[Problem]) -> tuple[
 class Request:
     """One completion to generate."""
 
-    problems: list[Problem]  # one; for a code set and its stricter set both, the one with the most tests last
-    sample: int  # number of the completion among the problem's completions
+    problems: list[Problem]  # one problem, or for a code set and its stricter set both, the one with more tests last
+    sample: int  # index among the problem's completions
     prompt: list[int]  # token ids
-    thinking_prefilled: bool  # whether the prompt has opened `<think>`
-    seed: int  # of the sampling, below 2^31
+    thinking_prefilled: bool  # whether the prompt opens `<think>`
+    seed: int  # sampling seed, below 2^31
 
     @property
     def keys(self) -> list[Key]:
-        """Its lines in samples.jsonl."""
+        """Keys of the completion's lines in samples.jsonl."""
         return [(problem.benchmark, problem.id, self.sample) for problem in self.problems]
 
 
 def sample_seed(seed: int, benchmark: str, problem: int, sample: int) -> int:
-    """A 31-bit seed for one completion, so that no two completions of a run share a random stream."""
+    """Derive a 31-bit seed for one completion, so that no two completions of a run share a random stream."""
     text = f"{seed}/{benchmark}/{problem}/{sample}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1
 
 
 def list_requests(settings: EvaluationSettings, problems: Sequence[Problem], prompts: EncodedPrompts) -> list[Request]:
-    """All completions to generate, by benchmark and prompt length, so that batches pad little."""
+    """List all completions to generate, sorted by benchmark and prompt length to reduce padding."""
     rank = {name: place for place, name in enumerate(settings.benchmarks)}
     bases = {name: base for name in rank if (base := BENCHMARKS[name].base) in rank}
     stricter = {(bases[problem.benchmark], problem.id): problem for problem in problems if problem.benchmark in bases}
@@ -96,10 +96,10 @@ def list_requests(settings: EvaluationSettings, problems: Sequence[Problem], pro
 
 def pending_batches(requests: Sequence[Request], done: set[Key], batch_size: int | None) -> list[list[Request]]:
     """
-    The batches that lack a completion.
+    Return the batches with a missing completion.
 
-    A completion's last bits can depend on its neighbours in the batch, so a batch is generated again as a whole.
-    Without a batch size, only the missing completions are.
+    The other completions of a batch can change a completion's rounding, so an incomplete batch is regenerated as a
+    whole. Without a batch size, only the missing completions are generated.
     """
     if batch_size is None:
         missing = [request for request in requests if not done.issuperset(request.keys)]
@@ -110,9 +110,9 @@ def pending_batches(requests: Sequence[Request], done: set[Key], batch_size: int
 
 def grade_completions(completions: Sequence[tuple[Request, Sample]], code_grader: CodeGrader) -> list[Sample]:
     """
-    Samples with the correctness by both graders, from requests and their `tokens`, `finish_reason` and `text`.
+    Make samples with both graders' correctness from requests and their `tokens`, `finish_reason` and `text`.
 
-    A program has a single correctness, which is stored for both.
+    Programs have a single grader; its result is stored for both.
     """
     texts = [(request, request.problems[0], made) for request, made in completions if request.problems[0].code is None]
     grades = grade_many(
@@ -129,14 +129,14 @@ def grade_completions(completions: Sequence[tuple[Request, Sample]], code_grader
     coded = [(request, task, made) for request, made in completions if (task := request.problems[-1].code) is not None]
     results = code_grader.grade([(task, made["text"], request.thinking_prefilled) for request, task, made in coded])
     for (request, _, made), result in zip(coded, results, strict=True):
-        # The base set counts the first group of tests, the stricter set both.
+        # The base set uses the first group of tests, the stricter set both.
         for problem, correct in zip(request.problems, result.passed[-len(request.problems) :], strict=True):
             samples.append(_sample(request, problem, (result.program, correct, correct), made))
     return samples
 
 
 def _sample(request: Request, problem: Problem, graded: tuple[Any, ...], made: Sample) -> Sample:
-    """A line of samples.jsonl."""
+    """Make a line of samples.jsonl."""
     requested = (problem.benchmark, problem.id, request.sample, request.seed, problem.gold)
     return dict(zip(FIELDS, (*requested, *graded, *(made[name] for name in GENERATED)), strict=True))
 
@@ -148,7 +148,7 @@ def draw(
     for batch in batches:
         for finished in backend.generate([one.prompt for one in batch], [one.seed for one in batch]):
             new = [one for one in finished if not done.issuperset(batch[one.index].keys)]
-            if not new:  # generated only because a neighbour in the batch is missing
+            if not new:  # generated only because another completion of the batch is missing
                 continue
             texts = tokenizer.batch_decode([one.tokens for one in new], skip_special_tokens=True)
             made = [
@@ -159,7 +159,7 @@ def draw(
 
 
 def load_backend(facts: ModelFacts, settings: EvaluationSettings, longest: int) -> TransformersBackend | VllmBackend:
-    """Load the weights. `longest`: maximum number of tokens of a prompt with its completion."""
+    """Load the weights. `longest`: maximum number of tokens of a prompt and its completion together."""
     if settings.backend == "vllm":
         return VllmBackend(facts, settings, longest)
     return TransformersBackend.load(facts, settings)
@@ -174,10 +174,10 @@ def run_evaluation(
     wait: bool = False,
 ) -> dict[str, Any]:
     """
-    Evaluate a model, or finish a killed evaluation in `output_dir`; return the summary.
+    Evaluate a model, or resume an interrupted evaluation in `output_dir`; return the summary.
 
-    `say` gets messages for the user; `progress` shows a bar; `wait` waits for another process that works in
-    `output_dir`, which is refused otherwise.
+    `say` receives messages for the user. `progress` shows a progress bar. If another process is using `output_dir`,
+    `wait` waits for it; otherwise `UserError` is raised.
     """
     check_model(settings.model)
     settings, problems = _prepare(settings)
@@ -186,7 +186,7 @@ def run_evaluation(
     recorded, code_grader = record(settings, facts, problems), CodeGrader(settings.code_time_limit)
     with open_samples(output_dir, recorded, wait) as file:
         done, total = {key_of(sample) for sample in file.samples}, sum(len(one.keys) for one in requests)
-        say(f"{len(problems)} problems x {settings.num_samples} completions in {output_dir}: {len(done)} are there.")
+        say(f"{len(problems)} problems x {settings.num_samples} completions in {output_dir}: {len(done)} are done.")
         if len(done) < total:
             backend = load_backend(facts, settings, max(map(len, prompts.ids)) + settings.max_new_tokens)
             bar = tqdm(total=total, initial=len(done), unit="completion", disable=not progress, smoothing=0.05)
@@ -202,7 +202,7 @@ def run_evaluation(
 
 
 def record(settings: EvaluationSettings, facts: ModelFacts, problems: Sequence[Problem]) -> dict[str, Any]:
-    """The content of settings.json: everything that decides which samples are drawn."""
+    """Collect the content of settings.json: everything that determines which samples are drawn."""
     data = {}
     for name in settings.benchmarks:
         own = [problem for problem in problems if problem.benchmark == name]
@@ -217,16 +217,16 @@ def evaluate(
     model_dir: str | Path, benchmarks: str | Sequence[str] = "math12", correctness: str = "correct", **options: Any
 ) -> dict[str, dict[str, float]]:
     """
-    Measure accuracy and length on benchmarks: an `evaluation.function` of `trl-ces study`.
+    Measure accuracy and length on benchmarks, as `evaluation.function` of `trl-ces study`.
 
     Args:
-        model_dir (`str` or `Path`): A saved model, whose folder keeps the completions, or a Hub id.
+        model_dir (`str` or `Path`): Folder of a saved model, in which completions are stored, or a Hub id.
         benchmarks (`str` or `Sequence[str]`): Sets and groups.
         correctness (`str`): `"correct"`, or `"correct_qwen"` for the rules of the Qwen2.5-Math script.
         **options: Other fields of [`EvaluationSettings`].
 
     Returns:
-        `dict`: Benchmark -> `accuracy`, `length_tokens` (mean) and `area` (under accuracy over token budgets).
+        `dict`: For each benchmark `accuracy`, mean `length_tokens`, and `area` (mean accuracy over token budgets).
     """
     settings = choose_backend(_study_settings(str(model_dir), benchmarks, correctness, options))
     folder, sampling, place = Path(model_dir), settings.sampling(), default_folder(settings.model)
@@ -247,7 +247,7 @@ def evaluate(
 def check_evaluate(
     benchmarks: str | Sequence[str] = "math12", correctness: str = "correct", model_dir: str | None = None, **options
 ) -> None:
-    """Refuse what [`evaluate`] would refuse of models like `model_dir`; `trl-ces study` calls it first."""
+    """Refuse settings that [`evaluate`] would refuse for models like `model_dir`; `trl-ces study` calls it first."""
     settings, problems = _prepare(_study_settings(model_dir or "of the study", benchmarks, correctness, options))
     if model_dir is not None:
         _encode(settings, problems)

@@ -1,4 +1,4 @@
-"""An evaluation's directory: settings.json, and samples.jsonl, which gets every completion as it finishes."""
+"""Output directory of an evaluation: settings.json, and samples.jsonl, to which completions are appended."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ def key_of(sample: Sample) -> Key:
 
 
 def read_settings_file(folder: Path) -> dict[str, Any]:
-    """The content of a directory's settings.json."""
+    """Read a directory's settings.json."""
     file = folder / SETTINGS
     if not file.is_file():
         raise UserError(f"{folder} holds no {SETTINGS}: name an output directory of `trl-ces eval`.")
@@ -33,7 +33,7 @@ def read_settings_file(folder: Path) -> dict[str, Any]:
 
 
 def read_samples(file: Path) -> tuple[list[Sample], int]:
-    """The samples in the complete lines of samples.jsonl, and the bytes of these lines; a kill can cut the last."""
+    """Read the complete lines of samples.jsonl and their size in bytes; a killed run may leave an incomplete line."""
     content = file.read_bytes() if file.is_file() else b""
     length = content.rfind(b"\n") + 1
     return [json.loads(line) for line in content[:length].split(b"\n")[:-1]], length
@@ -45,10 +45,10 @@ class SampleFile:
     def __init__(self, folder: Path):
         self.samples, length = read_samples(folder / SAMPLES)
         self.stream = (folder / SAMPLES).open("ab")
-        self.stream.truncate(length)  # the sample of an incomplete last line is drawn again
+        self.stream.truncate(length)  # drop an incomplete last line; its sample is drawn again
 
     def append(self, samples: Sequence[Sample]) -> None:
-        """Append samples in the order given, and flush them to the operating system."""
+        """Append samples in the given order and flush them to the operating system."""
         self.stream.write("".join(json.dumps(sample, ensure_ascii=False) + "\n" for sample in samples).encode())
         self.stream.flush()
         self.samples.extend(samples)
@@ -56,7 +56,7 @@ class SampleFile:
 
 @contextmanager
 def open_samples(folder: Path, settings: dict[str, Any], wait: bool = False) -> Iterator[SampleFile]:
-    """Open a directory's samples for this process alone; refuse samples drawn with other settings."""
+    """Open a directory's samples exclusively for this process; refuse samples drawn with other settings."""
     try:
         lock = lock_file(folder / LOCK, wait)
     except OSError as error:
@@ -76,21 +76,21 @@ def _check_settings(folder: Path, here: dict[str, Any]) -> None:
     """Write settings.json, or refuse to mix samples drawn with different settings."""
     if not (folder / SETTINGS).is_file():
         if (folder / SAMPLES).is_file():
-            raise UserError(f"{folder / SAMPLES} has no {SETTINGS} beside it: give another `--output_dir`.")
+            raise UserError(f"{folder / SAMPLES} has no {SETTINGS} next to it: give another `--output_dir`.")
         write_json(folder / SETTINGS, here)
     differing = differences(read_settings_file(folder), here)
-    if here.get("fingerprint") is not None:  # the model's files are compared, so they may have been moved
+    if here.get("fingerprint") is not None:  # the fingerprint identifies the model, even if its files were moved
         differing.pop("model", None)
     if differing:
         changes = "; ".join(f"`{name}` is {old!r} there and {new!r} here" for name, (old, new) in differing.items())
         raise UserError(
-            f"{folder} holds samples drawn with other settings: {changes}. Name another `--output_dir`, or give the "
-            "settings from there."
+            f"{folder} holds samples drawn with other settings: {changes}. Give another `--output_dir`, or the same "
+            "settings."
         )
 
 
 def differences(first: dict[str, Any], second: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Name -> both values, where they differ; nested names are written as `data.gsm8k`."""
+    """Map each name whose values differ to both values; nested names are written as `data.gsm8k`."""
     found: dict[str, tuple[Any, Any]] = {}
     for name in [*first, *(name for name in second if name not in first)]:
         old, new = first.get(name), second.get(name)

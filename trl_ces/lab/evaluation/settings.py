@@ -1,4 +1,4 @@
-"""Settings of an evaluation, from Python, a YAML file or the command line."""
+"""Settings of an evaluation, given in Python, in a YAML file or on the command line."""
 
 import json
 import math
@@ -13,10 +13,10 @@ from ...support.prompts import PAPER_SYSTEM_PROMPT
 from ...support.yaml import read_yaml
 from .benchmarks import BENCHMARKS, find_benchmarks
 
-# Settings on which no completion depends.
+# Settings that do not affect completions.
 NOT_SAMPLING = {"data_dir", "output_dir", "allow_code_execution", "gpu_memory_utilization"}
 
-# Whether a value is in range, and the range in words.
+# Predicate for values in range, and a description of the range.
 SWITCH = (lambda value: isinstance(value, bool), "true or false")
 COUNT = (lambda value: isinstance(value, int) and value >= 1, "a whole number of at least 1")
 SEED = (lambda value: isinstance(value, int) and value >= 0, "a whole number of at least 0")
@@ -34,7 +34,7 @@ def _setting(default: Any, text: str, limits: Any = ANYTHING) -> Any:
 
 @dataclass(frozen=True)
 class EvaluationSettings:
-    """Defaults are the paper's where it states a value (section 3.3)."""
+    """Settings of an evaluation; defaults follow the paper where it states a value (section 3.3)."""
 
     model: str = _setting("", "Hub id, saved model's directory, or LoRA adapter's directory")
     benchmarks: list[str] = field(
@@ -49,8 +49,10 @@ class EvaluationSettings:
     temperature: float = _setting(0.4, "sampling temperature; 0 is greedy", NOT_NEGATIVE)
     top_p: float = _setting(0.95, "nucleus sampling: probability mass", FRACTION)
     top_k: int | None = _setting(None, "sampling: most likely tokens to draw from; default: all", COUNT)
-    repetition_penalty: float = _setting(1.05, "on tokens of the prompt and the completion so far; 1: off", POSITIVE)
-    seed: int = _setting(0, "of the sampling", SEED)
+    repetition_penalty: float = _setting(
+        1.05, "applied to tokens of the prompt and completion so far; 1: off", POSITIVE
+    )
+    seed: int = _setting(0, "sampling seed", SEED)
     system_prompt: str | None = _setting(PAPER_SYSTEM_PROMPT, "system message; null: no system message")
     dtype: str = _setting("auto", "auto: as saved; vLLM halves float32", DTYPE)
     batch_size: int = _setting(16, "completions generated at a time, with transformers", COUNT)
@@ -66,7 +68,7 @@ class EvaluationSettings:
                 continue
             try:
                 fits = in_range(value)
-            except TypeError:  # text or null in place of a number
+            except TypeError:  # text or null instead of a number
                 fits = False
             if not fits:
                 raise UserError(f"`{setting.name}` is {value!r}: it must be {words}.")
@@ -77,7 +79,7 @@ class EvaluationSettings:
         object.__setattr__(self, "benchmarks", find_benchmarks(list(filter(None, names))))
 
     def sampling(self) -> dict[str, Any]:
-        """The settings that decide which completions are drawn and how they are graded; fixed within a directory."""
+        """Return the settings that determine completions and their grades; they are fixed within a directory."""
         left_out = NOT_SAMPLING if self.code_benchmarks() else {*NOT_SAMPLING, "code_time_limit"}
         return {name: value for name, value in asdict(self).items() if name not in left_out}
 
@@ -86,7 +88,7 @@ class EvaluationSettings:
 
 
 def make_settings(values: dict[str, Any], source: str) -> EvaluationSettings:
-    """The settings of a mapping; `source` names it in the message about an unknown key."""
+    """Make settings from a mapping; `source` names it in the message about an unknown key."""
     known = [setting.name for setting in fields(EvaluationSettings)]
     for name in values:
         if name not in known:
@@ -96,14 +98,14 @@ def make_settings(values: dict[str, Any], source: str) -> EvaluationSettings:
 
 
 def read_settings(file: Path | None, options: dict[str, Any]) -> EvaluationSettings:
-    """Settings from a YAML file, overridden by the command line's options, which are text."""
+    """Read settings from a YAML file, overridden by command-line options, which are text."""
     values = {} if file is None else read_yaml(file)
     hints = {setting.name: setting.type for setting in fields(EvaluationSettings)}
     return make_settings(values | {name: _from_text(text, hints[name]) for name, text in options.items()}, str(file))
 
 
 def _from_text(text: Any, hint: Any) -> Any:
-    """The value of an option; text that is not one stays text, which `EvaluationSettings` refuses."""
+    """Parse the value of an option; return invalid text unchanged, for `EvaluationSettings` to refuse."""
     if str in (typing.get_args(hint) or (hint,)) and text != "null":
         return text
     try:
@@ -113,7 +115,7 @@ def _from_text(text: Any, hint: Any) -> Any:
 
 
 def default_folder(model: str) -> Path:
-    """`runs/evaluation/` and the model's name; for a local directory, its last two parts."""
+    """Return `runs/evaluation/` and the model's name, or for a local directory the last two parts of its path."""
     parts = [part for part in Path(model).expanduser().resolve().parts if part != "/"] if Path(model).exists() else []
     name = "/".join(parts[-2:]) or model
     return Path("runs") / "evaluation" / re.sub(r"[^0-9A-Za-z.]+", "_", name).strip("_")

@@ -1,4 +1,4 @@
-"""Tables as Markdown that is aligned as plain text too."""
+"""Markdown tables that are also aligned as plain text."""
 
 import math
 from collections.abc import Sequence
@@ -19,5 +19,5 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def percent(share: float | None) -> str:
-    """`41.7` for 0.417; `-` for `None` and NaN."""
+    """Format 0.417 as `41.7`, and `None` and NaN as `-`."""
     return "-" if share is None or math.isnan(share) else f"{100 * share:.1f}"

@@ -1,11 +1,11 @@
-"""Statistics of sampled completions: high-entropy tokens by pair, lengths and entropies, groups as in training.
+"""Statistics of sampled completions: pairs of high-entropy tokens, lengths, entropies, and groups as in training.
 
-CES lowers the entropy of correct completions at their high-entropy tokens, which makes the likelier alternative there
-likelier still. Whether completions get shorter thus depends on which alternative is the likelier one.
+CES lowers the entropy of correct completions at their high-entropy tokens, which favours the likelier alternative at
+each of them. Completions therefore get shorter if the likelier alternative leads to shorter completions.
 
-Any G of a prompt's n >= G completions are a group that training could have sampled. Means over all such groups are
-exact: with c of n completions correct, a group is all incorrect with probability C(n - c, G) / C(n, G) and all correct
-with C(c, G) / C(n, G). These estimates are unbiased.
+Any G of a prompt's n >= G completions form a group that training could have sampled. Means over all such groups have
+a closed form: if c of n completions are correct, a group is all incorrect with probability C(n - c, G) / C(n, G) and
+all correct with probability C(c, G) / C(n, G). These estimates are unbiased.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PAIR, SIDES = ["low", "high"], ("likelier", "other")
 
 
 def all_facts(recipe: Recipe, sample: RecipeSample, sampling: Sampling) -> dict[str, Any]:
-    """Settings and statistics of a sample, as `inspect.json` holds them."""
+    """Collect the settings and statistics of a sample, in the format of `inspect.json`."""
     tau = sampling.share([len(completion.tokens) for completion in sample.completions])
     facts = {"model": sample.name, "num_prompts": len(sample.prompts), **asdict(sampling), "tau": tau}
     facts |= sample_facts(sample.completions, tau, sample.correct)
@@ -39,7 +39,7 @@ def all_facts(recipe: Recipe, sample: RecipeSample, sampling: Sampling) -> dict[
         sample.correct,
         size=recipe.setting("num_generations"),
         tau=tau,
-        # A cap keeps A' of incorrect completions from becoming positive.
+        # With the cap, A' of incorrect completions cannot become positive.
         beta_incorrect=0 if recipe.setting("ces_cap_incorrect") else recipe.setting("ces_beta_incorrect"),
         dynamic_multiplier=recipe.setting("ces_dynamic_multiplier"),
         mask_truncated=recipe.setting("mask_truncated_completions"),
@@ -49,9 +49,9 @@ def all_facts(recipe: Recipe, sample: RecipeSample, sampling: Sampling) -> dict[
 def count_pairs(
     completions: Sequence[SampledCompletion], correct: Sequence[bool | None] | None = None
 ) -> pd.DataFrame:
-    """Group the high-entropy tokens by their two likeliest tokens, in either order; highest total entropy first."""
+    """Group high-entropy tokens by the unordered pair of their two likeliest tokens; highest total entropy first."""
     scores = [None] * len(completions) if correct is None else correct
-    rows = []  # one per position and alternative
+    rows = []  # one row per position and alternative
     for completion, score in zip(completions, scores, strict=True):
         for top in completion.top_tokens:
             for rank, (token, probability) in enumerate(zip(top.pair, top.probabilities, strict=True)):
@@ -80,15 +80,15 @@ def count_pairs(
 
 def shorter_share(pairs: pd.DataFrame) -> float:
     """
-    Share of the positions of [`count_pairs`], weighted by entropy, whose likelier alternative has fewer tokens left.
+    Compute the share of positions, weighted by entropy, at which the likelier alternative has fewer tokens left.
 
-    NaN if no pair had both alternatives sampled in completions that ended.
+    `pairs` is the result of [`count_pairs`]. NaN if no pair had both alternatives sampled in completions that ended.
     """
     gap = (pairs.likelier_tokens_left - pairs.other_tokens_left)[pairs.entropy > 0].dropna()
     if gap.empty:
         return math.nan
     known = pairs.loc[gap.index]
-    # At positions where the other alternative is the likelier one, the gap has the other sign.
+    # At positions where the other alternative is likelier, the gap has the opposite sign.
     shorter = known.leads.where(gap < 0, 1 - known.leads).where(gap != 0, 0.0)
     return float(np.average(shorter, weights=known["count"] * known.entropy))
 
@@ -96,7 +96,7 @@ def shorter_share(pairs: pd.DataFrame) -> float:
 def sample_facts(
     completions: Sequence[SampledCompletion], tau: float, correct: Sequence[bool | None] | None = None
 ) -> dict[str, float]:
-    """Means over all completions; lengths in tokens, entropies in bits, the rest shares in [0, 1]."""
+    """Compute means over all completions: lengths in tokens, entropies in bits, all others as shares in [0, 1]."""
     lengths = [len(completion.tokens) for completion in completions]
     sizes = selection_size(torch.tensor(lengths), tau)
     return {
@@ -121,10 +121,10 @@ def group_facts(
     mask_truncated: bool = False,
 ) -> dict[str, float]:
     """
-    Expected shares over groups of `size` completions; NaN if no prompt has as many scored ones.
+    Compute expected shares over groups of `size` completions; NaN if no prompt has that many scored completions.
 
-    `shaped_share` is of all tokens (Eq. 5). The last two are of the shaped tokens: those in all-correct or
-    all-incorrect groups, and those in incorrect completions with A' > 0 (Eq. 7).
+    `shaped_share` is the share of all tokens (Eq. 5). The last two values are shares of the shaped tokens: those in
+    all-correct or all-incorrect groups, and those in incorrect completions with A' > 0 (Eq. 7).
     """
     by_prompt: dict[int, list[tuple[SampledCompletion, bool]]] = {}
     for completion, score in zip(completions, correct or [None] * len(completions), strict=True):
@@ -139,7 +139,7 @@ def group_facts(
                 continue
             length, highest = len(completion.tokens), sorted(completion.entropies, reverse=True)
             tokens += length
-            for others in range(size):  # correct ones among the G - 1 others, drawn from the n - 1
+            for others in range(size):  # correct completions among the group's G - 1 others, drawn from n - 1
                 ways = math.comb(c - score, others) * math.comb(n - 1 - (c - score), size - 1 - others)
                 chance = ways / math.comb(n - 1, size - 1)
                 b = multiplier(torch.tensor([score]), torch.tensor([others + score]), group_size)
@@ -161,7 +161,7 @@ def group_facts(
 
 
 def advantage_of_incorrect(group_correct: int, size: int) -> float:
-    """A of an incorrect completion for rewards of 0 and 1, scaled by the group's standard deviation."""
+    """Compute A of an incorrect completion for rewards of 0 and 1, scaled by the group's standard deviation."""
     if group_correct == size:
         return 0.0
     share = group_correct / size

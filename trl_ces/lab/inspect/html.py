@@ -1,4 +1,4 @@
-"""The page of `trl-ces inspect --html`: sampled completions with the tokens that CES would shape."""
+"""HTML page of `trl-ces inspect --html`: sampled completions with the tokens that CES would shape."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from .tokens import token_text
 if TYPE_CHECKING:
     from ...train.recipe import Recipe
 
-LEVELS = (0.05, 0.25, 0.5, 1.0, 2.0)  # bits at which the tints 1, 2, ... begin
-MAX_TOKENS = 1000  # shown per completion
+LEVELS = (0.05, 0.25, 0.5, 1.0, 2.0)  # lower bounds of the tints 1, 2, ... in bits
+MAX_TOKENS = 1000  # maximum number of tokens shown per completion
 TITLES = {True: "Correct", False: "Incorrect", None: "Unscored"}
 
 
 def render_page(recipe: Recipe, samples: Sequence[RecipeSample], tau: float) -> str:
     """
-    Render one self-contained HTML page, a column per sample; all samples have the same prompts.
+    Render one self-contained HTML page with a column per sample; all samples must have the same prompts.
 
-    All text of prompts, completions and names is escaped, and the page's policy forbids scripts and requests.
+    All text of prompts, completions and names is escaped, and the page's security policy forbids scripts and requests.
     """
     from jinja2 import Environment, StrictUndefined
 
@@ -45,9 +45,9 @@ def render_page(recipe: Recipe, samples: Sequence[RecipeSample], tau: float) -> 
 
 def token_shaping(sample: RecipeSample, settings: dict[str, Any], mask_truncated: bool = False) -> Tensor:
     """
-    Compute A' - A of all tokens, (B, T) float64, with all completions of a prompt as one group.
+    Compute A' - A of all tokens, shape (B, T), float64, treating all completions of a prompt as one group.
 
-    `settings` are those of [`conditional_entropy_shaping`]; 0 where CES changes nothing.
+    `settings` are the arguments of [`conditional_entropy_shaping`]. The result is 0 where CES changes nothing.
     """
     completions = sample.completions
     scores = sample.correct or [None] * len(completions)
@@ -72,7 +72,7 @@ def token_shaping(sample: RecipeSample, settings: dict[str, Any], mask_truncated
 
 
 def model_view(sample: RecipeSample, shaping: Tensor) -> dict[str, Any]:
-    """A column: of each prompt, the correct and the incorrect completion with most shaped tokens."""
+    """Build a column: each prompt's correct and incorrect completion with the most shaped tokens."""
     scores = sample.correct or [None] * len(sample.completions)
     counts = (shaping != 0).sum(dim=1).tolist()
     best: list[dict[bool | None, int]] = [{} for _ in sample.prompts]  # score -> row
@@ -99,7 +99,7 @@ def model_view(sample: RecipeSample, shaping: Tensor) -> dict[str, Any]:
 def completion_view(
     tokenizer: Any, completion: SampledCompletion, correct: bool | None, shaping: Tensor
 ) -> dict[str, Any]:
-    """A completion; `shaping`: A' - A of its tokens, shape (T,)."""
+    """Build the view of a completion; `shaping`: A' - A of its tokens, shape (T,)."""
     top_tokens = {top.position: top for top in completion.top_tokens}
     changes = shaping.tolist()
     views = []

@@ -1,4 +1,4 @@
-"""Sampled completions of a recipe's model with their entropies, graded by the recipe's accuracy reward."""
+"""Sample completions of a recipe's model, compute entropies, and grade them with the recipe's accuracy reward."""
 
 from __future__ import annotations
 
@@ -36,29 +36,29 @@ class SampledCompletion:
     """One sampled completion."""
 
     prompt: int  # index of its prompt
-    tokens: list[int]  # with the end token
-    ended: bool  # has an end token; otherwise it was truncated
-    entropies: list[float]  # bits, one per token
-    top_tokens: list[HighEntropyToken]  # by position
+    tokens: list[int]  # token ids, including the end token
+    ended: bool  # whether it has an end token; otherwise it was truncated
+    entropies: list[float]  # in bits, one per token
+    top_tokens: list[HighEntropyToken]  # sorted by position
 
 
 @dataclass(frozen=True)
 class RecipeSample:
-    """The completions of a recipe's model."""
+    """Completions sampled from a recipe's model."""
 
-    name: str  # of the model
+    name: str  # name of the model
     tokenizer: Any
-    prompts: list[str]  # with the chat template
+    prompts: list[str]  # with the chat template applied
     completions: list[SampledCompletion]  # grouped by prompt, in the order of the prompts
-    correct: list[bool | None] | None  # per completion, `None` if unscored; `None` if nothing could be scored
-    reason: str | None  # why nothing was scored or nothing is correct, if a reward exists
+    correct: list[bool | None] | None  # per completion, `None` if unscored; `None` if no completion could be scored
+    reason: str | None  # why a reward scored nothing or found nothing correct
 
 
 def sample_recipe(recipe: Recipe, prompts: Prompts, sampling: Sampling, *, build: bool = False) -> RecipeSample:
     """
-    Load the recipe's model, sample completions, and grade them by the recipe's accuracy reward.
+    Load the recipe's model, sample completions, and grade them with the recipe's accuracy reward.
 
-    `build`: whether the recipe's `model_builder` may make the model.
+    `build`: whether the recipe's `model_builder` may build the model.
     """
     name, model, tokenizer = _load_model(recipe, build)
     if prompts.typed and tokenizer.chat_template is not None:
@@ -73,7 +73,7 @@ def sample_recipe(recipe: Recipe, prompts: Prompts, sampling: Sampling, *, build
 
 
 def _load_model(recipe: Recipe, build: bool) -> tuple[str, Any, Any]:
-    """Load the model and its tokenizer; returns them after the model's name."""
+    """Load the model and its tokenizer; return the model's name, the model and the tokenizer."""
     logging.disable_progress_bar()
     name = model_path(recipe) if build else str(recipe.model.model_name_or_path)
     place = os.path.expanduser(name)
@@ -88,7 +88,7 @@ def _load_model(recipe: Recipe, build: bool) -> tuple[str, Any, Any]:
         "device_map": "cpu" if on_cpu else str(torch.accelerator.current_accelerator()),
         **(recipe.training.get("model_init_kwargs") or {}),
     }
-    # Flash attention, which a recipe may choose for training, supports neither CPUs nor float32 weights.
+    # A recipe may choose flash attention for training, but it supports neither CPUs nor float32 weights.
     loading["attn_implementation"] = None if "flash" in str(recipe.attention) else recipe.attention
     loading = {key: value for key, value in loading.items() if value is not None}
     refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError, ImportError)
@@ -102,7 +102,7 @@ def _load_model(recipe: Recipe, build: bool) -> tuple[str, Any, Any]:
 def encode_prompt(
     tokenizer: Any, prompt: str | list[dict[str, str]], chat_template_kwargs: dict[str, Any] | None = None
 ) -> list[int]:
-    """Encode a prompt as TRL does: text as it is, chat messages by the tokenizer's chat template."""
+    """Encode a prompt as TRL does: text unchanged, chat messages with the tokenizer's chat template."""
     if isinstance(prompt, str):
         ids = tokenizer(prompt)["input_ids"]
     elif tokenizer.chat_template is None:
@@ -114,7 +114,7 @@ def encode_prompt(
         options = {"tokenize": True, "return_dict": True, **(chat_template_kwargs or {})}
         ids = apply_template(tokenizer, prompt, **options)["input_ids"]
     if not ids:
-        raise UserError(f"The prompt {prompt!r} has no tokens: write something in it.")
+        raise UserError(f"The prompt {prompt!r} has no tokens: give a prompt with text.")
     return list(ids)
 
 
@@ -124,7 +124,7 @@ def sample_completions(
     """Sample completions from the full distribution (no top-k, no top-p) and find their high-entropy tokens."""
     model.eval()
     ends, pad = end_tokens(tokenizer, model.generation_config.eos_token_id), tokenizer.pad_token_id
-    pad = (ends or [0])[0] if pad is None else pad  # any token serves: nothing attends to it
+    pad = (ends or [0])[0] if pad is None else pad  # any token will do, because nothing attends to it
     settings = GenerationConfig(
         do_sample=True,
         temperature=sampling.temperature,
@@ -144,7 +144,7 @@ def sample_completions(
         torch.manual_seed(sampling.seed)
         for numbers in tqdm(batches, desc="Sampling", unit="batch"):
             for tokens in generate_batch(model, [prompts[number] for number in numbers], settings):
-                length = len(cut_at_end(tokens, ends)[0]) + 1  # the end token counts
+                length = len(cut_at_end(tokens, ends)[0]) + 1  # includes the end token
                 sampled.append(tokens[:length])
         tau = sampling.share([len(tokens) for tokens in sampled])
         for numbers in batches:
@@ -164,7 +164,7 @@ def _grade(
     encoded: Sequence[list[int]],
     completions: Sequence[SampledCompletion],
 ) -> tuple[list[bool | None] | None, str | None]:
-    """Call the accuracy reward with TRL's and CESTrainer's arguments; returns `correct` and `reason`."""
+    """Call the accuracy reward with the arguments of TRL and CESTrainer; return `correct` and `reason`."""
     functions = find_reward_functions(recipe)
     try:
         index = accuracy_reward_index([reward_name(func) for func in functions], recipe.setting("ces_accuracy_reward"))
@@ -186,16 +186,16 @@ def _grade(
         **read_turns([encoded[row] for row in rows], tokens, None, tokenizer),
         **{name: [values[row] for row in rows] for name, values in prompts.columns.items()},
         "trainer_state": TrainerState(),
-        "log_extra": lambda *args, **kwargs: None,  # nothing is logged without a run
+        "log_extra": lambda *args, **kwargs: None,  # without a run, nothing is logged
         "log_metric": lambda *args, **kwargs: None,
     }
     reward = guard(func, reward_name(func), "stop")  # as in training
     try:
         values = asyncio.run(reward(**arguments)) if is_async_callable(reward) else reward(**arguments)
-    except RewardError as error:  # the rest of the results is useful without it
+    except RewardError as error:  # the other results are useful without grades
         return None, str(error)
     threshold = recipe.setting("ces_correct_threshold")
     correct = [None if value is None else value >= threshold for value in values]
     row = {name: own[0] for name, own in prompts.columns.items()}
     example = describe_example(func, arguments["completions"][0], row)
-    return correct, None if any(correct) else f"{reward_name(func)} calls no completion correct. {example}"
+    return correct, None if any(correct) else f"{reward_name(func)} finds no completion correct. {example}"

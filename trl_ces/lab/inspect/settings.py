@@ -15,20 +15,20 @@ from ..evaluation.models import check_model
 if TYPE_CHECKING:
     from ...train.recipe import Recipe
 
-NUM_PROMPTS = 16  # default
+NUM_PROMPTS = 16  # default number of prompts
 AUTO = "auto"  # value of tau, see `automatic_tau` in methods/ces.py
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How completions are sampled and how many of their tokens count as high-entropy tokens."""
+    """Settings of the sampling, and the share of tokens that count as high-entropy tokens."""
 
     num_samples: int = 8  # completions per prompt
-    temperature: float = 1.0  # of the sampling, hence of entropies and probabilities
+    temperature: float = 1.0  # sampling temperature; entropies and probabilities are computed at it, too
     max_new_tokens: int = 512
     tau: float | str = 0.01  # share of a completion's tokens, at least one token; or "auto"
     seed: int = 0
-    batch_size: int = 32  # completions generated together; another size samples other completions
+    batch_size: int = 32  # completions generated together; changing it changes the sampled completions
 
     def __post_init__(self):
         if not 0 < self.temperature < math.inf:
@@ -40,7 +40,7 @@ class Sampling:
 
     @classmethod
     def of_recipe(cls, recipe: Recipe, **given: Any) -> Sampling:
-        """Settings in `given` that are not `None`, then the recipe's, then the defaults."""
+        """Take each setting from `given` unless it is `None`, else from the recipe, else from the defaults."""
         training = recipe.training
         own = {
             "num_samples": max(cls.num_samples, training.get("num_generations") or 0),  # at least one group
@@ -52,7 +52,7 @@ class Sampling:
         return cls(**{name: value for name, value in values.items() if value is not None})
 
     def share(self, lengths: Sequence[int]) -> float:
-        """Tau as a number; `auto` is computed from the completions' lengths in tokens."""
+        """Return tau as a number; compute `auto` from the completions' lengths in tokens."""
         from ...methods.ces import automatic_tau
 
         return automatic_tau(mean(lengths)) if isinstance(self.tau, str) else self.tau
@@ -66,7 +66,7 @@ def recipe_to_sample(
     data: str | None = None,
     prompts: Sequence[str] | None = None,
 ) -> Recipe:
-    """Load the recipe whose model is sampled. Without recipe names, a model and prompts are enough."""
+    """Load the recipe whose model is to be sampled; without recipe names, a model and prompts are sufficient."""
     from ...train.recipe import compose, load_recipe
 
     overrides, names = dict(overrides), [names] if isinstance(names, str) else names
@@ -75,41 +75,41 @@ def recipe_to_sample(
     if data is not None:
         overrides |= {"dataset_name": [data], "dataset_builder": ["null"], "dataset_kwargs": ["null"]}
         if not names or compose(names).get("dataset_name") != data:
-            overrides.setdefault("dataset_config", ["null"])  # the recipe's value belongs to its own data
+            overrides.setdefault("dataset_config", ["null"])  # the recipe's value applies to its own data
     if prompts and not all(text.strip() for text in prompts):
-        raise UserError("A `--prompt` is empty: write what the model is to complete.")
+        raise UserError("A `--prompt` is empty: give a text for the model to complete.")
     if prompts and "dataset_name" in overrides:
-        raise UserError("`--prompt` and data are both given: prompts come from one of them, so remove the other.")
+        raise UserError("`--prompt` and data are both given: remove one of them.")
     if not names:
         if "model_name_or_path" not in overrides:
             raise UserError("No model is named: give `--model`, a directory or a Hub id, or `--config`, a recipe.")
         if not prompts and "dataset_name" not in overrides:
             raise UserError("There are no prompts: give `--prompt`, `--data`, a file, or `--config`, a recipe.")
-        # Training needs float32 weights for its optimizer; without it a model keeps the type that it was saved in.
+        # The default, float32, is for the optimizer; without training, keep the dtype in which the model was saved.
         overrides.setdefault("dtype", ["auto"])
         overrides.setdefault("dataset_name", ["unused"])  # required in a recipe; not read if prompts are given
-    overrides.setdefault("output_dir", ["unused"])  # required, too
+    overrides.setdefault("output_dir", ["unused"])  # also required
 
     recipe = load_recipe(names, overrides)
     if model is not None or recipe.script.model_builder is None:
         check_model(str(recipe.model.model_name_or_path))
     if not names and "reward_funcs" not in overrides:
-        # The default rewards would grade the completions although nobody chose them.
+        # Otherwise the default rewards would grade the completions although the user did not choose them.
         recipe = replace(recipe, script=replace(recipe.script, reward_funcs=[]))
     return recipe
 
 
 @dataclass(frozen=True)
 class Prompts:
-    """Prompts, texts or chat messages, with the columns of the data that reward functions read."""
+    """Prompts (texts or chat messages), with the columns of the data that reward functions read."""
 
     prompts: list[Any]
-    columns: dict[str, list[Any]] = field(default_factory=dict)  # empty: the completions cannot be graded
-    typed: bool = False  # given on the command line: texts that get the chat template, if there is one
+    columns: dict[str, list[Any]] = field(default_factory=dict)  # if empty, the completions cannot be graded
+    typed: bool = False  # whether the prompts are command-line texts, to which the chat template is applied
 
 
 def read_prompts(recipe: Recipe, num_prompts: int | None = None) -> Prompts:
-    """Read prompts from the recipe's data, with its other columns if the recipe has a reward."""
+    """Read prompts from the recipe's data, with the other columns if the recipe has a reward."""
     from datasets.exceptions import DatasetGenerationError
 
     from ...train.data import load_datasets, read_rows
@@ -133,5 +133,5 @@ def read_prompts(recipe: Recipe, num_prompts: int | None = None) -> Prompts:
 
 
 def tau(word: str) -> float | str:
-    """Type of `--tau`."""
+    """Parse the value of `--tau`."""
     return word if word == AUTO else float(word)

@@ -1,4 +1,4 @@
-"""The printed report of `trl-ces inspect`, and its numbers as a file."""
+"""Printed report of `trl-ces inspect`, and its numbers as a JSON file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .facts import SIDES, shorter_share
 from .tokens import token_text
 
 WIDTH = 119
-# Name, unit and width of a column; an alternative's columns come twice. The token gets the width that is left.
+# Name, unit and width of each column. Token columns appear once per alternative; the token fills the remaining width.
 PAIR_COLUMNS = [("count", "", 5), ("share", "%", 5), ("entropy", "bits", 7)]
 TOKEN_COLUMNS = [("mean P", "", 6), ("sampled", "%", 7), ("tokens left", "mean", 11)]
 CORRECT_COLUMN = ("correct", "%", 7)
@@ -25,22 +25,22 @@ MOSTLY_INCORRECT, HARDLY_EVER_CORRECT = 0.5, 0.1  # accuracies below which a war
 
 
 def report(facts: dict[str, Any], pairs: pd.DataFrame, tokenizer: Any, top: int, reason: str | None = None) -> str:
-    """The whole text; `top`: number of pairs to list; `reason`: see [`RecipeSample`]."""
+    """Render the whole report; `top`: number of pairs to list; `reason`: see [`RecipeSample`]."""
     note = ""
     if len(pairs) > top:
         weight = pairs["count"] * pairs.entropy
         part = percent(weight[:top].sum() / weight.sum() if weight.any() else math.nan)
-        note = f"\n{len(pairs) - top} more pairs are not shown (--top); those shown hold {part} % of count x entropy."
+        note = f"\n{len(pairs) - top} more pairs not shown (--top); those shown make up {part} % of count x entropy."
     table = pairs_table(pairs[:top], tokenizer, with_correct=not math.isnan(facts["accuracy"]))
     parts = [summary(facts), table + note, explanation(facts, shorter_share(pairs))]
     if reason is not None:
-        without = "Without the share of correct completions: " if math.isnan(facts["accuracy"]) else ""
-        parts.append(textwrap.fill(without + reason, WIDTH))
+        ungraded = "The completions are not graded: " if math.isnan(facts["accuracy"]) else ""
+        parts.append(textwrap.fill(ungraded + reason, WIDTH))
     return "\n\n".join(parts)
 
 
 def summary(facts: dict[str, Any]) -> str:
-    """Settings of the sampling and means over all completions."""
+    """Render the sampling settings and the means over all completions."""
     sampled = (
         f"{facts['model']}: {facts['completions']} completions ({facts['num_prompts']} prompts x "
         f"{facts['num_samples']}) at temperature {facts['temperature']:g}, at most "
@@ -72,7 +72,7 @@ def summary(facts: dict[str, Any]) -> str:
 
 
 def pairs_table(pairs: pd.DataFrame, tokenizer: Any, with_correct: bool) -> str:
-    """One line per pair, its likelier alternative on the left, at most 119 columns wide."""
+    """Render one line per pair, with the likelier alternative on the left, at most 119 columns wide."""
     per_token = [*TOKEN_COLUMNS, CORRECT_COLUMN] if with_correct else TOKEN_COLUMNS
     left = sum(width + 2 for _, _, width in PAIR_COLUMNS) - 2
     numbers = sum(width + 2 for _, _, width in per_token)
@@ -107,18 +107,18 @@ def pairs_table(pairs: pd.DataFrame, tokenizer: Any, with_correct: bool) -> str:
 
 
 def explanation(facts: dict[str, Any], shorter: float) -> str:
-    """What the numbers mean for a training with CES; `shorter`: see [`shorter_share`]."""
+    """Explain what the numbers mean for training with CES; `shorter`: see [`shorter_share`]."""
     text = (
         "CES lowers the entropy of correct completions at these tokens, which makes the likelier alternative (mostly "
-        "the left one) likelier still. "
+        "the left one) even likelier. "
     )
     if math.isnan(shorter):
         text += (
             "Whether it leads to shorter completions is unknown: no pair had both alternatives sampled in completions "
-            "that ended. Sample more (--num_samples), or longer (--max_new_tokens)."
+            "that ended. Sample more completions (--num_samples) or longer ones (--max_new_tokens)."
         )
     else:
-        text += f"Weighted by count x entropy, it is the shorter one at {percent(shorter)} % of the positions."
+        text += f"Weighted by count x entropy, it is the shorter one at {percent(shorter)} % of positions."
     paragraphs = [text]
     if facts["truncated"] > 0:
         paragraphs.append(
@@ -142,7 +142,7 @@ def explanation(facts: dict[str, Any], shorter: float) -> str:
         )
     if facts["accuracy"] < HARDLY_EVER_CORRECT:
         paragraphs.append(
-            "Take easier problems or a stronger model first, and make sure that the reward reads the final answers."
+            "Use easier problems or a stronger model first, and make sure that the reward reads the final answers."
         )
     elif facts["accuracy"] >= HARDLY_EVER_CORRECT:  # not NaN
         limit = min(facts["max_new_tokens"], math.ceil(2 * facts["mean_length"]))
@@ -154,12 +154,12 @@ def explanation(facts: dict[str, Any], shorter: float) -> str:
 
 
 def write_numbers(file: Path, facts: dict[str, Any], pairs: pd.DataFrame, tokenizer: Any) -> None:
-    """Write facts and all pairs as JSON: shares in [0, 1], entropies in bits, lengths in tokens."""
+    """Write the facts and all pairs as JSON: shares in [0, 1], entropies in bits, lengths in tokens."""
     texts = {f"{side}_text": [repr(token_text(tokenizer, one)) for one in pairs[f"{side}_token"]] for side in SIDES}
     rows = [_without_nan(row) for row in pairs.assign(**texts).to_dict("records")]
     write_json(file, {**_without_nan(facts), "pairs": rows})
 
 
 def _without_nan(values: dict[str, Any]) -> dict[str, Any]:
-    """Replace NaN, which JSON does not have, by `None`."""
+    """Replace NaN, which JSON does not support, with `None`."""
     return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in values.items()}

@@ -1,7 +1,7 @@
 """Entropies and high-entropy tokens of given completions, from one forward pass over prompt and completion.
 
-B completions, T token positions, V vocabulary size. Entropies are in bits. Entropies and probabilities are of the
-sampling distribution softmax(logits / temperature).
+B: completions; T: token positions; V: vocabulary size. Entropies, in bits, and probabilities refer to the sampling
+distribution softmax(logits / temperature).
 """
 
 import math
@@ -14,20 +14,20 @@ from torch import Tensor
 from ...methods.ces import selection_size, top_entropy_tokens
 from ...methods.rule import entropy_in_bits
 
-# Logits per forward pass: 2 GiB in float32. A single completion may need more, if its tokens times V do.
+# Maximum number of logits per forward pass: 2 GiB in float32. A single long completion may exceed it.
 LOGITS_PER_FORWARD = 2**29
-# Positions whose distributions are computed together, in float32 whatever the model's dtype.
+# Number of positions whose distributions are computed together, in float32 for every model dtype.
 POSITIONS_PER_CHUNK = 256
 
 
 @dataclass(frozen=True)
 class HighEntropyToken:
-    """One of a completion's tokens of highest entropy."""
+    """One of a completion's tokens with the highest entropy."""
 
     position: int  # in the completion, from 0
-    pair: tuple[int, int]  # ids of the two likeliest tokens there, the likelier first
-    probabilities: tuple[float, float]  # of the pair
-    entropy: float  # bits
+    pair: tuple[int, int]  # ids of the two likeliest tokens at this position, the likelier first
+    probabilities: tuple[float, float]  # probabilities of the pair
+    entropy: float  # in bits
     sampled: int  # id of the token in the completion
 
 
@@ -35,9 +35,9 @@ def high_entropy_tokens(
     model: Any, prompts: list[list[int]], completions: list[list[int]], *, temperature: float, tau: float, pad: int
 ) -> list[tuple[list[float], list[HighEntropyToken]]]:
     """
-    Compute each completion's entropies and its k = max(1, floor(length * tau)) tokens of highest entropy.
+    Compute each completion's entropies and its k tokens with the highest entropy.
 
-    Eq. 5 with b = 1.
+    k = max(1, floor(length * tau)), Eq. 5 with b = 1.
     """
     rows = [prompt + completion for prompt, completion in zip(prompts, completions, strict=True)]
     per_forward = max(1, LOGITS_PER_FORWARD // (max(map(len, rows)) * model.config.get_text_config().vocab_size))
@@ -45,12 +45,12 @@ def high_entropy_tokens(
     for start in range(0, len(rows), per_forward):
         chunk = rows[start : start + per_forward]
         width = max(map(len, chunk))
-        # Padded on the right: every token keeps the position that it has alone, and causal attention sees no padding.
+        # Right padding keeps every token's position unchanged, and causal attention never sees it.
         ids = torch.tensor([row + [pad] * (width - len(row)) for row in chunk], device=model.device)
         mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in chunk], device=model.device)
         logits = model(input_ids=ids, attention_mask=mask, use_cache=False).logits  # (B, width, V)
         for row, completion in zip(range(len(chunk)), completions[start:], strict=False):
-            # The logits at one token predict the next, so the completion's first token is at the prompt's last.
+            # Logits at a token predict the next token, so the completion's logits begin at the prompt's last token.
             own = logits[row, len(chunk[row]) - len(completion) - 1 : len(chunk[row]) - 1]
             bits, probabilities, tokens = (values.cpu() for values in distribution_facts(own, temperature))
             k = selection_size(torch.tensor([len(completion)]), tau).clamp(min=1)
@@ -69,7 +69,7 @@ def distribution_facts(logits: Tensor, temperature: float) -> tuple[Tensor, Tens
     entropies, probabilities, tokens = [], [], []
     for chunk in logits.split(POSITIONS_PER_CHUNK):
         log_probs = (chunk.float() / temperature).log_softmax(dim=-1)
-        # A token of probability 0 (logit -inf) adds nothing, where 0 * -inf would be NaN.
+        # A token with probability 0 (logit -inf) contributes 0; unmasked, 0 * -inf would be NaN.
         terms = log_probs.exp() * log_probs
         entropies.append(entropy_in_bits(-terms.masked_fill(log_probs == -math.inf, 0.0).sum(dim=-1)))  # Eq. 4
         top = log_probs.topk(2, dim=-1)
@@ -79,7 +79,7 @@ def distribution_facts(logits: Tensor, temperature: float) -> tuple[Tensor, Tens
 
 
 def token_text(tokenizer: Any, token: int) -> str:
-    """A token's text; for a fragment of a character its vocabulary entry, for an unknown id `<12>`."""
+    """Return a token's text, its vocabulary entry if it is part of a character, or `<12>` for an unknown id 12."""
     entry = tokenizer.convert_ids_to_tokens(token)
     if entry is None:
         return f"<{token}>"

@@ -1,4 +1,4 @@
-"""Read a study's YAML into cells: one training run each, with its recipe."""
+"""Read a study's YAML into cells; each cell is one run with its recipe."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ MODEL_FIELDS = ("model_name_or_path", "model_revision", "model_builder", "model_
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a study, in a folder of its own."""
+    """One run of a study, in its own folder."""
 
     variant: str  # "" if the study has no variants
     method: str
     seed: int
     folder: Path
     recipe: dict[str, Any]  # the content of recipe.yaml
-    trained: bool = True  # False: the model before training, which is only measured
-    source: str = "the study"  # its file, for messages
+    trained: bool = True  # False: the model before training is only measured
+    source: str = "the study"  # the study's file, for messages
 
     @property
     def name(self) -> str:
@@ -54,13 +54,13 @@ class Cell:
 
     @cached_property
     def checked_recipe(self) -> Recipe:
-        """The recipe with keys and types checked; raises `UserError`."""
+        """The recipe with checked keys and types; raises `UserError`."""
         return make_recipe(self.recipe, self.source)
 
 
 @dataclass(frozen=True)
 class Study:
-    """A checked study; docs/study.md describes its keys. `cells` are in the order of the tables."""
+    """A checked study; docs/study.md describes its keys. `cells` have the order of the tables."""
 
     output_dir: Path
     baseline: str
@@ -72,7 +72,7 @@ class Study:
 
 
 def load_study(path: Path, output_dir: Path | None = None) -> Study:
-    """Read a study and the recipes that it names; `output_dir` overrides its own."""
+    """Read a study and the recipes that it names; `output_dir` overrides the study's value."""
     content = read_yaml(path)
     try:
         _check_keys(content)
@@ -87,7 +87,7 @@ def load_study(path: Path, output_dir: Path | None = None) -> Study:
 
 
 def _make_cells(content: dict[str, Any], path: Path, folder: Path) -> list[Cell]:
-    """The cells of a checked study, in the order variant, method, seed."""
+    """Make the cells of a checked study, ordered by variant, method and seed."""
     methods, baseline, untrained = content["methods"], content["baseline"], content.get("untrained")
     read = cache(compose)
     recipes = {method: read(tuple(_config(fields))) for method, fields in methods.items()}
@@ -115,7 +115,7 @@ def _make_cells(content: dict[str, Any], path: Path, folder: Path) -> list[Cell]
 
 
 def slug(name: str) -> str:
-    """Folder name: `"w/o Dynamic b"` -> `"w_o_dynamic_b"`."""
+    """Convert a name to a folder name: `"w/o Dynamic b"` -> `"w_o_dynamic_b"`."""
     return re.sub(r"[^\w.]+", "_", name.lower()).strip("._")
 
 
@@ -125,7 +125,7 @@ def _config(fields: dict[str, Any]) -> list[Any]:
 
 
 def _check_keys(content: dict[str, Any]) -> None:
-    """Refuse unknown and missing keys, and wrong types."""
+    """Refuse unknown keys, missing keys and wrong types."""
     for name, value in content.items():
         if name not in KEYS:
             hint = nearest(name, KEYS) or f" Keys: {', '.join(KEYS)}."
@@ -138,7 +138,7 @@ def _check_keys(content: dict[str, Any]) -> None:
 
 
 def _check_values(content: dict[str, Any]) -> None:
-    """Refuse values that no study can have, names that share a folder, and fields that the study sets itself."""
+    """Refuse invalid values, names that would share a folder, and fields that the study itself sets."""
     seeds, methods, untrained = content["seeds"], content["methods"], content.get("untrained")
     evaluation, baseline = content.get("evaluation"), content["baseline"]
     if not all(type(seed) is int and seed >= 0 for seed in seeds) or not 0 < len(seeds) == len(set(seeds)):

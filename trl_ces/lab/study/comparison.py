@@ -1,6 +1,6 @@
 """Rows of `results.csv` and `curves.csv`, and means over seeds in the layout of the paper's Tables 1 and 2.
 
-Tables are lists of lines, lines are lists of cells; the first line is the header.
+A table is a list of lines, and a line is a list of cells; the first line is the header.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ if TYPE_CHECKING:
 
     from .cells import Cell, Study
 
-# Measure -> heading, factor from the column's unit to the table's, decimals.
+# Measure -> heading, factor from the column's unit to the table's unit, decimals.
 MEASURES = {
     "accuracy": ("Acc ↑, %", 100.0, 1),
     "length_tokens": ("Len ↓, tokens", 1.0, 1),
     "entropy_bits": ("Entropy, bits", 1.0, 3),
 }
 NOTE = (
-    "Means over seeds, ± half the 95 % interval (Student's t). Differences are paired by seed to {}. The interval is "
+    "Means over seeds, ± half the 95 % interval (Student's t). Differences to {} are paired by seed. The interval is "
     "over training runs; all are measured on the same problems."
 )
 VARIANTS_NOTE = (
-    "Each variant counts once, with the mean over its seeds. The interval is over variants and predicts others "
-    "only if these were drawn at random."
+    "Each variant counts once, with the mean over its seeds. The interval is over variants; it applies to other "
+    "variants only if these were drawn at random."
 )
 RESULTS, CURVES, COMPARISON = "results.csv", "curves.csv", "comparison.md"
 POINT = dict(zip(MEASURES, ("accuracy", "length", "entropy"), strict=True))  # column of curves.csv -> key of a curve
-# Without `evaluation`, a run's measures are means over this last part of its training log.
+# Without `evaluation`, a run's measures are means over this final share of its training log.
 LAST_PART = 0.1
 
 
 class Results:
-    """The finished runs of a study; a run that yields no row is left out."""
+    """Results of the finished runs of a study; runs without a row are left out."""
 
     def __init__(self, study: Study):
         self.study = study
@@ -59,7 +59,7 @@ class Results:
         return len(self._rows)
 
     def add(self, cell: Cell) -> dict[str, Any]:
-        """Add a finished run; returns its row of `results.csv`."""
+        """Add a finished run and return its row of `results.csv`."""
         curve = read_curves(cell.folder, accuracy_reward_name(cell)) if cell.trained else None
         row = make_row(cell, curve, self.study.evaluation is not None)
         if curve is not None:
@@ -68,7 +68,7 @@ class Results:
         return row
 
     def rows(self) -> list[dict[str, Any]]:
-        """The rows in the study's order."""
+        """Return the rows in the study's order."""
         return [self._rows[cell.name] for cell in self.study.cells if cell.name in self._rows]
 
     def write_tables(self) -> None:
@@ -80,7 +80,7 @@ class Results:
         write_text(self.study.output_dir / COMPARISON, text)
 
     def write(self) -> list[str]:
-        """Write tables, curves and a picture of the curves for each variant; returns the names of the files."""
+        """Write the tables, the curves and a plot of each variant's curves; return the names of the files."""
         self.write_tables()
         cells = [cell for cell in self.study.cells if cell.name in self._curves]
         curves = {(cell.variant, cell.method, cell.seed): self._curves[cell.name] for cell in cells}
@@ -96,7 +96,7 @@ class Results:
 
 
 def accuracy_reward_name(cell: Cell) -> str:
-    """Name of the reward function whose mean is the accuracy, chosen as the trainer does."""
+    """Return the name of the reward function whose mean is the accuracy, chosen as in the trainer."""
     recipe = cell.checked_recipe
     names = [reward_name(function) for function in find_reward_functions(recipe)]
     try:
@@ -106,7 +106,7 @@ def accuracy_reward_name(cell: Cell) -> str:
 
 
 def make_row(cell: Cell, curve: Curve | None, evaluated: bool = True) -> dict[str, Any]:
-    """The row of a finished cell in `results.csv`; measured by its curve unless the study has an evaluation."""
+    """Make the row of a finished cell in `results.csv`, from its training curve if the study has no evaluation."""
     training = read_json(cell.folder / TRAINING) or {}
     evaluation = read_json(cell.folder / EVALUATION) if evaluated else None
     logged = final_training(curve) if curve is not None else {}
@@ -125,13 +125,13 @@ def make_row(cell: Cell, curve: Curve | None, evaluated: bool = True) -> dict[st
 
 
 def average(benchmarks: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """The unweighted mean over benchmarks, as in the last line of the paper's Table 1."""
+    """Compute the unweighted mean over benchmarks, as in the last line of the paper's Table 1."""
     shared = [name for name in (*MEASURES, "area") if all(name in values for values in benchmarks.values())]
     return {name: sum(values[name] for values in benchmarks.values()) / len(benchmarks) for name in shared}
 
 
 def final_training(curve: Curve) -> dict[str, float]:
-    """Means over the last `LAST_PART` of the logged points, at least one; NaN if no accuracy was logged."""
+    """Average the last `LAST_PART` of the logged points, at least one; NaN if no accuracy was logged."""
     if not curve["step"]:
         return dict.fromkeys(POINT, math.nan)
     count = max(1, round(LAST_PART * len(curve["step"])))
@@ -139,10 +139,10 @@ def final_training(curve: Curve) -> dict[str, float]:
 
 
 def write_results(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write `results.csv`: one row per run, with an empty field where a run has no value."""
+    """Write `results.csv`: one row per run, with empty fields for missing values."""
     from pandas import DataFrame
 
-    table = DataFrame(rows, dtype=object)  # as `float`, a column of whole numbers with a gap would print 160.0
+    table = DataFrame(rows, dtype=object)  # as float, an integer column with a missing value would be written as 160.0
     last = ["settings", "packages"]
     table = table[[*table.columns.drop(last), *last]]
     write_text(file, table.to_csv(index=False, lineterminator="\r\n"))
@@ -163,19 +163,19 @@ def write_curves(file: Path, curves: Mapping[tuple[str, str, int], Curve]) -> No
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over seeds and the half width of its 95 % interval (`nan` for fewer than two)."""
+    """A mean over seeds and the half width of its 95 % interval (`nan` for a single seed)."""
 
     mean: float
     half_width: float
 
     def text(self, factor: float, decimals: int, signed: bool = False) -> str:
-        """`96.3 ± 0.5` in the table's unit."""
+        """Format as `96.3 ± 0.5` in the table's unit."""
         mean = f"{self.mean * factor:{'+' if signed else ''}.{decimals}f}"
         return mean if math.isnan(self.half_width) else f"{mean} ± {self.half_width * factor:.{decimals}f}"
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Mean and 95 % interval of independent runs, by Student's t with n - 1 degrees of freedom."""
+    """Estimate the mean of independent runs and its 95 % interval by Student's t with n - 1 degrees of freedom."""
     from scipy import stats
 
     count = len(values)
@@ -184,10 +184,10 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 def paired_difference(runs: DataFrame, baseline: DataFrame, measure: str) -> Estimate | None:
-    """Mean and 95 % interval of (run - baseline run of the same seed); `None` without a shared seed.
+    """Estimate the mean difference between runs and the baseline runs of the same seeds; `None` without a shared seed.
 
-    Runs of one seed share model, problems and order, so their difference varies less than either. A model before
-    training that all seeds share is measured once and compared with each seed.
+    Runs with the same seed share model, problems and order, so their difference varies less than either. If all seeds
+    share the model before training, it is measured once and compared with each seed.
     """
     if len(runs) == 1 and "train/steps" in runs and runs["train/steps"].isna().all():
         runs = runs.loc[runs.index.repeat(len(baseline))].assign(seed=baseline["seed"].to_numpy())
@@ -196,7 +196,7 @@ def paired_difference(runs: DataFrame, baseline: DataFrame, measure: str) -> Est
 
 
 def method_table(runs: DataFrame, baseline: str) -> list[list[str]]:
-    """Layout of Table 2: one method per line, each measure with its difference to the baseline."""
+    """Make a table in the layout of Table 2: one method per line, each measure with its difference to the baseline."""
     measures = [name for name in MEASURES if name in runs and runs[name].notna().any()]
     lines = [["Method", "Runs", *(cell for name in measures for cell in (MEASURES[name][0], "Δ"))]]
     baseline_runs = runs[runs["method"] == baseline]
@@ -210,7 +210,7 @@ def method_table(runs: DataFrame, baseline: str) -> list[list[str]]:
 
 
 def benchmark_table(runs: DataFrame) -> list[list[str]]:
-    """Layout of Table 1: one benchmark per line, each method's accuracy and length; empty for a single benchmark."""
+    """Make a table in the layout of Table 1: accuracy and length by benchmark and method; empty for one benchmark."""
     names = _benchmarks(runs)
     if not names:
         return []
@@ -223,7 +223,7 @@ def benchmark_table(runs: DataFrame) -> list[list[str]]:
 
 
 def variants_table(runs: DataFrame, baseline: str) -> list[list[str]]:
-    """Differences to the baseline over all variants, one line per method and benchmark; empty for one variant."""
+    """Average the differences to the baseline over variants, by method and benchmark; empty for one variant."""
     variants = [own.groupby("method") for _, own in runs.groupby("variant", sort=False)]
     if len(variants) < 2:
         return []
@@ -240,7 +240,7 @@ def variants_table(runs: DataFrame, baseline: str) -> list[list[str]]:
             for measure, sign in (("accuracy", 1), ("length_tokens", -1)):
                 found = [paired_difference(*pair, prefix + measure) for pair in pairs]
                 means = [difference.mean for difference in found if difference]
-                better = sum(round(sign * mean, 12) > 0 for mean in means)  # ties of shares are off by 1e-16
+                better = sum(round(sign * mean, 12) > 0 for mean in means)  # equal shares can differ by 1e-16
                 pooled = estimate(means).text(*MEASURES[measure][1:], signed=True) if means else ""
                 line += [pooled, f"{better} of {len(means)}"]
             lines.append(line)
@@ -248,7 +248,7 @@ def variants_table(runs: DataFrame, baseline: str) -> list[list[str]]:
 
 
 def comparison(runs: DataFrame, baseline: str) -> str:
-    """All tables as Markdown, variant by variant and then over all variants."""
+    """Render all tables as Markdown, first by variant and then over all variants."""
     parts = [NOTE.format(baseline), f"Measured on: {'; '.join(sorted(runs['measured_on'].unique()))}."]
     for variant, own in runs.groupby("variant", sort=False):
         parts += [f"## {variant}"] if variant else []
@@ -260,7 +260,7 @@ def comparison(runs: DataFrame, baseline: str) -> str:
 
 
 def _benchmarks(runs: DataFrame) -> list[str]:
-    """Names of the benchmarks; empty for a single one."""
+    """Return the names of the benchmarks, or an empty list for a single benchmark."""
     columns = [name for name in runs if name.endswith("/accuracy") and name != "train/accuracy"]
     names = [name.removesuffix("/accuracy") for name in columns if runs[name].notna().any()]
     return names if len(names) > 1 else []

@@ -1,7 +1,7 @@
-"""The files in a run's folder, and what they say is left to do.
+"""Files in a run's folder, which record the run's progress.
 
-`recipe.yaml` is written first, `clock.json` whenever training starts, `training.json` when it has ended and
-`evaluation.json` when the model is measured. All writes are atomic: a killed run is either finished or can continue.
+`recipe.yaml` is written first, `clock.json` whenever training starts, `training.json` when training has ended, and
+`evaluation.json` when the model has been measured. All writes are atomic, so a killed run can always be resumed.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
     from .cells import Cell
 
 TRAINING, EVALUATION, CLOCK = "training.json", "evaluation.json", "clock.json"
-# Fields that may change, as a study may be moved or renamed.
+# Fields that may differ, because a study may be moved or renamed.
 LOCATION_FIELDS = ("output_dir", "run_name")
 
 
 def read_json(file: Path) -> Any:
-    """Content of the file, `None` if it does not exist."""
+    """Read a JSON file; return `None` if it does not exist."""
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
 
 
 def write_recipe(cell: Cell) -> None:
-    """Write the cell's `recipe.yaml`, as the training itself does."""
+    """Write the cell's `recipe.yaml`, as training itself does."""
     write_text(cell.recipe_file, dump_yaml(cell.checked_recipe.given))
 
 
 def is_trained(cell: Cell) -> bool:
-    """Whether nothing is left to train."""
+    """Return whether the cell needs no more training."""
     return not cell.trained or (cell.folder / TRAINING).is_file()
 
 
 def is_finished(cell: Cell, evaluation: dict[str, Any] | None) -> bool:
-    """Whether the cell is trained, and measured with the settings `evaluation`."""
+    """Return whether the cell is trained and has been measured with the settings `evaluation`."""
     if evaluation is None or not is_trained(cell):
         return is_trained(cell)
     measured = read_json(cell.folder / EVALUATION)
@@ -51,11 +51,11 @@ def is_finished(cell: Cell, evaluation: dict[str, Any] | None) -> bool:
 
 
 def check_unchanged(cell: Cell, processes: int | None = None) -> None:
-    """Refuse a folder that holds a run of another recipe, or of another number of `processes`."""
+    """Refuse a folder that contains a run with another recipe or another number of `processes`."""
     if not cell.recipe_file.is_file():
         return
     found, expected = read_yaml(cell.recipe_file), dict(cell.checked_recipe.given)
-    if expected.get("ces_tau") == AUTO and "ces_tau" in found:  # the training writes the number
+    if expected.get("ces_tau") == AUTO and "ces_tau" in found:  # training replaces `auto` with a number
         expected["ces_tau"] = found["ces_tau"]
     differing = [
         f"`{name}` {found.get(name)!r} there, {expected.get(name)!r} here"
@@ -74,13 +74,13 @@ def check_unchanged(cell: Cell, processes: int | None = None) -> None:
 
 
 def begin_training(cell: Cell, processes: int = 1) -> None:
-    """Write the recipe, and start the clock with the seconds spent up to the checkpoint to resume from."""
+    """Write the recipe and start the clock, which begins at the seconds spent before the checkpoint to resume from."""
     write_recipe(cell)
     before, checkpoint = read_json(cell.folder / CLOCK), newest_checkpoint(cell.folder)
     seconds = 0.0
     if before is not None and checkpoint is not None:
         saved = (checkpoint / "trainer_state.json").stat().st_mtime
-        # A checkpoint older than the last start: that attempt saved none.
+        # The checkpoint may be older than the last start if that attempt saved none.
         seconds = before["seconds_before"] + max(0.0, saved - before["started"])
     attempts = before["attempts"] + 1 if before else 1
     clock = {"seconds_before": seconds, "started": time.time(), "attempts": attempts, "processes": processes}

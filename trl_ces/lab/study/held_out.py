@@ -1,4 +1,4 @@
-"""`evaluation` function of studies that measures a model on problems that a recipe holds out."""
+"""`evaluation` function for studies: measure a model on problems that a recipe holds out."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def evaluate(
     group_by: str | None = None,
     data: str | None = None,
 ) -> dict[str, dict[str, float]]:
-    """Sample completions of the recipe's held-out problems, at its temperature, and grade them with its reward.
+    """Sample completions for the recipe's held-out problems at its temperature, and grade them with its reward.
 
-    `config` defaults to each run's own recipe; no training of a recipe sees its held-out problems. If `config` names
-    another recipe, runs must keep that recipe's data and `dataset_seed`. `data` replaces the problems by a file or a
-    Hub data set. `group_by` is a column of the data whose values become benchmarks.
+    `config` defaults to each run's own recipe, whose training never uses its held-out problems. If `config` names
+    another recipe, runs must keep that recipe's data and `dataset_seed`. `data` replaces the problems with a file or a
+    Hub data set. `group_by` is a column of the data; each of its values becomes a benchmark.
     """
     from ..inspect.sampling import sample_recipe
 
@@ -73,7 +73,7 @@ def check_evaluate(
 def _problems_and_groups(
     recipe: Recipe, num_problems: int, group_by: str | None, data: str | None
 ) -> tuple[Dataset, Sequence[str]]:
-    """Held-out problems, and the benchmark that each belongs to."""
+    """Load the held-out problems and the name of the benchmark that each belongs to."""
     script = recipe.script
     if script.dataset_builder is not None:
         script = replace(script, num_eval_samples=num_problems)
@@ -87,11 +87,11 @@ def _problems_and_groups(
             "`num_eval_samples`, or set `data`."
         )
     if len(problems) < num_problems:
-        raise UserError(f"`evaluation`: `num_problems` is {num_problems}, and there are {len(problems)}.")
+        raise UserError(f"`evaluation`: `num_problems` is {num_problems}, but there are only {len(problems)}.")
     problems = problems.select(range(num_problems))
     if group_by is None:
         return problems, ["held out"] * len(problems)
     if group_by not in problems.column_names:
         columns = ", ".join(name for name in problems.column_names if name != "prompt")
-        raise UserError(f"`evaluation`: `group_by` is {group_by!r}, and the data have the columns {columns}.")
+        raise UserError(f"`evaluation`: `group_by` is {group_by!r}, but the data have the columns {columns}.")
     return problems, [str(value) for value in problems[group_by]]

@@ -1,4 +1,4 @@
-"""Check a study's `evaluation` before the first run, and measure each model in a process of its own."""
+"""Check a study's `evaluation` before the first run, and measure each model in its own process."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 def check_evaluation(settings: dict[str, Any], recipe: Recipe) -> None:
-    """Refuse an evaluation that would fail after the first training, of `recipe`.
+    """Refuse an evaluation that would fail after training `recipe`.
 
-    If the module of its function `NAME` has a function `check_NAME`, that is called with the same keyword arguments.
+    If the module of the function `NAME` defines `check_NAME`, it is called with the same keyword arguments.
     """
     function = import_path(settings["function"], "evaluation")
     check = vars(sys.modules[function.__module__]).get(f"check_{function.__name__}", lambda **arguments: None)
@@ -44,7 +44,7 @@ def check_evaluation(settings: dict[str, Any], recipe: Recipe) -> None:
 
 
 def measuring_command(cell: Cell, settings: dict[str, Any]) -> list[str]:
-    """Command that measures a cell's model; see [`main`]."""
+    """Build the command that measures a cell's model; see [`main`]."""
     state = "trained" if cell.trained else "untrained"
     return [sys.executable, "-m", __name__, str(cell.folder), json.dumps(settings), state]
 
@@ -52,12 +52,12 @@ def measuring_command(cell: Cell, settings: dict[str, Any]) -> list[str]:
 def main(words: list[str]) -> int:
     """Measure a cell's trained model, or the model before training, and write `evaluation.json`.
 
-    Returns 2 if model or settings are refused.
+    Return 2 if the model or the settings are refused, else 0.
     """
     folder, settings, started = Path(words[0]), json.loads(words[1]), time.monotonic()
     try:
         measure = import_path(settings["function"], "evaluation")
-        # Loading a recipe imports TRL, which takes as long as measuring a small model.
+        # Load the recipe only if needed: this imports TRL, which takes as long as measuring a small model.
         model = str(folder) if words[2] == "trained" else model_path(load_recipe(folder / RECIPE))
         benchmarks = measure(model, **_arguments(measure, settings, folder / RECIPE))
     except UserError as error:
@@ -70,7 +70,7 @@ def main(words: list[str]) -> int:
 
 
 def _arguments(function: Callable[..., Any], settings: dict[str, Any], recipe: Path) -> dict[str, Any]:
-    """Keyword arguments of an evaluation function; `config` defaults to the run's own recipe."""
+    """Collect the keyword arguments of an evaluation function; `config` defaults to the run's own recipe."""
     own = {"config": str(recipe)} if "config" in inspect.signature(function).parameters else {}
     return own | {name: value for name, value in settings.items() if name != "function"}
 

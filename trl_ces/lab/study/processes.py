@@ -1,4 +1,4 @@
-"""Run chains of processes, several at a time; they are stopped together and never share a folder."""
+"""Run chains of processes, several at a time; all of them are stopped together, and no two share a folder."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ import psutil
 from ...support.locks import lock_file, sign
 
 POLL_SECONDS = 0.2
-LOCK = ".lock"  # in the folder of a study, and of a run
+LOCK = ".lock"  # in the folders of a study and of its runs
 Child = subprocess.Popen[bytes]
 
 
 @dataclass(frozen=True)
 class Step:
-    """One process of a run, its log, and functions to call just before it starts and after it succeeded."""
+    """One process of a run, its log, and functions to call before it starts and after it succeeds."""
 
     command: list[str]
     log: Path
@@ -34,7 +34,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Pending:
-    """A run: the steps left to do, in order, and environment variables of its processes."""
+    """A run: its remaining steps, in order, and the environment variables of its processes."""
 
     name: str
     folder: Path
@@ -43,7 +43,7 @@ class Pending:
 
 
 class RunFailed(RuntimeError):
-    """A process ended with an exit code other than 0 (128 + n: by signal n). Quotes the last line of its log."""
+    """A process ended with a nonzero exit code (128 + n for signal n). The message quotes the last line of its log."""
 
     def __init__(self, name: str, code: int, log: Path):
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
@@ -60,11 +60,11 @@ def run_all(
     on_wait: Callable[[], None] = lambda: None,
     patience_s: float = 30.0,
 ) -> list[RunFailed]:
-    """Run `runs` in order, one per slot at a time; returns the failures.
+    """Run `runs` in order, one per slot at a time, and return the failures.
 
-    A slot holds the environment variables that give a run its devices. `on_finish` receives the name of each success,
-    `on_failure` each failure when it happens; `on_wait` is called while waiting. Ctrl-C and SIGTERM end all runs, by
-    SIGKILL after `patience_s`.
+    A slot is the set of environment variables that assigns devices to a run. `on_finish` receives the name of each
+    successful run, `on_failure` each failure when it happens; `on_wait` is called while waiting. Ctrl-C and SIGTERM
+    end all runs, with SIGKILL after `patience_s` seconds.
     """
     waiting, failed = list(runs), []
     working: dict[int, Generator[Child, None, None]] = {}  # slot -> its run
@@ -78,7 +78,7 @@ def run_all(
     try:
         while (waiting or working) and not received:
             for slot in [slot for slot in range(len(slots)) if slot not in working][: len(waiting)]:
-                working[slot] = _work(waiting.pop(0), slots[slot], on_finish)
+                working[slot] = _run_steps(waiting.pop(0), slots[slot], on_finish)
             for slot, run in list(working.items()):
                 try:
                     children[slot] = next(run)
@@ -101,13 +101,13 @@ def run_all(
     return failed
 
 
-def _work(run: Pending, env: dict[str, str], on_finish: Callable[[str], None]) -> Generator[Child, None, None]:
-    """Do the steps of a run; yields the process that it waits for."""
+def _run_steps(run: Pending, env: dict[str, str], on_finish: Callable[[str], None]) -> Generator[Child, None, None]:
+    """Execute the steps of a run; yield the process that it waits for."""
     with contextlib.ExitStack() as stack:
         for step in run.steps:
             try:
                 if step is run.steps[0]:
-                    # The child inherits the lock: no second run starts in this folder before it ends.
+                    # The child inherits the lock, so no other run can start in this folder before the child ends.
                     lock = stack.enter_context(lock_file(run.folder / LOCK))
                 step.before()
                 with step.log.open("ab") as output:
@@ -127,7 +127,7 @@ def _work(run: Pending, env: dict[str, str], on_finish: Callable[[str], None]) -
                     step.after()
                     if step is run.steps[-1]:
                         on_finish(run.name)
-            except Exception:  # a failure of this run: the other runs continue
+            except Exception:  # this run has failed; the other runs continue
                 code = 1
                 with step.log.open("a", encoding="utf-8") as log:
                     log.write(traceback.format_exc())
@@ -136,7 +136,7 @@ def _work(run: Pending, env: dict[str, str], on_finish: Callable[[str], None]) -
 
 
 def end_processes(children: list[Child], patience_s: float) -> None:
-    """End processes and all their descendants; torchrun's workers have sessions of their own."""
+    """End processes and all their descendants, including torchrun's workers, which run in their own sessions."""
     descendants = [process for child in children for process in psutil.Process(child.pid).children(recursive=True)]
     for child in children:
         os.killpg(child.pid, signal.SIGTERM)

@@ -1,7 +1,7 @@
-"""CES and DAPO on a model that a CPU trains in minutes.
+"""Compare CES and DAPO on a model that trains on a CPU in minutes.
 
-A base model learns to write additions with their working (tasks/arithmetic.py). `trl-ces train` then trains it twice
-with the same seed and problems, by DAPO and by CES, and all three models are measured on the same held-out problems.
+A base model learns to write additions with intermediate steps (tasks/arithmetic.py). `trl-ces train` then trains it
+with DAPO and with CES, from the same seed and problems. All three models are measured on the same held-out problems.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ SHOWN = {
     "length_tokens": ("completion length, tokens", 1, 1),
     "entropy_bits": ("entropy, bits per token", 1, 3),
 }
-# 95 % prediction intervals for a run with another seed or on another machine, in the order of `SHOWN`, by Student's t
-# over the seeds of `trl-ces study --config arithmetic`. A test recomputes them.
+# 95 % prediction intervals for a run with another seed or on another machine, in the order of `SHOWN`. Computed with
+# Student's t over the seeds of `trl-ces study --config arithmetic`; a test recomputes them.
 BANDS = {
     "before": ((70.0, 88.6), (22.7, 24.3), (0.116, 0.149)),
     "DAPO": ((80.8, 100.0), (18.3, 19.6), (0.046, 0.096)),
@@ -50,14 +50,14 @@ def quickstart(
     rl_steps: int = 160,
     num_problems: int = 200,
 ) -> str:
-    """Train and measure the models `before`, `DAPO` and `CES`; returns a summary.
+    """Train and measure the models `before`, `DAPO` and `CES`, and return a summary.
 
-    Writes the models, a log of each training, a picture and the numbers into `output_dir`; an existing base model of
-    this seed is kept. `stage` makes the context of a stage from its title; its method `show` receives the progress.
+    The models, a log of each training, a plot and the numbers are written to `output_dir`; an existing base model for
+    this seed is reused. `stage` makes a stage's context from its title; the context's method `show` receives progress.
     """
     if find_spec("matplotlib") is None:
-        raise UserError(f"the picture needs matplotlib: {install_line('quickstart')}.")
-    # A model this small gains little from a second thread, and on a busy machine two threads wait for each other.
+        raise UserError(f"the plot needs matplotlib: {install_line('quickstart')}.")
+    # A second thread hardly speeds up a model this small, and on a busy machine two threads wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     folders = {"before": output_dir / f"base-{seed}", **{method: output_dir / method.lower() for method in METHODS}}
     with stage("1/4  Train a small base model on additions with arithmetic errors") as line:
@@ -100,14 +100,14 @@ def quickstart(
 
 
 def run_training(method: str, folder: Path, fields: dict[str, Any], stage: Any) -> None:
-    """Run `trl-ces train` as a user would, into `folder`, with its output in a log beside it."""
+    """Run `trl-ces train` as a user would, with `folder` as output directory and a log next to it."""
     log, steps = folder.with_suffix(".log"), fields["max_steps"]
     command = [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", *METHODS[method]]
     for name, value in {"output_dir": folder, **fields}.items():
         command += [f"--{name}", str(value)]
 
     def show_progress() -> None:
-        # The Trainer's progress bar in the log: "| 40/160 ["
+        # The Trainer's progress bar looks like this in the log: "| 40/160 ["
         done = re.findall(rf"\b(\d+)/{steps} \[", log.read_text(encoding="utf-8", errors="replace"))
         stage.show(f"step {done[-1]} of {steps}" if done else "starting")
 
@@ -117,7 +117,7 @@ def run_training(method: str, folder: Path, fields: dict[str, Any], stage: Any) 
 
 
 def table(measures: Measures) -> str:
-    """The comparison, one column per model, with the band of each number below it."""
+    """Render the comparison, with one column per model and each number's band below it."""
     rows = []
     for place, (name, (title, factor, digits)) in enumerate(SHOWN.items()):
         rows.append([title, *(f"{factor * found[name]:.{digits}f}" for found in measures.values())])
@@ -127,7 +127,7 @@ def table(measures: Measures) -> str:
 
 
 def outside_bands(measures: Measures) -> str:
-    """Name the results that lie outside their band, rounded as shown."""
+    """Name the results that are outside their band after rounding."""
     outside = [
         f"{title.partition(',')[0]} of {model}"
         for model, found in measures.items()
@@ -140,7 +140,7 @@ def outside_bands(measures: Measures) -> str:
 
 
 def gain(measures: Measures) -> str:
-    """CES against DAPO in one sentence."""
+    """Compare CES with DAPO in one sentence."""
     dapo, ces = measures["DAPO"], measures["CES"]
     points = 100 * (ces["accuracy"] - dapo["accuracy"])
     length, entropy = (100 * (ces[name] / dapo[name] - 1) for name in ("length_tokens", "entropy_bits"))
@@ -151,7 +151,7 @@ def gain(measures: Measures) -> str:
 
 
 def examples(prompts: list[str], solutions: list[str], completions: dict[str, list[list[str]]], count: int = 3) -> str:
-    """Each model's first completion of the first problems, not selected, with the number of correct completions."""
+    """Show each model's first completion of the first problems, unselected, with the number of correct completions."""
     lines = ['First completions of the first problems ("?" starts a re-check, "#" the final answer):']
     for row, (prompt, solution) in enumerate(zip(prompts[:count], solutions, strict=False)):
         lines.append(f"  {prompt}")

@@ -1,4 +1,4 @@
-"""Run what is missing of a study and compare the results."""
+"""Run the unfinished runs of a study and compare the results."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from .processes import LOCK, Pending, RunFailed, Step, run_all
 
 
 def run_study(study: Study, jobs: int, say: Callable[[str], None]) -> tuple[list[str], list[RunFailed]]:
-    """Check every run, run those that are not finished, `jobs` at a time, and compare.
+    """Check every run, execute the unfinished ones, `jobs` at a time, and compare the results.
 
-    `say` receives a line at the start and for each run that finishes or fails. Returns the written files and failures.
+    `say` receives a line at the start and for each run that finishes or fails. Return the written files and failures.
     """
     missing = [name for name in ("scipy", "matplotlib") if find_spec(name) is None]
     if missing:
         raise UserError(f"the comparison needs {' and '.join(missing)}: {install_line('lab')}.")
-    prepare(study, jobs)  # before anything is written
+    prepare(study, jobs)  # check before anything is written
     if study.evaluation is not None:
         for cell in {cell.variant: cell for cell in study.cells}.values():  # the last of each variant
             check_evaluation(study.evaluation, cell.checked_recipe)
@@ -41,12 +41,12 @@ def run_study(study: Study, jobs: int, say: Callable[[str], None]) -> tuple[list
 
 
 def _run_pending(study: Study, jobs: int, say: Callable[[str], None]) -> tuple[list[str], list[RunFailed]]:
-    pending, slots = prepare(study, jobs)  # again, now that no other process can change anything
+    pending, slots = prepare(study, jobs)  # repeat under the lock, when no other process can change anything
     results, count = Results(study), len(study.cells)
     cells = {cell.name: cell for cell in study.cells}
     for name in cells.keys() - {run.name for run in pending}:
         results.add(cells[name])
-    say(f"{count} runs in {study.output_dir}: {len(results)} finished, {len(pending)} to go, {jobs} at a time.")
+    say(f"{count} runs in {study.output_dir}: {len(results)} finished, {len(pending)} pending, {jobs} at a time.")
 
     def on_finish(name: str) -> None:
         cell, row = cells[name], results.add(cells[name])
@@ -64,14 +64,14 @@ def _run_pending(study: Study, jobs: int, say: Callable[[str], None]) -> tuple[l
 
 
 def prepare(study: Study, jobs: int) -> tuple[list[Pending], list[dict[str, str]]]:
-    """Check every run as `trl-ces train` would; returns the pending runs, and the devices of each slot."""
+    """Check every run as `trl-ces train` would; return the pending runs and the devices of each slot."""
     processes, slots = share_devices(study, jobs)
     flags = {"num_processes": [str(processes)]}
     if slots[0] and processes > 1:
-        flags["main_process_port"] = ["0"]  # accelerate takes a free one
+        flags["main_process_port"] = ["0"]  # lets accelerate choose a free port
     pending, to_train = [], not all(map(is_trained, study.cells))
-    # Models before training first, so that no two runs wait for one `model_builder`.
-    # Then seed by seed, so that a study that is stopped early compares all methods.
+    # Untrained models come first, so that no two runs wait for the same `model_builder`.
+    # The others are sorted by seed, so that a study that is stopped early covers all methods.
     for cell in sorted(study.cells, key=lambda cell: (cell.trained, cell.seed)):
         try:
             accuracy_reward_name(cell)
@@ -84,19 +84,19 @@ def prepare(study: Study, jobs: int) -> tuple[list[Pending], list[dict[str, str]
 
 
 def share_devices(study: Study, jobs: int) -> tuple[int, list[dict[str, str]]]:
-    """Number of processes of each run, and for each of the `jobs` slots the variable that names its devices."""
+    """Return the number of processes per run, and for each of the `jobs` slots the variable that names its devices."""
     file = study.accelerate_config
     settings = read_accelerate_config(find_config(file, "accelerate")) if file is not None else {}
     requested = study.num_processes or whole_number(settings.get("num_processes", 0), "num_processes", least=0)
     on_cpu = settings.get("use_cpu") is True or all(cell.recipe.get("use_cpu") is True for cell in study.cells)
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     devices = named.split(",") if named else [str(index) for index in range(0 if on_cpu else device_count())]
-    if on_cpu or not devices:  # without an accelerator, the check of the first run refuses a recipe that needs one
+    if on_cpu or not devices:  # a recipe that needs an accelerator is refused when its run is checked
         return requested or 1, [{}] * jobs
     processes = requested or max(1, len(devices) // jobs)
     if processes * jobs > len(devices):
         raise UserError(
-            f"`--jobs {jobs}` with {processes} processes each needs {jobs * processes} devices, and there are "
+            f"`--jobs {jobs}` with {processes} processes each needs {jobs * processes} devices, but there are "
             f"{len(devices)}: lower `--jobs` or `num_processes`."
         )
     shares = [devices[slot * processes : (slot + 1) * processes] for slot in range(jobs)]
@@ -104,7 +104,7 @@ def share_devices(study: Study, jobs: int) -> tuple[int, list[dict[str, str]]]:
 
 
 def _pending_run(study: Study, cell: Cell, flags: dict[str, list[str]]) -> Pending:
-    """The steps left for a cell: train or resume training, and measure. `flags` are accelerate's."""
+    """List a cell's remaining steps: train or resume training, then measure. `flags` are passed to accelerate."""
     checkpoint = newest_checkpoint(cell.folder) if cell.trained else None
     launch = check(CommandLine(accelerate_config=study.accelerate_config, accelerate_flags=flags), cell.checked_recipe)
     steps = []

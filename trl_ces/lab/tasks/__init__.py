@@ -1,1 +1,1 @@
-"""Toy tasks: additions with small models, SmolLM2, and tasks of reasoning-gym, all trained on a CPU."""
+"""Toy tasks that train on a CPU: additions with small models, SmolLM2, and reasoning-gym tasks."""

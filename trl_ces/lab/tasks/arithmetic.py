@@ -1,21 +1,21 @@
-"""A toy task: additions with written working, on which CES can be trained on a laptop.
+"""Toy task: additions with intermediate steps, for training with CES on a laptop.
 
-The model works column by column, units first, may re-check its working, and gives a final answer:
+The model adds column by column, units first, may re-check its steps, and gives a final answer:
 
     37+48:                      the prompt
     7+8=15,3+4+1=8              a pass: 7+8 is 15, write 5 and carry 1; then 3+4+1 is 8
-    ?7+8=15,3+4+1=8             "?" starts a re-check: the pass is written again
-    #85                         "#" starts the final answer: 8, then the 5 written before. The text ends
+    ?7+8=15,3+4+1=8             "?" starts a re-check, which repeats the pass
+    #85                         "#" starts the final answer: 8, then the 5 written before; the text ends here
 
 Tokens are single characters. Two choices in the base model's training texts are random. They become its high-entropy
-tokens, on which reinforcement learning can improve:
+tokens, which reinforcement learning can improve:
 
-- **Arithmetic errors.** With probability `slip_probability` one column of the first pass is off by one. The error
+- **Arithmetic errors.** With probability `slip_probability`, one column of the first pass is off by one. The error
   propagates to the carry and the final answer: `7+8=16,3+4+1=8#86`.
-- **Re-checks.** After every pass the text continues with `?` with probability `check_probability`, else with `#`. A
-  re-check repeats a correct pass and corrects a wrong one with probability `mend_probability`.
+- **Re-checks.** After every pass, the text continues with `?` with probability `check_probability`, else with `#`. A
+  re-check repeats a correct pass, and corrects an incorrect pass with probability `mend_probability`.
 
-With `sums` above 1 a problem has several additions, named by letters and solved in turn:
+If `sums` is above 1, a problem has several additions, which are named by letters and solved in turn:
 
     a37+48b21+30:               the prompt
     a7+8=15,3+4+1=8#85b1+0=1,2+3=5#51
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 CHARACTERS = "0123456789+=,?#:"
-LETTERS = string.ascii_lowercase  # name the sums of a problem that has several
+LETTERS = string.ascii_lowercase  # names of the sums, if a problem has several
 SPLITS = ("train", "held_out")
 
 
 @dataclass(frozen=True)
 class ToyTask:
-    """Distribution of the problems and of the texts that the base model learns from."""
+    """Distribution of the problems and of the base model's training texts."""
 
-    digits: int = 2  # of each number
-    min_terms: int = 2  # numbers to add; the count is uniform from `min_terms` to `max_terms`
+    digits: int = 2  # digits of each number
+    min_terms: int = 2  # numbers to add; their count is uniform between `min_terms` and `max_terms`
     max_terms: int = 2
-    slip_probability: float = 0.2  # of an arithmetic error in the first pass
-    check_probability: float = 0.3  # of a re-check after each pass; at 1 no text would end
-    mend_probability: float = 0.7  # that a re-check corrects a wrong pass
-    forget_probability: float = 0.0  # that the first pass forgets a carry out of the units
-    guess_first: bool = False  # whether the first pass is its result alone, without working
+    slip_probability: float = 0.2  # probability of an arithmetic error in the first pass
+    check_probability: float = 0.3  # probability of a re-check after each pass; must be below 1, or no text would end
+    mend_probability: float = 0.7  # probability that a re-check corrects an incorrect pass
+    forget_probability: float = 0.0  # probability that the first pass drops a carry out of the units
+    guess_first: bool = False  # whether the first pass is only its result, without intermediate steps
     sums: int = 1  # additions per problem, at most 26; a completion is correct if all its sums are
 
     def __post_init__(self):
@@ -61,12 +61,12 @@ class ToyTask:
 
 
 def split_of(terms: list[int]) -> str:
-    """`"held_out"` for about a tenth of all problems, else `"train"`, independent of seed and order of the terms."""
+    """Assign about a tenth of all problems to `"held_out"`, else `"train"`, independently of seed and term order."""
     return SPLITS[zlib.crc32("+".join(map(str, sorted(terms))).encode()) % 10 == 0]
 
 
 def draw_terms(task: ToyTask, split: str, rng: random.Random) -> list[int]:
-    """Numbers of one sum of `split`, drawn uniformly."""
+    """Draw the numbers of one sum of `split` uniformly."""
     smallest = 0 if task.digits == 1 else 10 ** (task.digits - 1)
     while True:
         count = rng.randint(task.min_terms, task.max_terms)
@@ -76,36 +76,36 @@ def draw_terms(task: ToyTask, split: str, rng: random.Random) -> list[int]:
 
 
 def write_prompt(problem: list[list[int]]) -> str:
-    """`37+48:` for `[[37, 48]]`, `a37+48b21+30:` for `[[37, 48], [21, 30]]`."""
+    """Write `[[37, 48]]` as `37+48:`, and `[[37, 48], [21, 30]]` as `a37+48b21+30:`."""
     return "".join(_with_letters(["+".join(map(str, terms)) for terms in problem])) + ":"
 
 
 def read_prompt(prompt: str) -> list[list[int]]:
-    """`[[37, 48]]` for `37+48:`."""
+    """Parse `37+48:` to `[[37, 48]]`."""
     return [[int(term) for term in terms.split("+")] for terms in re.findall(r"[\d+]+", prompt)]
 
 
 def write_solution(problem: list[list[int]]) -> str:
-    """`85` for `[[37, 48]]`, `85,51` for `[[37, 48], [21, 30]]`."""
+    """Write the solution of `[[37, 48]]` as `85`, and of `[[37, 48], [21, 30]]` as `85,51`."""
     return ",".join(str(sum(terms)) for terms in problem)
 
 
 def _with_letters(texts: list[str]) -> list[str]:
-    """Prefix each text with its letter if there are several."""
+    """Prefix each text with its letter if there are several texts."""
     return texts if len(texts) == 1 else [letter + text for letter, text in zip(LETTERS, texts, strict=False)]
 
 
 def carries(terms: list[int]) -> bool:
-    """Whether the units sum to ten or more."""
+    """Return whether the units sum to ten or more."""
     return sum(term % 10 for term in terms) >= 10
 
 
 def write_pass(
     terms: list[int], error_column: int | None = None, error: int = 0, forget: bool = False
 ) -> tuple[str, str]:
-    """One pass of working and its result: `("7+8=15,3+4+1=8", "85")` for `[37, 48]`.
+    """Write one pass and its result: `("7+8=15,3+4+1=8", "85")` for `[37, 48]`.
 
-    The sum in `error_column` (0: the units) is off by `error`. With `forget`, the carry out of the units is dropped.
+    The sum in `error_column` (0: the units) is off by `error`. If `forget` is set, the carry out of the units is lost.
     """
     columns, result, carry = [], "", 0
     digits = len(str(terms[0]))
@@ -122,7 +122,7 @@ def write_pass(
 
 
 def write_completion(terms: list[int], task: ToyTask, rng: random.Random) -> str:
-    """Training text of the base model for one sum: a pass, re-checks and a final answer."""
+    """Write the base model's training text for one sum: a pass, re-checks and a final answer."""
     current = correct = write_pass(terms)
     if task.forget_probability and carries(terms) and rng.random() < task.forget_probability:
         current = write_pass(terms, forget=True)
@@ -137,20 +137,20 @@ def write_completion(terms: list[int], task: ToyTask, rng: random.Random) -> str
 
 
 def write_text(problem: list[list[int]], task: ToyTask, rng: random.Random) -> str:
-    """Training text of the base model for a whole problem, without its prompt."""
+    """Write the base model's training text for a whole problem, without its prompt."""
     return "".join(_with_letters([write_completion(terms, task, rng) for terms in problem]))
 
 
 def make_datasets(
     count: int, held_out: int, seed: int, system_prompt: str | None, **task_fields: Any
 ) -> tuple[Dataset, Dataset | None]:
-    """`dataset_builder` of recipes; the system prompt is ignored, as the model has no tokens for it."""
+    """Build data sets, as `dataset_builder` of recipes; ignore `system_prompt`, for which the model has no tokens."""
     held = load_problems("held_out", held_out, seed, **task_fields) if held_out else None
     return load_problems("train", count, seed, **task_fields), held
 
 
 def load_problems(split: str = "train", num_problems: int = 2000, seed: int = 0, **task_fields: Any) -> Dataset:
-    """Distinct problems as columns `prompt` (`"37+48:"`) and `solution` (`"85"`). The splits are disjoint.
+    """Draw distinct problems as columns `prompt` (`"37+48:"`) and `solution` (`"85"`). The splits are disjoint.
 
     Raises:
         `ValueError`: the split has fewer than `num_problems` problems.
@@ -173,7 +173,7 @@ def load_problems(split: str = "train", num_problems: int = 2000, seed: int = 0,
 
 
 def arithmetic_accuracy_reward(completions: list[str], solution: list[str], **kwargs: Any) -> list[float]:
-    """1.0 if the numbers after each `#` are correct and in order, and the last ends the text. Ignores the working."""
+    """Reward 1.0 if the numbers after each `#` are correct and in order and the last number ends the text."""
     rewards = []
     for completion, reference in zip(completions, solution, strict=True):
         pieces = completion.split("#")[1:]

@@ -1,4 +1,4 @@
-"""Accuracy, length and entropy of a model on the toy task of arithmetic.py."""
+"""Measure a model's accuracy, length and entropy on the toy task of arithmetic.py."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def measure(
 ) -> tuple[dict[str, float], list[list[str]]]:
     """Sample `num_samples` completions per problem at temperature 1 on the CPU; return measures and completions.
 
-    `accuracy`: share of correct completions. `length_tokens`: mean tokens of a completion, including its end-of-text
-    token. `area`: mean accuracy over all token budgets up to `max_new_tokens`. `entropy_bits`: mean entropy of the
-    sampling distribution over all generated tokens, in bits.
+    `accuracy`: share of correct completions. `length_tokens`: mean completion length in tokens, including the
+    end-of-text token. `area`: mean accuracy over all token budgets up to `max_new_tokens`. `entropy_bits`: mean
+    entropy of the sampling distribution over all generated tokens, in bits.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -73,9 +73,9 @@ def evaluate(
     max_terms: int = 2,
     sums: int = 1,
 ) -> dict[str, dict[str, float]]:
-    """`evaluation` function of studies: measure a model on held-out problems, of a toy task with these fields.
+    """Measure a model on held-out problems of the toy task with these fields, as `evaluation` function of studies.
 
-    `group_by="carry"` makes two benchmarks, of problems with and without a carry out of the units.
+    `group_by="carry"` makes two benchmarks: problems with and without a carry out of the units.
     """
     if group_by not in (None, "carry"):
         raise UserError(f"`evaluation`: group_by must be carry or null, got {group_by!r}.")

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 PAD, EOS = "<pad>", "<eos>"
 SETTINGS_FILE = "base_model.json"  # in the model's folder
-# Settings of the base model's training and their defaults.
+# Settings for training the base model, with their defaults.
 BASE_TRAINING = {"seed": 0, "steps": 450, "batch_size": 64, "learning_rate": 3e-3, "layers": 3, "width": 96}
 
 
 def build_tokenizer(sums: int = 1) -> PreTrainedTokenizerFast:
-    """Character-level tokenizer for problems of `sums` additions, with a padding and an end-of-text token."""
+    """Build a character-level tokenizer for problems of `sums` additions, with padding and end-of-text tokens."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -44,10 +44,10 @@ def build_base_model(
     on_step: Callable[[int, int, float], None] | None = None,
     **training: Any,
 ) -> None:
-    """Train a small Llama on texts of the train problems and save it with its settings.
+    """Train a small Llama on texts of train problems and save it with its settings.
 
-    `training` overrides `BASE_TRAINING`. `on_step` receives the step, the number of steps and the loss in nats per
-    token.
+    `training` overrides `BASE_TRAINING`. `on_step` receives the step, the total number of steps, and the loss in nats
+    per token.
     """
     import torch
 
@@ -77,10 +77,10 @@ def build_base_model(
 
 
 def sums_at(step: int, steps: int, sums: int) -> int:
-    """Sums per text at a step: 2, 4, 8, ... in equal parts of the first half, then `sums`.
+    """Return the sums per text at a step: 2, 4, 8, ... in equal parts of the first half, then `sums`.
 
-    A model that starts with two sums soon learns to find the numbers of a letter; one that started with twelve had not
-    after 1,200 steps.
+    A model that starts with two sums soon learns to find the numbers of a letter; a model that started with twelve
+    had not learned it after 1,200 steps.
     """
     fewer = [2**power for power in range(1, sums.bit_length()) if 2**power < sums]
     part = 2 * step * len(fewer) // steps
@@ -88,11 +88,11 @@ def sums_at(step: int, steps: int, sums: int) -> int:
 
 
 def _new_model(tokenizer: PreTrainedTokenizerFast, seed: int, layers: int, width: int) -> LlamaForCausalLM:
-    """Randomly initialized model for the tokenizer's vocabulary."""
+    """Make a randomly initialized model for the tokenizer's vocabulary."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    # Llama: AutoTokenizer loads its tokenizer as it was saved, and replaces a Qwen2's by another class.
+    # Use Llama, because AutoTokenizer loads its tokenizer as saved, but replaces the tokenizer class of a Qwen2 model.
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=width,
@@ -114,11 +114,11 @@ def _new_model(tokenizer: PreTrainedTokenizerFast, seed: int, layers: int, width
 def _supervised_batch(
     tokenizer: PreTrainedTokenizerFast, task: ToyTask, sums: int, size: int, rng: random.Random
 ) -> dict[str, torch.Tensor]:
-    """Token ids, mask and labels of new train texts, each (size, T); prompt and padding carry no label."""
+    """Draw train texts and return token ids, mask and labels, each (size, T); prompt and padding have no label."""
     problems = [[draw_terms(task, "train", rng) for _ in range(sums)] for _ in range(size)]
     prompts = list(map(write_prompt, problems))
     texts = [prompt + write_text(problem, task, rng) for prompt, problem in zip(prompts, problems, strict=True)]
-    if sums < task.sums:  # name the sums by a random ordered subset of the letters, so that all letters are learned
+    if sums < task.sums:  # name the sums by a random ordered subset of letters, so that the model learns all letters
         subsets = ["".join(sorted(rng.sample(LETTERS[: task.sums], sums))) for _ in texts]
         texts = [text.translate(str.maketrans(LETTERS[:sums], to)) for text, to in zip(texts, subsets, strict=True)]
     texts = [text + EOS for text in texts]
@@ -130,7 +130,7 @@ def _supervised_batch(
 
 
 def _backward(model: LlamaForCausalLM, batch: dict[str, torch.Tensor]) -> float:
-    """Add the gradient of the batch's mean loss and return the loss; rows are grouped by length to save padding."""
+    """Add the gradient of the batch's mean loss and return the loss; group rows by length to reduce padding."""
     lengths, loss = batch["attention_mask"].sum(dim=1), 0.0
     count = (batch["labels"][:, 1:] != -100).sum()  # the first token of a row is not predicted
     for rows in lengths.argsort(stable=True).chunk(4):
@@ -144,12 +144,12 @@ def _backward(model: LlamaForCausalLM, batch: dict[str, torch.Tensor]) -> float:
 def make_base_model(
     model_name_or_path: str, on_step: Callable[[int, int, float], None] | None = None, **settings: Any
 ) -> str:
-    """`model_builder` of recipes: the base model in that directory, trained on first use.
+    """Train the base model in that directory on first use, as `model_builder` of recipes, and return the directory.
 
-    `settings` are fields of `ToyTask` and of `BASE_TRAINING`. Concurrent processes train the model once.
+    `settings` are fields of `ToyTask` and `BASE_TRAINING`. Concurrent processes train the model only once.
 
     Raises:
-        `ValueError`: the directory holds a model of other settings.
+        `ValueError`: the directory contains a model with other settings.
     """
     folder = Path(model_name_or_path)
     training = {name: value for name, value in settings.items() if name in BASE_TRAINING}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def make_datasets(
     count: int, held_out: int, seed: int, system_prompt: str | None, **tasks: Any
 ) -> tuple[Dataset, Dataset | None]:
-    """`dataset_builder` of recipes: distinct problems of `tasks` (name -> settings) in equal shares."""
+    """Make distinct problems of `tasks` (name -> settings) in equal shares, as `dataset_builder` of recipes."""
     train = _make_problems(tasks, count, seed, system_prompt)
     if not held_out:
         return train, None
@@ -28,7 +28,7 @@ def make_datasets(
 def _make_problems(
     tasks: dict[str, Any], count: int, seed: int, system_prompt: str | None, excluded: frozenset[str] = frozenset()
 ) -> Dataset:
-    """Distinct problems, taken from the tasks in turn."""
+    """Make distinct problems, taken from the tasks in turn."""
     from datasets import Dataset
 
     if not tasks:
@@ -47,7 +47,7 @@ def _make_problems(
 
 
 def _distinct(task: str, settings: dict[str, Any], count: int, seed: int, excluded: frozenset[str]) -> dict[str, str]:
-    """Question -> solution of `count` distinct problems of one task."""
+    """Make `count` distinct problems of one task, as a mapping from question to solution."""
     try:
         import reasoning_gym
         from reasoning_gym.factory import DATASETS
@@ -73,12 +73,12 @@ def _distinct(task: str, settings: dict[str, Any], count: int, seed: int, exclud
 def last_number_accuracy_reward(
     completions: list[list[dict[str, str]] | str], solution: list[str], **kwargs: Any
 ) -> list[float]:
-    """1.0 if a completion's last integer is the solution: for models too small to follow an answer format."""
+    """Reward 1.0 if a completion's last integer is the solution; for models too small to follow an answer format."""
     rewards = []
     for completion, reference in zip(completions, solution, strict=True):
         text = completion if isinstance(completion, str) else completion[-1]["content"]
-        # A minus after a digit subtracts: the last integer of "7-3" is 3.
+        # A minus after a digit is a subtraction: the last integer of "7-3" is 3.
         numbers = re.findall(r"(?<![\d)])-?\d+|\d+", text)
-        # `int` refuses over 4,300 digits.
+        # `int` refuses numbers of more than 4,300 digits.
         rewards.append(float(bool(numbers) and len(numbers[-1]) < 100 and int(numbers[-1]) == int(reference)))
     return rewards

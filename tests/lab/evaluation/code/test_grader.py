@@ -249,7 +249,7 @@ def test_permission_is_required_before_anything_is_loaded(tmp_path, capsys, monk
     words = ["eval", "--model", str(tmp_path / "model"), "--data_dir", str(tmp_path), "--benchmarks", "humaneval"]
     assert main([*words, "--output_dir", str(tmp_path / "out")]) == 2
     message = capsys.readouterr().err
-    assert "grading runs programs that the model wrote on this machine" in message
+    assert "grading runs model-written programs on this machine" in message
     assert "`--allow_code_execution`" in message
     assert not (tmp_path / "out").exists()
 

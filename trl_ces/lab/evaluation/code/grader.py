@@ -1,4 +1,4 @@
-"""Grade completions of code benchmarks: run programs on EvalPlus' inputs in the sandbox, and compare outputs there."""
+"""Grade completions of code benchmarks: run programs on EvalPlus' inputs and compare outputs, both in the sandbox."""
 
 import json
 import os
@@ -15,9 +15,9 @@ from .sandbox import check_sandbox, run_sandboxed
 from .tasks import CodeTask
 
 PROGRAM = Path(inside.__file__).read_text(encoding="utf-8") + "\nmain(payload, send)\n"
-# As in EvalPlus: a call may take four times as long as the reference's, and at least a second. Here, CPU time.
+# As in EvalPlus, a call may take four times as long as the reference's, and at least a second; here in CPU time.
 LEAST_SECONDS, TIMES_REFERENCE = 1.0, 4.0
-# Language and content of a fenced block; an unclosed one runs to the end.
+# Language and content of a fenced block; an unclosed block extends to the end of the text.
 _BLOCK = re.compile(
     r"^[ \t]*(?:```|~~~)[ \t]*([A-Za-z0-9+_.-]*)[^\n]*(?:\n|\Z)(.*?)(?:^[ \t]*(?:```|~~~)[^\n]*$|\Z)",
     re.MULTILINE | re.DOTALL,
@@ -30,14 +30,14 @@ class CodeGrade:
     """The correctness of a completion."""
 
     program: str | None  # `None` if the completion has no program
-    # For each group of inputs, whether it and all before it passed; `None` if the reference does not run here.
+    # For each group of inputs, whether it and all groups before it passed; `None` if the reference does not run here.
     passed: list[bool | None]
 
 
 @dataclass(frozen=True)
 class _Reference:
-    outputs: list[str]  # lines
-    plain: list[bool]  # for each, whether equal text means equal values
+    outputs: list[str]  # one line per group of inputs
+    plain: list[bool]  # per line, whether equal text implies equal values
     limits: list[float]  # CPU seconds allowed for each input
 
 
@@ -45,8 +45,8 @@ def check_code(benchmarks: Sequence[str], allowed: bool) -> None:
     """Refuse code benchmarks without permission or without a working sandbox."""
     if benchmarks and not allowed:
         raise UserError(
-            f"{', '.join(benchmarks)}: grading runs programs that the model wrote on this machine, in a sandbox "
-            "without your files, the network or privileges (docs/evaluation.md, Code). To allow it, give "
+            f"{', '.join(benchmarks)}: grading runs model-written programs on this machine, in a sandbox without "
+            "access to your files, the network or privileges (docs/evaluation.md, Code). To allow it, give "
             "`--allow_code_execution`."
         )
     if benchmarks:
@@ -54,7 +54,7 @@ def check_code(benchmarks: Sequence[str], allowed: bool) -> None:
 
 
 def find_program(text: str, entry_point: str) -> str | None:
-    """The last fenced Python block of a completion that defines the function, else its last Python block."""
+    """Return the last fenced Python block that defines the function, else the last Python block."""
     programs = [code for language, code in _BLOCK.findall(text) if language.lower() in _PYTHON]
     defines = re.compile(rf"^(?:async\s+)?(?:def\s+{re.escape(entry_point)}\b|{re.escape(entry_point)}\s*=)", re.M)
     last = programs[-1] if programs else None
@@ -62,14 +62,14 @@ def find_program(text: str, entry_point: str) -> str | None:
 
 
 class CodeGrader:
-    """Grades completions, one per core at a time; runs each reference once."""
+    """Grade completions, one per core at a time, and run each reference only once."""
 
     def __init__(self, time_limit: float):
         self.time_limit = time_limit  # wall-clock seconds for all tests of one completion
         self._references: dict[CodeTask, _Reference | None] = {}
 
     def grade(self, completions: Sequence[tuple[CodeTask, str, bool]]) -> list[CodeGrade]:
-        """Grade completions: task, text, and whether the prompt opened the thinking, whose code does not count."""
+        """Grade (task, text, whether the prompt opened `<think>`) triples; code inside the thinking is ignored."""
         tasks, programs = [task for task, *_ in completions], []
         for task, text, prefilled in completions:
             final = after_thinking(text, prefilled)
@@ -83,14 +83,14 @@ class CodeGrader:
     def _run_reference(self, task: CodeTask) -> _Reference | None:
         found = self._solve(task, task.reference, None)
         if len(found) != len(task.groups) + 1:
-            # Outputs too large for the limits (Mbpp/255), or a missing package: the base inputs alone may run.
+            # Outputs exceed the limits (Mbpp/255) or a package is missing; the base inputs alone may still run.
             return self._run_reference(task.base()) if len(task.groups) > 1 else None
         notes = json.loads(found[-1])
         limits = [max(LEAST_SECONDS, TIMES_REFERENCE * seconds) for seconds in notes["seconds"]]
         return _Reference(found[:-1], notes["plain"], limits)
 
     def _solve(self, task: CodeTask, code: str, limits: list[float] | None) -> list[str]:
-        """The lines that the program sends; untrusted, so they are unpacked only in the sandbox."""
+        """Return the lines that the program sends; they are untrusted, so only the sandbox unpacks them."""
         groups = [json.loads(group) for group in task.groups]
         job = {"task": "solve", "code": code, "limits": limits, "groups": groups}
         job |= {"entry_point": task.entry_point, "convert": task.convert}
@@ -111,7 +111,7 @@ class CodeGrader:
         return passed + [None] * (len(task.groups) - groups)
 
     def _equal(self, task: CodeTask, group: int, outputs: str, reference: _Reference) -> bool:
-        """Whether a group's outputs are the expected ones; compared in the sandbox where the lines differ."""
+        """Return whether a group's outputs are correct; the sandbox compares them unless equal lines suffice."""
         expected = reference.outputs[group]
         if outputs == expected and reference.plain[group]:
             return True

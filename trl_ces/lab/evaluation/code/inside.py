@@ -1,9 +1,9 @@
 """
-The program in the sandbox: it solves (calls a program's function on its inputs) or compares (outputs with expected).
+The program that runs in the sandbox: call a program's function on its inputs, or compare outputs with expected ones.
 
-The two never share a process, and solving never sees the expected outputs: whatever a program does to its process, it
-passes only if the values that it sends are correct. Values travel as tagged JSON, so reading them runs no code. The
-sandbox gets this file's text, which imports the standard library only.
+The two tasks never share a process, and the first never sees the expected outputs. Whatever a program does to its
+process, it passes only if it sends correct values. Values are sent as tagged JSON, so reading them runs no code. The
+sandbox receives this file's text, which imports only the standard library.
 """
 
 import base64
@@ -29,11 +29,11 @@ _RELATIVE = 1e-7
 
 
 class Opaque:
-    """A value that cannot be sent, such as a generator. It equals nothing."""
+    """A value that cannot be sent, such as a generator; unequal to every value."""
 
 
 def encode(value: Any) -> Any:
-    """The value as tagged JSON; subclasses become their base type."""
+    """Convert the value to tagged JSON; subclasses become their base type."""
     if type(value) in (type(None), bool, str, float):
         return value
     if isinstance(value, Integral):
@@ -60,7 +60,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(value: Any) -> Any:
-    """The value that [`encode`] was given."""
+    """Invert [`encode`]."""
     if isinstance(value, list):
         return [decode(item) for item in value]
     if not isinstance(value, dict):
@@ -87,8 +87,8 @@ CONVERSIONS: dict[str | None, Any] = {
 
 def solve(job: dict[str, Any], send: Any) -> None:
     """
-    Call the program's function; send a line of outputs per group of inputs, then a line of notes: CPU seconds of each
-    call, and for each group whether equal text means equal values.
+    Call the program's function, send one line of outputs per group of inputs, then one line with the CPU seconds of
+    each call and, for each group, whether equal text implies equal values.
     """
     module = types.ModuleType("solution")
     sys.modules["solution"] = module  # dataclasses look there
@@ -98,7 +98,7 @@ def solve(job: dict[str, Any], send: Any) -> None:
     seconds, plain = [], []
     for inputs in job["groups"]:
         packed, equal_text = io.BytesIO(), True
-        # Compressed on the fly: HumanEval/15 has 150 MB of outputs. No date: equal outputs are equal bytes.
+        # Compress while writing: HumanEval/15 has 150 MB of outputs. Without a date, equal outputs are equal bytes.
         with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1, mtime=0) as lines:
             for arguments in decode(inputs):
                 if limits is not None:
@@ -122,7 +122,7 @@ def unpack(text: str) -> Iterator[Any]:
 
 
 def compare_outputs(job: dict[str, Any], send: Any) -> None:
-    """Send `correct` if every output is the expected or another accepted one."""
+    """Send `correct` if every output is the expected output or another accepted one, else `wrong`."""
     accepted = None if job["accepted"] is None else decode(json.loads(job["accepted"]))
     inputs, atol = decode(job["inputs"]), job["atol"]
     correct = True
@@ -137,7 +137,7 @@ def compare_outputs(job: dict[str, Any], send: Any) -> None:
 
 
 def equal_outputs(output: Any, expected: Any, atol: float) -> bool:
-    """EvalPlus' equality: exact, or within tolerance for numbers of the same type."""
+    """Compare as EvalPlus does: exactly, or within a tolerance for numbers of the same type."""
     if output == expected:
         return True
     items = expected if isinstance(expected, list | tuple) else [expected]
@@ -147,7 +147,7 @@ def equal_outputs(output: Any, expected: Any, atol: float) -> bool:
 
 
 def _near(output: Any, expected: Any, atol: float) -> bool:
-    """Whether numbers, or lists of numbers, are within the tolerances."""
+    """Return whether numbers, or lists of numbers, agree within the tolerances."""
     if isinstance(expected, list | tuple):
         if not isinstance(output, list | tuple) or len(output) != len(expected):
             return False
@@ -160,6 +160,6 @@ def _near(output: Any, expected: Any, atol: float) -> bool:
 
 
 def main(payload: bytes, send: Any) -> None:
-    """Entry point in the sandbox."""
+    """Run the task that the payload names."""
     job = json.loads(payload)
     {"solve": solve, "compare": compare_outputs}[job["task"]](job, send)

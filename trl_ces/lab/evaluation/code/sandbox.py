@@ -1,7 +1,7 @@
-"""Sandbox for untrusted Python: bubblewrap's namespaces, limits and a system call filter, or a refusal.
+"""Sandbox for untrusted Python, built from bubblewrap's namespaces, resource limits and a system call filter.
 
-docs/evaluation.md, "Code benchmarks", lists the guarantees and their mechanisms; on Linux, for root and other users.
-At the time limit, or when this process ends in any way, the kernel ends the whole sandbox.
+Without them nothing is run. docs/evaluation.md, "Code benchmarks", lists the guarantees and their mechanisms. Linux
+only, for root and other users. At the time limit, or when this process ends, the kernel ends the whole sandbox.
 """
 
 import os
@@ -32,7 +32,7 @@ class Outcome:
     """How a program ended."""
 
     status: str  # `"ok"`, `"timeout"` or `"died"`: by an exception, an exit or a signal
-    output: bytes  # the bytes that it sent; untrusted, whatever the status
+    output: bytes  # the bytes that it sent; untrusted for every status
 
 
 def run_sandboxed(
@@ -43,11 +43,11 @@ def run_sandboxed(
     memory_bytes: int = SANDBOX_MEMORY_BYTES,
     output_bytes: int = SANDBOX_OUTPUT_BYTES,
 ) -> Outcome:
-    """Run Python source, with `payload` and `send` (a function of `bytes`) in its globals. Thread-safe."""
+    """Run Python source with `payload` and `send` (a function that takes `bytes`) in its globals. Thread-safe."""
     text = program.encode(errors="surrogatepass")
     limits = [len(text), memory_bytes, output_bytes, int(seconds) + 2]
     command = [*_bubblewrap(), "-P", "-S", "-s", "-c", START, *map(str, limits), *_python_path()]
-    # The kernel limits a file's size, so a flood needs no reader.
+    # The kernel limits a file's size, so the output needs no reader.
     with open(os.memfd_create("output"), "rb", buffering=0) as output:
         process = subprocess.Popen(
             command,
@@ -56,7 +56,7 @@ def run_sandboxed(
             stderr=subprocess.PIPE,
             # A fixed hash seed: sets must have the same order in the reference and in the program.
             env={"PYTHONHASHSEED": "0"},
-            start_new_session=True,  # Ctrl-C goes to this process, whose end ends the sandbox
+            start_new_session=True,  # Ctrl-C reaches only this process; when it ends, so does the sandbox
             bufsize=0,
         )
         with process:
@@ -79,7 +79,7 @@ def run_sandboxed(
 
 
 def _bubblewrap() -> list[str]:
-    """The command line up to Python."""
+    """Build the command line up to and including Python."""
     if sys.platform != "linux":
         raise SandboxError(f"the sandbox needs Linux, and this is {sys.platform}")
     bwrap = shutil.which("bwrap")
@@ -87,7 +87,7 @@ def _bubblewrap() -> list[str]:
         raise SandboxError("bwrap is not installed")
     rights = ["--unshare-all", "--unshare-user", "--uid", NOBODY, "--gid", NOBODY, "--cap-drop", "ALL"]
     files = [word for path in visible_folders() for word in ("--ro-bind", path, path)]
-    python = f"{sys.base_prefix}/bin/python3"  # beside its libraries, whatever links lead to it here
+    python = f"{sys.base_prefix}/bin/python3"  # next to its libraries, even if links lead to it here
     files += ["--ro-bind", os.path.realpath(sys.executable), python]
     files += ["--dev-bind", "/dev/null", "/dev/null", "--remount-ro", "/", "--chdir", "/"]
     return [bwrap, *rights, *files, "--die-with-parent", "--new-session", "--", python]
@@ -102,7 +102,7 @@ def _python_path() -> list[str]:
 
 @cache
 def visible_folders() -> list[str]:
-    """The folders that a program can read: Python's libraries with installed packages, and the system's."""
+    """List the folders that a program can read: Python's libraries, installed packages, and system libraries."""
     folders = [*_python_path(), f"{sys.base_prefix}/lib", *_LIBRARIES]
     found = sorted({os.path.normpath(path) for path in folders if os.path.exists(path)})
     return [path for path in found if not any(path.startswith(other + "/") for other in found)]

@@ -1,8 +1,8 @@
-"""The sandbox's first program: drop the rights that bubblewrap left, report readiness, run the untrusted program.
+"""First program in the sandbox: drop remaining privileges, report readiness, and run the untrusted program.
 
-sandbox.py passes this file's text with `python -c`; it imports the standard library only. Arguments: the program's
-length, the limits on address space, on output and on CPU seconds, and the import path. stdin: the program and its
-payload, sent once this process is ready. stdout: the bytes that the program sends. stderr: `READY`, or the error.
+sandbox.py passes this file's text with `python -c`; it imports only the standard library. Arguments: the program's
+length, the limits on address space, output and CPU seconds, and the import path. stdin: the program and its payload,
+sent once this process is ready. stdout: the bytes that the program sends. stderr: `READY`, or the error.
 """
 
 import ctypes
@@ -14,8 +14,8 @@ import sys
 READY = b"ready\n"
 OPEN_FILES = 64
 RESULT = 3
-# Not covered by a namespace or limit: processes (each would have its own memory limit), memory that RLIMIT_AS does not
-# count, AF_VSOCK, bubblewrap's own process in the sandbox, new namespaces, and parts of the kernel not needed there.
+# Calls that no namespace or limit covers: new processes (each would have its own memory limit), memory that RLIMIT_AS
+# does not count, AF_VSOCK, access to bubblewrap's process, new namespaces, and parts of the kernel not needed there.
 DENIED = """
 fork vfork clone clone3 execve execveat
 shmget msgget semget mq_open memfd_create memfd_secret
@@ -29,7 +29,7 @@ _ALLOW, _DENY = 0x7FFF0000, 0x00050000 | errno.EPERM
 
 
 def limit(memory_bytes: int, output_bytes: int, cpu_seconds: int) -> None:
-    """Set limits that only a privileged process could raise."""
+    """Set limits that only a privileged process can raise."""
     limits = {
         resource.RLIMIT_AS: memory_bytes,
         resource.RLIMIT_FSIZE: output_bytes,
@@ -44,7 +44,7 @@ def limit(memory_bytes: int, output_bytes: int, cpu_seconds: int) -> None:
 
 
 def filter_system_calls() -> None:
-    """Make the kernel refuse the calls in `DENIED`, and end the process at calls of another architecture."""
+    """Make the kernel refuse the calls in `DENIED` and end the process at a call of another architecture."""
     seccomp = ctypes.CDLL("libseccomp.so.2")
     seccomp.seccomp_init.restype = ctypes.c_void_p
     rules = ctypes.c_void_p(seccomp.seccomp_init(_ALLOW))
@@ -53,7 +53,7 @@ def filter_system_calls() -> None:
         if seccomp.seccomp_rule_add_array(rules, _DENY, number, 0, None):
             raise OSError(f"libseccomp does not know {name}: update it")
     if seccomp.seccomp_load(rules):
-        raise OSError("the kernel takes no system call filter")
+        raise OSError("the kernel does not accept a system call filter")
 
 
 def send(data: bytes) -> None:
@@ -64,7 +64,7 @@ def send(data: bytes) -> None:
 
 
 def main() -> None:
-    """Drop rights, then read and run the program; from then on this process is untrusted."""
+    """Drop privileges, then read and run the program; from then on this process is untrusted."""
     size, memory_bytes, output_bytes, cpu_seconds = map(int, sys.argv[1:5])
     os.dup2(1, RESULT)
     os.closerange(RESULT + 1, 2**16)

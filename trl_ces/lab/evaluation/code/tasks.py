@@ -1,7 +1,7 @@
-"""Problems of HumanEval+ and MBPP+: the question, and how programs are tested.
+"""Questions and tests of HumanEval+ and MBPP+.
 
-MBPP's argument types and special rules are those of EvalPlus 0.3.1 (Liu et al. 2023, arXiv 2305.01210), whose package
-is not needed.
+MBPP's argument types and special rules follow EvalPlus 0.3.1 (Liu et al. 2023, arXiv 2305.01210); its package is not
+required.
 """
 
 import hashlib
@@ -23,33 +23,33 @@ INSTRUCTION = (
 
 @dataclass(frozen=True)
 class CodeTask:
-    """How programs for one problem are tested."""
+    """Tests for the programs of one problem."""
 
     entry_point: str  # the function to call
     reference: str  # a correct program; its outputs are the expected ones
-    groups: tuple[str, ...]  # lists of argument lists, encoded: the base inputs, then EvalPlus' further ones
+    groups: tuple[str, ...]  # encoded lists of argument lists: the base inputs, then EvalPlus' additional inputs
     atol: float  # absolute tolerance for numbers; 0: exact, floats within 1e-6
-    convert: str | None = None  # `"set"`: compare outputs as sets; `"not_none"`: only whether there is one
-    rule: str = "equal"  # or `"root"`: the output is a root of the input polynomial
-    accepted: tuple[str, ...] | None = None  # for each group, further accepted outputs, encoded
+    convert: str | None = None  # `"set"`: compare outputs as sets; `"not_none"`: compare only whether they are `None`
+    rule: str = "equal"  # or `"root"`: the output must be a root of the input polynomial
+    accepted: tuple[str, ...] | None = None  # for each group, other accepted outputs, encoded
 
     @property
     def digest(self) -> str:
-        """16 hexadecimal digits that change with anything that could change the correctness."""
+        """16 hexadecimal digits that change with every field that affects grading."""
         return hashlib.sha256(json.dumps(astuple(self)).encode()).hexdigest()[:16]
 
     def base(self) -> "CodeTask":
-        """The task with the base inputs only."""
+        """Return the task with only the base inputs."""
         return replace(self, groups=self.groups[:1], accepted=None if self.accepted is None else self.accepted[:1])
 
 
 def read_code(row: Row) -> tuple[str, str]:
-    """Question, and the function's name as the gold."""
+    """Return the question, and the function's name as the gold."""
     return f"{INSTRUCTION}\n\n```python\n{row['prompt'].strip()}\n```", row["entry_point"]
 
 
 def read_task(dataset: str, row: Row) -> CodeTask:
-    """The tests of a row of EvalPlus' release file; `dataset` is `"humaneval"` or `"mbpp"`."""
+    """Read the tests from a row of EvalPlus' release file; `dataset` is `"humaneval"` or `"mbpp"`."""
     name = row["entry_point"]
     groups = [list(row["base_input"]), list(row["plus_input"])]
     convert, rule, accepted = None, "equal", None
@@ -69,8 +69,8 @@ def _nested_tuple(value: Any) -> Any:
     return tuple(map(_nested_tuple, value)) if isinstance(value, list) else value
 
 
-# JSON holds lists where MBPP's functions take other types: a converter for each argument, the last for all that
-# follow, and the numbers of the tasks.
+# JSON has lists where MBPP's functions take other types. Each task number has a converter per argument; the last
+# converter also applies to all further arguments.
 _CONVERT: dict[str, Callable[[Any], Any]] = {
     "keep": lambda value: value,
     "tuple": tuple,
@@ -101,7 +101,7 @@ _CONVERTERS = {
 
 
 def mbpp_inputs(task_id: str, inputs: list[list[Any]]) -> list[Any]:
-    """Lists of arguments, from JSON, with the types that the function takes; `task_id` is such as `"Mbpp/2"`."""
+    """Convert argument lists from JSON to the types that the function takes; `task_id` has the form `"Mbpp/2"`."""
     converters = _CONVERTERS.get(int(task_id.rpartition("/")[2]), [_CONVERT["keep"]])
     last = len(converters) - 1
     return [
@@ -110,21 +110,21 @@ def mbpp_inputs(task_id: str, inputs: list[list[Any]]) -> list[Any]:
 
 
 def _surface_area(base: float, height: float) -> int:
-    """Surface area of a square pyramid from its height; the reference takes the slant height."""
+    """Compute the surface area of a square pyramid from its height; the reference takes the slant height."""
     return round(base**2 + 2 * base * math.sqrt((base / 2) ** 2 + height**2))
 
 
 def _digit_distance(one: int, other: int) -> int:
-    """Sum of the digits' distances, units under units; the reference subtracts the numbers first."""
+    """Sum the distances of digits of the same place value; the reference subtracts the numbers first."""
     pairs = zip_longest(reversed(str(one)), reversed(str(other)), fillvalue="0")
     return sum(abs(int(digit) - int(beside)) for digit, beside in pairs)
 
 
-# Functions of MBPP whose wording allows several outputs.
+# MBPP functions whose problem statement allows several outputs.
 COMPARED_AS_SETS = {
     *("similar_elements", "find_char_long", "common_in_nested_lists", "extract_singly"),
     *("larg_nnum", "find_dissimilar", "Diff"),
 }
 ANY_BUT_NONE = ("check_str", "text_match_three", "text_starta_endb")
-# Accepted beside the reference's output.
+# Accepted in addition to the reference's output.
 ALSO_CORRECT: dict[str, Callable[..., int]] = {"surface_Area": _surface_area, "digit_distance_nums": _digit_distance}
