@@ -97,7 +97,9 @@ def test_a_training_process_reaches_at_most_75_modules_and_9500_lines():
     assert "grading.judge" in found
     assert not {"grading.grader", "grading.qwen.extract"} & found  # rewards use only the first grader
     assert len(found) <= 75
-    assert sum(len(files[module].read_text().splitlines()) for module in found) <= 9_500  # of which the grader has 2,800
+    assert (
+        sum(len(files[module].read_text().splitlines()) for module in found) <= 9_500
+    )  # of which the grader has 2,800
 
 
 def test_no_chain_of_imports_is_longer_than_17():
