@@ -133,9 +133,7 @@ def test_the_reward_of_an_environment_decides_correctness(tmp_path, rewards, wan
 
 def test_an_environment_beside_another_reward_must_be_named(tmp_path):
     columns = {"prompt": [question("pay")] * 2, "owed": [2, 2]}
-    with pytest.raises(
-        ValueError, match=r"Set `ces_accuracy_reward` to the .*\. Reward functions: quiet_reward, Till\."
-    ):
+    with pytest.raises(ValueError, match=r"Set `ces_accuracy_reward` .*\. Reward functions: quiet_reward, Till\."):
         chat_trainer(tmp_path, [quiet_reward], qwen_tokenizer(), columns, environment_factory=Till)
 
 
