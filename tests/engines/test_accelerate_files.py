@@ -37,7 +37,7 @@ def test_all_cores_are_shared_if_no_affinity_is_known(monkeypatch):
     monkeypatch.setattr(psutil, "cpu_count", lambda logical: CORES)
     monkeypatch.delattr(psutil.Process, "cpu_affinity")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert launch._all_cores(2) == {"OMP_NUM_THREADS": str(CORES // 2)}
+    assert launch._share_cores(2) == {"OMP_NUM_THREADS": str(CORES // 2)}
 
 
 @pytest.mark.parametrize("name", FILES)
