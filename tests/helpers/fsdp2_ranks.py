@@ -19,7 +19,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from trl.generation.vllm_generation import VLLMGeneration
 from trl.trainer.utils import add_fused_lm_head
 
-from trl_ces.layers.upstream import keep_outputs
+from trl_ces.layers.upstream import keep_float32_outputs
 
 
 def sharded(shape, lora, dtype):
@@ -35,7 +35,7 @@ def sharded(shape, lora, dtype):
         cpu_ram_efficient_loading=False,
     )
     plugin.set_mixed_precision("bf16")
-    keep_outputs(plugin)
+    keep_float32_outputs(plugin)
     accelerator = SimpleNamespace(
         state=SimpleNamespace(fsdp_plugin=plugin),
         mixed_precision="bf16",
