@@ -2,7 +2,7 @@
 
 A recipe is a complete file, optionally followed by overlays. An overlay's key replaces the earlier value; with the
 suffix `+` it extends a list or mapping. The section `overlays` of a complete file adapts overlays to its model.
-Neither model nor data is loaded here, so that typos are found within seconds.
+Neither the model nor the data is loaded here, so that typos are found within seconds.
 """
 
 import os
@@ -68,7 +68,7 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
         raise UserError(f"{first} is an overlay: name a recipe before it, such as `--config R1-7B {first.stem}`.")
     content = read_yaml(first)
     sections = content.pop(OVERLAYS, None) or {}
-    batches_from = rule_from = None  # names of the overlays that set them
+    batches_from = rule_from = None  # names of the overlays that set the batch sizes and the token rule
     for file in overlays:
         changes, section = read_yaml(file), sections.get(file.stem, {})
         changes_rule = changes.get(RULE, content.get(RULE)) != content.get(RULE)
@@ -134,7 +134,7 @@ class Recipe:
     given: dict[str, Any]
 
     def to_yaml(self) -> str:
-        """Return the recipe as one YAML document that repeats the run from the start."""
+        """Return the recipe as one YAML document from which the run can be repeated."""
         return dump_yaml({name: value for name, value in self.given.items() if name != RESUME})
 
     def setting(self, name: str) -> Any:

@@ -1,8 +1,8 @@
-"""Benchmarks: the file of each set, readers for its rows, and loading of its problems.
+"""Benchmark definitions: data files, row readers and loading of problems.
 
-Questions and golds follow the Qwen2.5-Math evaluation, as in the paper. Questions get no added instruction, golds have
-the format that `trl_ces.grading` expects, and the reasoning sets are generative multiple choice. The code sets are
-those of EvalPlus. docs/evaluation.md lists sources and licences.
+Questions and reference answers (`gold`) follow the Qwen2.5-Math evaluation, as in the paper. No instruction is added
+to the math questions, reference answers have the format that `trl_ces.grading` expects, and the reasoning sets are
+generative multiple choice. The code sets are those of EvalPlus. docs/evaluation.md lists sources and licences.
 """
 
 import gzip
@@ -18,7 +18,7 @@ from typing import Any
 from ...support.errors import UserError, first_line, hub_errors, nearest
 from .code.tasks import CodeTask, Row, read_code, read_task
 
-# Returns the question and the gold of a row.
+# Returns the question and the reference answer of a row.
 Reader = Callable[[Row], tuple[str, str]]
 
 CHOICE_INSTRUCTION = "Give the letter of the correct option as the final answer."
@@ -30,7 +30,7 @@ def _as_text(value: Any) -> str:
 
 
 def _with_expected_words(question: str, gold: str) -> str:
-    """Append the allowed answers to the question if the gold is `true`, `false`, `yes` or `no`."""
+    """Append the allowed answers to the question if the reference answer is `true`, `false`, `yes` or `no`."""
     word = gold.strip().rstrip(".").lower()
     if word in ("true", "false"):
         return question + " (True or False)"
@@ -38,34 +38,34 @@ def _with_expected_words(question: str, gold: str) -> str:
 
 
 def read_plain(row: Row) -> tuple[str, str]:
-    """Read the question from `question` or `problem`, and the gold from `answer`."""
+    """Read the question from `question` or `problem`, and the reference answer from `answer`."""
     question, gold = row["question"] if "question" in row else row["problem"], _as_text(row["answer"])
     return _with_expected_words(question, gold), gold
 
 
 def read_without_dollars(row: Row) -> tuple[str, str]:
-    """Remove the dollar signs around a LaTeX gold."""
+    """Remove the dollar signs around a reference answer in LaTeX."""
     gold = row["answer"].replace("$", "").strip()
     return _with_expected_words(row["question"], gold), gold
 
 
 def read_gsm8k(row: Row) -> tuple[str, str]:
-    """Read the gold after `####`, which follows a worked solution."""
+    """Read the reference answer after `####`, which follows a worked solution."""
     return row["question"], row["answer"].rpartition("####")[2].strip()
 
 
 def read_minerva(row: Row) -> tuple[str, str]:
-    """Read the gold from the last box of the solution."""
+    """Read the reference answer from the last box of the solution."""
     return row["problem"], last_box(row["solution"])
 
 
 def read_cn_middle_school(row: Row) -> tuple[str, str]:
-    """Use the option's letter as the gold if the question has options."""
+    """Use the option's letter as the reference answer if the question has options."""
     return row["question"], row["choice_answer"] or row["answer"]
 
 
 def read_olympiadbench(row: Row) -> tuple[str, str]:
-    """Read the gold from `final_answer`, a list with one element."""
+    """Read the reference answer from `final_answer`, a list with one element."""
     (gold,) = row["final_answer"]
     return _with_expected_words(row["question"], gold.strip("$")), gold.strip("$")
 
@@ -124,7 +124,7 @@ def read_commonsenseqa(row: Row) -> tuple[str, str]:
 
 
 def _read_hub_choice(stem: str) -> Reader:
-    """Make a reader for rows of the Hub; `stem` is the name of the question's field."""
+    """Make a reader for rows of a Hub data set; `stem` is the name of the question's field."""
 
     def read(row: Row) -> tuple[str, str]:
         choices = row["choices"]
@@ -150,9 +150,10 @@ class Benchmark:
     kind: str  # `"math"`, `"choice"` or `"code"`
     file: str  # path of the local copy under `--data_dir`
     count: int  # number of rows in the source
-    read: Reader  # reads question and gold from a row of the local copy
+    read: Reader  # reads question and reference answer from a row of the local copy
     hub: HubSource | None = None  # `None`: a local copy is required
-    # Rows with an empty gold: their `correct` is `None`; the Qwen2.5-Math script accepts an empty final answer.
+    # Rows with an empty reference answer. Their `correct` is `None`, whereas the Qwen2.5-Math script accepts an empty
+    # final answer.
     without_gold: tuple[int, ...] = ()
     dataset: str = ""  # `"humaneval"` or `"mbpp"` for code, else empty
     url: str = ""  # where EvalPlus publishes the file
@@ -213,7 +214,7 @@ GROUPS = {
 
 @dataclass(frozen=True)
 class Problem:
-    """One question of a benchmark. `id`: row number in the source, from 0. `code`: the tests for programs."""
+    """One question of a benchmark. `id`: row number in the source, from 0. `code`: the tests of a code problem."""
 
     benchmark: str
     id: int
@@ -237,7 +238,10 @@ def find_benchmarks(names: Sequence[str]) -> list[str]:
 
 
 def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Problem]:
-    """Read a set's problems from `data_dir` or the Hub; refuse empty questions or golds and a wrong number of rows."""
+    """Read a set's problems from `data_dir` or the Hub.
+
+    Refuse a wrong number of rows, and rows with an empty question or reference answer.
+    """
     benchmark = BENCHMARKS[name]
     source, rows, read = _from_hub(benchmark) if data_dir is None else _from_folder(benchmark, Path(data_dir))
     if len(rows) != benchmark.count:
@@ -265,7 +269,7 @@ def choose(problems: list[Problem], max_problems: int | None) -> list[Problem]:
 
 
 def data_digest(problems: Sequence[Problem]) -> str:
-    """Return 16 hexadecimal digits that change with any question, gold, row number or program test."""
+    """Return a digest of questions, reference answers, row numbers and program tests, as 16 hexadecimal digits."""
     text = json.dumps([[p.id, p.question, p.gold, *([p.code.digest] if p.code else [])] for p in problems])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -125,7 +125,7 @@ class TransformersBackend:
 
 
 def generate_batch(model: Any, prompts: Sequence[list[int]], config: Any, **options: Any) -> list[list[int]]:
-    """Generate one left-padded batch with the given generation config only."""
+    """Generate one left-padded batch; ignore the model's own generation config."""
     width, pad = max(map(len, prompts)), config.pad_token_id
     ids = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts], device=model.device)
     mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=model.device)
@@ -157,13 +157,13 @@ class VllmBackend:
         try:
             self.llm = LLM(
                 model=facts.base,
-                skip_tokenizer_init=True,  # ids in, ids out
+                skip_tokenizer_init=True,  # prompts and outputs are token ids
                 dtype=settings.dtype,
                 seed=settings.seed,
                 max_model_len=longest,
                 gpu_memory_utilization=settings.gpu_memory_utilization,
                 trust_remote_code=settings.trust_remote_code,
-                # Otherwise the model's own sampling settings would replace the settings that are not given here.
+                # Without this, unset sampling parameters default to the values in the model's generation_config.json.
                 generation_config="vllm",
                 **lora,
             )

@@ -49,7 +49,7 @@ def all_facts(recipe: Recipe, sample: RecipeSample, sampling: Sampling) -> dict[
 def count_pairs(
     completions: Sequence[SampledCompletion], correct: Sequence[bool | None] | None = None
 ) -> pd.DataFrame:
-    """Group high-entropy tokens by the unordered pair of their two likeliest tokens; highest total entropy first."""
+    """Group high-entropy positions by the unordered pair of their two likeliest tokens, sorted by total entropy."""
     scores = [None] * len(completions) if correct is None else correct
     rows = []  # one row per position and alternative
     for completion, score in zip(completions, scores, strict=True):
@@ -88,7 +88,7 @@ def shorter_share(pairs: pd.DataFrame) -> float:
     if gap.empty:
         return math.nan
     known = pairs.loc[gap.index]
-    # At positions where the other alternative is likelier, the gap has the opposite sign.
+    # At the remaining positions (1 - leads), the other alternative is the likelier one and the gap changes sign.
     shorter = known.leads.where(gap < 0, 1 - known.leads).where(gap != 0, 0.0)
     return float(np.average(shorter, weights=known["count"] * known.entropy))
 
@@ -123,8 +123,8 @@ def group_facts(
     """
     Compute expected shares over groups of `size` completions; NaN if no prompt has that many scored completions.
 
-    `shaped_share` is the share of all tokens (Eq. 5). The last two values are shares of the shaped tokens: those in
-    all-correct or all-incorrect groups, and those in incorrect completions with A' > 0 (Eq. 7).
+    `shaped_share` is the share of tokens that CES shapes (Eq. 5). The last two values are shares of these shaped
+    tokens: those in all-correct or all-incorrect groups, and those in incorrect completions with A' > 0 (Eq. 7).
     """
     by_prompt: dict[int, list[tuple[SampledCompletion, bool]]] = {}
     for completion, score in zip(completions, correct or [None] * len(completions), strict=True):
@@ -139,7 +139,8 @@ def group_facts(
                 continue
             length, highest = len(completion.tokens), sorted(completion.entropies, reverse=True)
             tokens += length
-            for others in range(size):  # correct completions among the group's G - 1 others, drawn from n - 1
+            # `others`: number of correct completions among the other G - 1 of the group, drawn from n - 1.
+            for others in range(size):
                 ways = math.comb(c - score, others) * math.comb(n - 1 - (c - score), size - 1 - others)
                 chance = ways / math.comb(n - 1, size - 1)
                 b = multiplier(torch.tensor([score]), torch.tensor([others + score]), group_size)

@@ -51,7 +51,7 @@ class RecipeSample:
     prompts: list[str]  # with the chat template applied
     completions: list[SampledCompletion]  # grouped by prompt, in the order of the prompts
     correct: list[bool | None] | None  # per completion, `None` if unscored; `None` if no completion could be scored
-    reason: str | None  # why a reward scored nothing or found nothing correct
+    reason: str | None  # why no completion was scored, or why none was correct
 
 
 def sample_recipe(recipe: Recipe, prompts: Prompts, sampling: Sampling, *, build: bool = False) -> RecipeSample:

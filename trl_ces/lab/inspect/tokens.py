@@ -16,13 +16,13 @@ from ...methods.rule import entropy_in_bits
 
 # Maximum number of logits per forward pass: 2 GiB in float32. A single long completion may exceed it.
 LOGITS_PER_FORWARD = 2**29
-# Number of positions whose distributions are computed together, in float32 for every model dtype.
+# Number of positions processed at once; their distributions are computed in float32 whatever the model's dtype.
 POSITIONS_PER_CHUNK = 256
 
 
 @dataclass(frozen=True)
 class HighEntropyToken:
-    """One of a completion's tokens with the highest entropy."""
+    """One of the k tokens with the highest entropy in a completion."""
 
     position: int  # in the completion, from 0
     pair: tuple[int, int]  # ids of the two likeliest tokens at this position, the likelier first
@@ -79,11 +79,11 @@ def distribution_facts(logits: Tensor, temperature: float) -> tuple[Tensor, Tens
 
 
 def token_text(tokenizer: Any, token: int) -> str:
-    """Return a token's text, its vocabulary entry if it is part of a character, or `<12>` for an unknown id 12."""
+    """Return a token's text; for a partial character, its vocabulary entry; for an unknown id such as 12, `<12>`."""
     entry = tokenizer.convert_ids_to_tokens(token)
     if entry is None:
         return f"<{token}>"
     text = tokenizer.decode([token], clean_up_tokenization_spaces=False)
     if entry.startswith("\u2581") and not text.startswith(" "):
-        text = f" {text}"  # a SentencePiece decoder drops the space of a text's first word
+        text = f" {text}"  # a SentencePiece decoder drops the leading space of a text
     return entry if "\ufffd" in text or not text else text

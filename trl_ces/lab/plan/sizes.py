@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Counts of a run, over all processes unless noted."""
+    """Sizes and counts of a run; totals over all processes unless noted."""
 
     responses: int  # completions trained on per rollout; dynamic sampling may generate more
     prompts: int  # prompts per rollout
     responses_per_step: int  # completions per optimizer step
-    uses: int  # forward passes per process in the steps of a rollout
+    uses: int  # training forward passes per process and rollout
     micro_batch: int  # completions per forward pass of one process
     accumulation: int  # forward passes per process and optimizer step
     rounds: int  # maximum rounds of generation per rollout; above 1 with dynamic sampling
@@ -43,7 +43,7 @@ class Schedule:
 
 
 def make_schedule(config: CESConfig, processes: int, rows: int | None) -> Schedule:
-    """Compute the schedule of TRL's sampler and the Trainer; `config` comes from [`Recipe.check_training`]."""
+    """Compute the schedule that TRL's sampler and the Trainer follow; [`Recipe.check_training`] returns `config`."""
     responses = int(config.generation_batch_size or 0)
     prompts = responses // cast(int, config.num_generations)
     if rows is not None:
@@ -52,7 +52,7 @@ def make_schedule(config: CESConfig, processes: int, rows: int | None) -> Schedu
     uses = int(config.steps_per_generation or 1) * config.num_iterations
     steps = config.max_steps if config.max_steps > 0 else None
     if steps is None and rows is not None:
-        # The sampler drops prompts that do not fill a rollout; the Trainer rounds up twice.
+        # The sampler drops an incomplete last rollout; the Trainer rounds up the steps per epoch and the total.
         steps = math.ceil(config.num_train_epochs * max(math.ceil(rows // prompts * uses / accumulation), 1))
     return Schedule(
         responses=responses,
@@ -78,14 +78,14 @@ class Disk:
 
     @property
     def most(self) -> int | None:
-        """Maximum number of checkpoints at a time: the Trainer writes a new one before it deletes an old one."""
+        """Maximum number of checkpoints on disk: the Trainer writes a new one before it deletes an old one."""
         if self.limit is None or self.saves is None:
             return self.saves if self.limit is None else self.limit + 1
         return min(self.saves, self.limit + 1)
 
     @property
     def peak(self) -> int:
-        """Bytes at the peak, including the final model; an unknown number of checkpoints counts as one."""
+        """Peak disk usage in bytes, including the final model; an unknown number of checkpoints counts as one."""
         most = 1 if self.most is None else self.most
         kept = most if self.limit is None else min(most, self.limit)
         return max(most * self.checkpoint, kept * self.checkpoint + self.model)
@@ -104,18 +104,18 @@ def plan_disk(
     """
     Compute the number and size of the checkpoints of a run of `steps` optimizer steps.
 
-    As in the source of transformers 5.23 (`Trainer._save_checkpoint`), accelerate 1.15 and DeepSpeed 0.19.8, a
-    checkpoint contains the model or adapter in the dtype of the weights, and AdamW's two moments in the dtype of the
-    trained weights. DeepSpeed writes 16-bit weights and float32 moments and master weights. FSDP2, and DeepSpeed below
-    stage 3, also write a second copy of the weights.
+    According to the source code of transformers 5.23 (`Trainer._save_checkpoint`), accelerate 1.15 and DeepSpeed
+    0.19.8, a checkpoint contains the model or adapter in the dtype of the weights, and AdamW's two moments in the
+    dtype of the trained weights. DeepSpeed writes 16-bit weights and float32 moments and master weights. FSDP2, and
+    DeepSpeed below stage 3, also write a second copy of the weights.
 
     Args:
         config (`CESConfig`): The run's settings.
         steps (`int`, *optional*): Optimizer steps of the run.
-        weights (`int`): Number of the model's weights.
-        trained (`int`): Number of trained weights: all, or an adapter's.
-        width (`int`): Bytes of a trained weight.
-        zero_stage (`int`): DeepSpeed's stage, 0 without it.
+        weights (`int`): Number of weights in the model.
+        trained (`int`): Number of trained weights: all of them, or those of the adapter.
+        width (`int`): Bytes per trained weight.
+        zero_stage (`int`): ZeRO stage; 0 without DeepSpeed.
         fsdp (`bool`): Whether FSDP2 shards the model.
     """
     saved = weights if trained == weights else trained

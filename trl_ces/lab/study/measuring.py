@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 def check_evaluation(settings: dict[str, Any], recipe: Recipe) -> None:
     """Refuse an evaluation that would fail after training `recipe`.
 
-    If the module of the function `NAME` defines `check_NAME`, it is called with the same keyword arguments.
+    If the evaluation function is called `NAME` and its module also defines `check_NAME`, the latter is called with the
+    same keyword arguments.
     """
     function = import_path(settings["function"], "evaluation")
     check = vars(sys.modules[function.__module__]).get(f"check_{function.__name__}", lambda **arguments: None)
