@@ -29,6 +29,7 @@ def steps(tmp_path_factory):
     return json.loads(file.read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("case", CASES)
 def test_steps_with_triton_kernels_equal_those_with_torch(steps, case, dtype):

@@ -80,6 +80,7 @@ def test_it_holds_the_package_its_recipes_and_studies_and_no_more(built):
         assert not [name for name in sdist.getnames() if "/runs/" in name or "/.venv" in name]
 
 
+@pytest.mark.slow
 def test_commands_find_recipes_and_studies_without_a_checkout(installed, tmp_path):
     def trl_ces(*words):
         return run([*PYTHON, "trl_ces.cli.main", *words], tmp_path, PYTHONPATH=str(installed))

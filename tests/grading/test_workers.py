@@ -110,6 +110,7 @@ def test_an_answer_whose_workers_are_killed_twice_is_none_with_a_warning_and_no_
     assert "x^{9999}" in said[0]
 
 
+@pytest.mark.slow
 @needs_proc
 def test_killing_every_worker_again_and_again_makes_no_answer_wrong(pool, caplog):
     over = threading.Event()

@@ -167,6 +167,7 @@ print(killed_at)
 """
 
 
+@pytest.mark.slow
 def test_a_run_killed_at_random_moments_ends_as_an_uninterrupted_one(place, finished, tmp_path):
     size = (finished / "samples.jsonl").stat().st_size
     given = {"model": str(place / "model"), "data_dir": str(place), "benchmarks": ["aime24", "amc23"]} | QUICK

@@ -24,6 +24,7 @@ def test_every_whole_recipe_has_a_row_and_a_status():
     assert all(row[-1] for row in rows.values())
 
 
+@pytest.mark.slow
 def test_the_rows_of_a_cpu_are_what_plan_computes():
     names = ["smollm2_135m", "arithmetic"]
     assert {name: cells(costs_table(names))[name] for name in names} == {name: cells(SHIPPED)[name] for name in names}
