@@ -193,7 +193,7 @@ def test_a_run_killed_at_random_moments_ends_as_an_uninterrupted_one(place, fini
 )
 def test_other_settings_are_refused_and_named(place, finished, changes, words):
     before = lines(finished)
-    with pytest.raises(UserError, match="Name another `--output_dir`") as refused:
+    with pytest.raises(UserError, match="Give another `--output_dir`") as refused:
         run(place, finished, **changes)
     assert words in str(refused.value)
     assert lines(finished) == before
