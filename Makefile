@@ -1,6 +1,6 @@
 # One command each. Everything runs in .venv, which the targets make themselves.
 #   make quickstart   a small reasoner, trained with DAPO and with CES, compared (5 to 8 minutes on 2 cores)
-#   make test         the tests, lint and types (about 11 minutes on 2 cores)
+#   make test         the tests, lint and types (about 12 minutes on 2 cores)
 #   make test-slow    the tests that take over 20 seconds each
 #   make docs         the documentation as a site, every link checked
 #   make test-upgrades   the facts of TRL that the trainer leans on, with the oldest and the newest TRL and transformers
