@@ -35,3 +35,9 @@ def test_what_is_written_is_read_back_as_it_was(value):
 def test_a_key_that_is_no_word_is_refused():
     with pytest.raises(UserError, match="line 1: not valid YAML"):
         parse_yaml("b: {[a]: 1}")
+
+
+@pytest.mark.parametrize("text", ["a: 1\nb: 2\na: 3\n", "x:\n  a: 1\n  a: 2\n"])
+def test_a_duplicate_key_is_refused(text):
+    with pytest.raises(UserError, match=r"line [23]+: not valid YAML \(duplicate key 'a'\)"):
+        parse_yaml(text)

@@ -12,7 +12,15 @@ FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z|[-+]?
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, except that `2e-7` is a number and `yes`, `no`, `on` and `off` are words."""
+    """PyYAML's safe loader, except that `2e-7` is a number, `no` and the like are words, and keys must be unique."""
+
+    def construct_mapping(self, node, deep=False):
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for index, key in enumerate(keys):
+            if key in keys[:index]:  # PyYAML would silently keep the last value
+                problem = f"duplicate key {key!r}"
+                raise yaml.constructor.ConstructorError(None, None, problem, node.value[index][0].start_mark)
+        return super().construct_mapping(node, deep)
 
 
 class _Dumper(yaml.SafeDumper):
