@@ -50,9 +50,9 @@ $(VLLM_VENV)/vllm.stamp: tests/vllm_cpu/constraints.txt pyproject.toml
 quickstart: $(VENV)/quickstart.stamp
 	@$(BIN)/trl-ces quickstart
 
-# A file's tests share their worker, and with it the models that they make.
+# worksteal: an idle worker takes tests from a busy one, so that both end together.
 test: lint
-	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal
 
 # DeepSpeed compiles its operations on first use: a C++ compiler, and some minutes.
 $(VENV)/slow.stamp: $(VENV)/dev.stamp

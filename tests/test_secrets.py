@@ -47,6 +47,7 @@ def test_remote_code_is_trusted_only_on_request(tmp_path):
     assert load_recipe(recipe, {"trust_remote_code": []}).training["trust_remote_code"] is True
 
 
+@pytest.mark.slow
 def test_code_beside_a_model_is_not_run(tmp_path):
     recipe, output = make_job(tmp_path)
     model = tmp_path / "model"

@@ -375,6 +375,7 @@ def process_results(tmp_path_factory):
     return results
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", PROCESS_CASES)
 def test_two_processes_use_the_prompts_of_one_and_end_with_its_weights(process_results, case):
     one, first, second = (result[case] for result in process_results)

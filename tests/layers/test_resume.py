@@ -31,11 +31,12 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("steps", [(2, 5), pytest.param((1, 3, 6), marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", CASES)
-def test_exact_resume_continues_bit_for_bit(tmp_path, case):
+def test_exact_resume_continues_bit_for_bit(tmp_path, case, steps):
     whole = make_trainer(tmp_path / "whole", **CASES[case])
     whole.train()
-    for step in (1, 2, 3, 5, 6):
+    for step in steps:
         resumed = make_trainer(tmp_path / f"from-{step}", **CASES[case])
         torch.manual_seed(step)  # whatever ran before
         resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
@@ -55,11 +56,12 @@ def test_metrics_not_yet_logged_are_kept(tmp_path):
     assert one["loss"] != other["loss"]  # the Trainer's own sum, which it does not save
 
 
-def test_later_epochs_continue_in_their_own_order(tmp_path):
+@pytest.mark.parametrize("steps", [(8, 17), pytest.param((7, 9, 12), marks=pytest.mark.slow)])
+def test_later_epochs_continue_in_their_own_order(tmp_path, steps):
     """Eight prompts are one epoch of eight steps: TRL draws an order per epoch."""
     whole = make_trainer(tmp_path / "whole", prompts=PROMPTS[:8], max_steps=20)
     whole.train()
-    for step in (7, 8, 9, 12, 17):
+    for step in steps:
         resumed = make_trainer(tmp_path / f"from-{step}", prompts=PROMPTS[:8], max_steps=20)
         resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
         assert_same_bits(weights(resumed), weights(whole))

@@ -52,6 +52,7 @@ def train(tmp_path, shaping, **more):
     return main(["train", *words]), out
 
 
+@pytest.mark.slow
 def test_an_installed_rule_is_checked_and_trained_by_its_registered_name(installed, tmp_path, capfd):
     check_rule("correct_entropy", {"gamma": 0.5})
     # All completions are incorrect, so the rule changes no advantage and the weights are DAPO's.

@@ -55,6 +55,7 @@ def content(folder):
     return {path for path in folder.rglob("*") if "__pycache__" not in path.parts}
 
 
+@pytest.mark.slow
 def test_a_real_run_is_refused_in_a_sentence(job):
     write(job, {"dataset_name": "gone.jsonl"})
     before = content(job)

@@ -226,6 +226,7 @@ def test_a_base_model_is_made_once_reproducibly_and_not_replaced_by_another(tmp_
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == weights.read_bytes()
 
 
+@pytest.mark.slow
 def test_two_processes_make_the_same_base_model_once(tmp_path):
     folder = tmp_path / "base"
     code = (
