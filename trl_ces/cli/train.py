@@ -6,10 +6,12 @@ from typing import Any
 
 from ..support.errors import UserError
 from ..support.hub import try_hub_once
+from ..support.locks import TRAINING_LOCK
 from ..train.arguments import ScriptArguments, read_words
 from ..train.checks import check
 from ..train.launch import run_training
 from ..train.recipe import load_recipe, shipped_files
+from ..train.resume import refuse_to_overwrite
 
 USAGE = """\
 trl-ces train --config RECIPE [OVERLAY ...] [--accelerate_config NAME|FILE] [--FIELD VALUE ...]
@@ -41,10 +43,12 @@ def run(argv: list[str]) -> int:
         return 0
     line = read_words(argv)
     recipe = load_recipe(line.config, line.overrides)
+    refuse_to_overwrite(recipe)
     launch = check(line, recipe)
     output_dir, script = Path(recipe.setting("output_dir")), recipe.script
     try:
         output_dir.mkdir(parents=True, exist_ok=True)
+        (output_dir / TRAINING_LOCK).touch()
     except OSError as error:
         raise UserError(
             f"`output_dir` {str(output_dir)!r} cannot be written ({error.strerror}): name another."

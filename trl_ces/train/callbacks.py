@@ -1,8 +1,12 @@
-"""Trainer callbacks: a checkpoint on SIGTERM, and a progress bar with accuracy, length and entropy."""
+"""Trainer callbacks: a checkpoint on SIGTERM or Ctrl-C, files of the run, and a progress bar with metrics."""
 
 import math
+import os
 import signal
 import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -10,19 +14,38 @@ import torch
 from transformers import TrainerCallback
 from transformers.trainer_callback import ProgressCallback
 
+from .checkpoints import write_manifest
+
 
 class SaveOnSigterm(TrainerCallback):
-    """Save a checkpoint and stop training after the current step when any process receives SIGTERM."""
+    """
+    Save a checkpoint and stop training after the current step when any process receives one of `signals`.
 
-    def __init__(self, accelerator: Any):
-        self.accelerator = accelerator
-        self.signalled = False  # whether this process received SIGTERM
+    A second SIGINT (Ctrl-C), if it is among them, ends the process at once.
+    """
+
+    def __init__(self, accelerator: Any, signals: Iterable[int] = (signal.SIGTERM,)):
+        self.accelerator, self.signals = accelerator, tuple(signals)
+        self.signalled = False  # whether this process received a signal
         self.stopped = False  # whether training stops; the same on all processes
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, self._on_signal)
+        self.number, self._time = signal.SIGTERM, 0.0  # the first signal, and when it was received
+        self.handle()
 
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        self.signalled = True
+    def handle(self) -> None:
+        """Install the signal handlers, or install them again if other code has replaced them."""
+        if threading.current_thread() is threading.main_thread():
+            for number in self.signals:
+                signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if not self.signalled:
+            self.signalled, self.number, self._time = True, signal.Signals(number), time.monotonic()
+        elif number == signal.SIGINT and time.monotonic() - self._time > 1:  # one Ctrl-C may be delivered twice
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        self.handle()
 
     def on_step_end(self, args, state, control, **kwargs):
         flag = self.signalled
@@ -36,6 +59,31 @@ class SaveOnSigterm(TrainerCallback):
     def on_epoch_end(self, args, state, control, **kwargs):
         if self.stopped:
             control.should_evaluate = False
+
+
+class RunFiles(TrainerCallback):
+    """
+    Write the files of a run after its first optimizer step, so that a start that fails changes nothing.
+
+    `begin()` is called then, on every process, and `write(folder)` for each checkpoint, on the main process, which
+    completes the checkpoint with a manifest.
+    """
+
+    def __init__(self, accelerator: Any, begin: Callable[[], None], write: Callable[[Path], None]):
+        self.accelerator, self.begin, self.write = accelerator, begin, write
+        self.begun = False
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if not self.begun:
+            self.begun = True
+            self.begin()
+
+    def on_save(self, args, state, control, **kwargs):
+        self.accelerator.wait_for_everyone()  # each process writes files of its own
+        if self.accelerator.is_main_process:
+            checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            self.write(checkpoint)
+            write_manifest(checkpoint)
 
 
 class ProgressWithMetrics(ProgressCallback):

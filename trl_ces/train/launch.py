@@ -21,6 +21,7 @@ import psutil
 
 from ..support.errors import UserError
 from ..support.imports import install_line
+from ..support.parent import LAUNCHER, kill_with_parent, stop_signals
 from ..support.yaml import read_yaml
 from .arguments import RESUME, CommandLine
 from .checkpoints import Length, earlier_checkpoints, resume_hint
@@ -29,6 +30,8 @@ from .recipe import RECIPE, Recipe, find_config
 WORKER = "trl_ces.cli.train_worker"
 LAUNCHERS = ("torch.distributed.run", "accelerate.commands.launch")
 REPORTED = "TRL_CES_REPORTED"  # path of a file that a worker creates after printing its error
+# Files beside it: created when a worker handles signals; exit code of a worker that saved its model or a checkpoint.
+READY, ENDED = "ready", "ended"
 THREADS, VISIBLE = "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"
 
 
@@ -41,6 +44,7 @@ class Launch:
     command: list[str]
     env: dict[str, str] = field(default_factory=dict)
     machine_rank: int = 0
+    checkpoint: str | None = None  # to resume from
 
     def with_recipe(self, file: Path, checkpoint: str | bool | None) -> list[str]:
         """Return the command with the composed recipe for the workers and the checkpoint to resume from."""
@@ -127,19 +131,26 @@ def _share_cores(processes: int, *settings: Mapping[str, Any]) -> dict[str, str]
 
 def run_training(launch: Launch, recipe: Recipe) -> int:
     """Run this machine's training processes, and print how to resume if one is killed or raises an error."""
-    output_dir, resumed = Path(recipe.setting("output_dir")), recipe.setting(RESUME)
+    output_dir, received = Path(recipe.setting("output_dir")), list[int]()
+    resumed = launch.checkpoint or recipe.setting(RESUME)
     earlier = earlier_checkpoints(output_dir, resumed)
     with tempfile.TemporaryDirectory() as folder:
         reported, file = Path(folder) / "reported", Path(folder) / RECIPE
         file.write_text(recipe.to_yaml(), encoding="utf-8")
         env = {**recipe.env, **launch.env, REPORTED: str(reported)}
-        code = run_child(launch.with_recipe(file, resumed), env)
-        if code in (0, 128 + signal.SIGINT, 128 + signal.SIGTERM):
-            return code
+        code = run_child(launch.with_recipe(file, resumed), env, received)
+        if code == 0 and (ended := reported.with_name(ENDED)).exists():
+            return int(ended.read_text())
+        if received:
+            if not reported.with_name(READY).exists():
+                print("trl-ces train: stopped before training began.", file=sys.stderr)
+            return code or 128 + received[0]
         if reported.exists():
             return 2
     length = Length(recipe.setting("max_steps"), recipe.setting("num_train_epochs"))
     end = "was killed" if code == 128 + signal.SIGKILL else f"ended with code {code}"
+    if code == 0:
+        code, end = 1, "ended with code 0 before its model was saved (did a reward function call `os._exit`?)"
     print(
         f"trl-ces train: error: the training {end}; the first error, if one was reported, is above. "
         f"{resume_hint(output_dir, length, earlier)}",
@@ -148,27 +159,36 @@ def run_training(launch: Launch, recipe: Recipe) -> int:
     return code
 
 
-def run_child(command: list[str], env: dict[str, str]) -> int:
-    """Run a command and forward SIGINT (Ctrl-C) and SIGTERM to all its processes."""
+def run_child(command: list[str], env: dict[str, str], received: list[int] | None = None) -> int:
+    """Run a command that ends with this process, and forward the signals that stop a run to its training processes.
+
+    Until these handle signals (see `READY`), a signal other than SIGTERM kills them; a second signal always does. The
+    received signals are appended to `received`.
+    """
     child: subprocess.Popen | None = None
-    received: list[int] = []
+    received = [] if received is None else received
 
     def forward(number: int) -> None:
         if child is None or child.poll() is not None:
             return
-        if number == signal.SIGTERM and _stop_workers(child.pid):
-            return
-        os.killpg(child.pid, number)
+        is_ready = REPORTED in env and Path(env[REPORTED]).with_name(READY).exists()
+        if number == signal.SIGKILL or not (is_ready or number == signal.SIGTERM):
+            _signal_processes(child.pid, signal.SIGKILL)
+        elif not _signal_processes(child.pid, number, WORKER):
+            os.killpg(child.pid, number)
+        elif number == signal.SIGINT:
+            print("\nSaving a checkpoint after this step. Press Ctrl-C again to end at once.", file=sys.stderr)
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
         forwarded = signal.SIGKILL if received else number  # a second Ctrl-C kills the processes
         received.append(number)
         forward(forwarded)
 
-    previous = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, on_signal) for number in stop_signals()}
+    env = {**os.environ, **env, LAUNCHER: str(os.getpid())}
     code = None
     try:
-        child = subprocess.Popen(command, env={**os.environ, **env}, start_new_session=True)
+        child = subprocess.Popen(command, env=env, start_new_session=True, preexec_fn=kill_with_parent)
         if received:  # during the start
             forward(received[-1])
         while code is None:  # with a timeout, to handle a signal that arrives just before the wait
@@ -177,20 +197,24 @@ def run_child(command: list[str], env: dict[str, str]) -> int:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-    if received == [signal.SIGTERM] and code == 0:
+    if code == 0 and len(received) == 1:
         return 0  # the workers have saved a checkpoint and printed how to resume
     if received:
         return 128 + received[0]
     return code if code >= 0 else 128 - code
 
 
-def _stop_workers(launcher: int) -> bool:
-    """Send SIGTERM to the training processes, which a launcher would kill after seconds; return whether any exist."""
+def _signal_processes(launcher: int, number: int, module: str = "") -> bool:
+    """
+    Signal a process and its descendants, or those that run `module`; return whether there are any.
+
+    Training processes are signalled directly, because a launcher would kill them after seconds.
+    """
     found = False
-    for process in psutil.Process(launcher).children(recursive=True):
+    for process in [psutil.Process(launcher), *psutil.Process(launcher).children(recursive=True)]:
         with suppress(psutil.Error):
             words = process.cmdline()
-            if WORKER in words and not any(module in words for module in LAUNCHERS):
-                process.send_signal(signal.SIGTERM)
+            if not module or (module in words and not any(name in words for name in LAUNCHERS)):
+                process.send_signal(number)
                 found = True
     return found

@@ -2,6 +2,10 @@
 
 import errno
 import os
+import shutil
+import signal
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -16,15 +20,27 @@ from ..config import CESConfig
 from ..layers.reward_calls import RewardError
 from ..support.errors import UserError, hub_errors
 from ..support.files import write_text
+from ..support.locks import TRAINING_LOCK, lock_file, sign
+from ..support.parent import stop_signals
 from ..support.reward_names import accuracy_reward_index
 from ..trainer import CESTrainer
-from .callbacks import ProgressWithMetrics, SaveOnSigterm
-from .card import ADAPTER, write_card, write_facts
-from .checkpoints import Length, earlier_checkpoints, newest_checkpoint, resume_hint
+from .arguments import START
+from .callbacks import ProgressWithMetrics, RunFiles, SaveOnSigterm
+from .card import ADAPTER, CURVES, FACTS, write_card, write_facts
+from .checkpoints import (
+    STATE,
+    Length,
+    earlier_checkpoints,
+    list_checkpoints,
+    newest_checkpoint,
+    read_state,
+    resume_hint,
+)
 from .data import check_rows, load_datasets
 from .lookup import find_reward_functions, model_path
 from .push import Push
 from .recipe import RECIPE, Recipe
+from .resume import changed_settings, read_facts
 from .server import server_failure
 
 REFUSALS = (ValueError, ImportError)  # raised by TRL and transformers for wrong settings
@@ -34,8 +50,15 @@ class StoppedTraining(UserError):
     """Failure during training that may affect a single rank; every rank prints its own message."""
 
 
-def train(recipe: Recipe, num_processes: int, distributed_type: str | None) -> None:
-    """Load data and model, train, save, and push the model if `push_to_hub` is set."""
+def train(
+    recipe: Recipe, num_processes: int, distributed_type: str | None, on_ready: Callable[[], Any] = lambda: None
+) -> int:
+    """
+    Load data and model, train, save, and push the model if `push_to_hub` is set, with `output_dir` locked.
+
+    `on_ready` is called when signals are handled. Return the exit code of the command: 0, or 128 + n if signal n other
+    than SIGTERM ended training early.
+    """
     config = recipe.training_config(num_processes)
     if config.world_size != num_processes:
         raise UserError(
@@ -43,6 +66,16 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None) -> N
             "accelerate configuration."
         )
     state = PartialState()
+    with ExitStack() as stack:
+        if state.is_main_process:
+            lock = stack.enter_context(lock_file(Path(recipe.setting("output_dir")) / TRAINING_LOCK))
+            sign(lock, os.getpid())
+        return _train(recipe, config, state, distributed_type, on_ready)
+
+
+def _train(
+    recipe: Recipe, config: CESConfig, state: PartialState, distributed_type: str | None, on_ready: Callable[[], Any]
+) -> int:
     push = Push(config) if config.push_to_hub else None
     if push is not None and state.is_main_process:
         push.open()
@@ -55,10 +88,12 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None) -> N
     if not config.disable_tqdm:
         trainer.remove_callback(ProgressCallback)
         trainer.add_callback(ProgressWithMetrics(accuracy_reward_name(trainer)))
-    if run_to_its_end(trainer, recipe):
-        save(trainer, recipe, None if push is None else push.repo_id)
-        if push is not None and state.is_main_process:
-            push.upload()
+    if code := run_to_its_end(trainer, recipe, on_ready):
+        return 0 if code == 128 + signal.SIGTERM else code
+    save(trainer, recipe, None if push is None else push.repo_id)
+    if push is not None and state.is_main_process:
+        push.upload()
+    return 0
 
 
 def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CESTrainer:
@@ -95,8 +130,8 @@ def accuracy_reward_name(trainer: CESTrainer) -> str | None:
         return None
 
 
-def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
-    """Train, resuming from the recipe's checkpoint if set; return `False` if SIGTERM ended training early."""
+def run_to_its_end(trainer: CESTrainer, recipe: Recipe, on_ready: Callable[[], Any] = lambda: None) -> int:
+    """Train, resuming from the recipe's checkpoint if set; return 128 + n if signal n ended training early, else 0."""
     output_dir, is_main = Path(str(trainer.args.output_dir)), trainer.accelerator.is_main_process
     checkpoint: Any = trainer.args.resume_from_checkpoint
     length = Length(trainer.args.max_steps, trainer.args.num_train_epochs)
@@ -105,10 +140,22 @@ def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
         checkpoint = str(newest_checkpoint(output_dir, length))
         if is_main:
             print(f"Resuming from {checkpoint}.", flush=True)
-    if is_main:
-        _write_files(trainer, recipe)
-    stop = SaveOnSigterm(trainer.accelerator)
+    changes = _list_changes(trainer, recipe, Path(checkpoint)) if checkpoint else []
+
+    def begin() -> None:
+        if recipe.script.overwrite_output_dir and not checkpoint:
+            if trainer.accelerator.is_local_main_process:
+                _delete_old_run(output_dir)
+            trainer.accelerator.wait_for_everyone()
+        if is_main:
+            _write_files(trainer, recipe, output_dir, changes)
+
+    trainer.add_callback(
+        RunFiles(trainer.accelerator, begin, lambda folder: _write_files(trainer, recipe, folder, changes))
+    )
+    stop = SaveOnSigterm(trainer.accelerator, stop_signals())
     trainer.add_callback(stop)
+    on_ready()
     try:
         _check_prompts(trainer)
         trainer.train(resume_from_checkpoint=checkpoint)
@@ -118,11 +165,11 @@ def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
             raise
         raise StoppedTraining(f"{problem} {resume_hint(output_dir, length, earlier)}") from error
     if not stop.stopped or trainer.state.global_step >= trainer.state.max_steps:
-        return True
+        return 0
     if is_main:
-        step = trainer.state.global_step
-        print(f"Stopped by SIGTERM after step {step}. {resume_hint(output_dir, length, earlier)}", flush=True)
-    return False
+        step, hint = trainer.state.global_step, resume_hint(output_dir, length, earlier)
+        print(f"Stopped by {stop.number.name} after step {step}. {hint}", flush=True)
+    return 128 + stop.number
 
 
 def save(trainer: CESTrainer, recipe: Recipe, repo: str | None = None) -> None:
@@ -136,10 +183,11 @@ def save(trainer: CESTrainer, recipe: Recipe, repo: str | None = None) -> None:
     trainer.save_state()
     if not trainer.is_world_process_zero():
         return
-    _write_files(trainer, recipe)  # again, because the first rollout may have set `ces_tau`
+    facts = read_facts(output_dir)
+    _write_files(trainer, recipe, output_dir, facts.get("changes", []))  # again, because `ces_tau` may have been set
     if missing := write_card(output_dir, repo or output_dir.resolve().name):
         print(missing, flush=True)
-    saved = sorted(file.name for file in output_dir.iterdir() if file.is_file())
+    saved = sorted(file.name for file in output_dir.iterdir() if file.is_file() and file.name[0] != ".")
     note = "  # an adapter: needs peft" if ADAPTER in saved else ""
     print(
         f"\nSaved in {output_dir}: {', '.join(saved)}.\nLoad it:\n"
@@ -150,12 +198,33 @@ def save(trainer: CESTrainer, recipe: Recipe, repo: str | None = None) -> None:
     )
 
 
-def _write_files(trainer: CESTrainer, recipe: Recipe) -> None:
-    """Write recipe.yaml, which repeats the run, and run.json."""
-    output_dir, args = Path(str(trainer.args.output_dir)), cast(CESConfig, trainer.args)
-    write_facts(output_dir, args, accuracy_reward_name(trainer))
-    resolved = {"ces_tau": args.ces_tau} if "ces_tau" in recipe.given else {}
-    write_text(output_dir / RECIPE, replace(recipe, given=recipe.given | resolved).to_yaml())
+def _write_files(trainer: CESTrainer, recipe: Recipe, folder: Path, changes: list[Any]) -> None:
+    """Write recipe.yaml, which repeats the run, and run.json into `output_dir` or a checkpoint."""
+    args = cast(CESConfig, trainer.args)
+    write_facts(folder, args, accuracy_reward_name(trainer), changes)
+    given = {name: value for name, value in recipe.given.items() if name not in START}
+    given |= {"ces_tau": args.ces_tau} if "ces_tau" in given else {}
+    write_text(folder / RECIPE, replace(recipe, given=given).to_yaml())
+
+
+def _list_changes(trainer: CESTrainer, recipe: Recipe, checkpoint: Path) -> list[Any]:
+    """List the resumes with other settings up to this one, as in run.json."""
+    changes = read_facts(checkpoint).get("changes", [])
+    if new := changed_settings(checkpoint, recipe, cast(CESConfig, trainer.args)):
+        step = cast(dict, read_state(checkpoint))["global_step"]
+        changes.append({"step": step, "settings": {name: list(pair) for name, pair in new.items()}})
+    return changes
+
+
+def _delete_old_run(output_dir: Path) -> None:
+    """Delete the checkpoints and files of an earlier run, but not its model, which is replaced at the end."""
+    checkpoints = list_checkpoints(output_dir)
+    if checkpoints:
+        print(f"Deleting {', '.join(folder.name for folder in checkpoints)} of the earlier run in {output_dir}.")
+    for folder in checkpoints:
+        shutil.rmtree(folder, ignore_errors=True)  # another machine may delete it at the same time
+    for name in (RECIPE, FACTS, STATE, CURVES):
+        (output_dir / name).unlink(missing_ok=True)
 
 
 def _check_prompts(trainer: CESTrainer) -> None:
