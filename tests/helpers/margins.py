@@ -1,4 +1,4 @@
-"""Margins of the token selection; runs with different rounding agree if margins are far above rounding errors."""
+"""Margins of the token selection; runs select the same tokens if the margins far exceed rounding errors."""
 
 from contextlib import contextmanager
 from unittest import mock

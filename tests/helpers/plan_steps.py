@@ -1,4 +1,4 @@
-"""A small model's step and setup, for the tests of the plan. Not a test file."""
+"""Step and setup of a small model for tests of `trl-ces plan`. Not a test file."""
 
 import json
 
@@ -35,14 +35,14 @@ def step(shape=SMALL, **changes):
 
 
 def setup(engine, step, accumulation=1, generation=None, device=None, **changes):
-    """Make a setup whose weights have the dtype of the computation; by default it generates nothing."""
+    """Make a setup with weights in the dtype of the computation; by default, without a key-value cache."""
     width = WIDTHS[step.dtype]
-    kept = {"loaded_bytes": width, "frozen_bytes": width, "trained_bytes": width, **changes}
-    return Setup(step, engine, accumulation, generation or Generation(vllm=False), device=device, **kept)
+    sizes = {"loaded_bytes": width, "frozen_bytes": width, "trained_bytes": width, **changes}
+    return Setup(step, engine, accumulation, generation or Generation(vllm=False), device=device, **sizes)
 
 
 def allocator_peak(act):
-    """Return the peak bytes of PyTorch's CPU allocator while `act` runs, above the bytes before it."""
+    """Return the peak bytes that PyTorch's CPU allocator allocates while `act` runs."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         act()
     events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]

@@ -1,4 +1,4 @@
-"""Rows of `results.csv` and `curves.csv`, and means over seeds in the layout of the paper's Tables 1 and 2.
+"""Write `results.csv`, `curves.csv` and means over seeds in the layout of the paper's Tables 1 and 2.
 
 A table is a list of lines, and a line is a list of cells; the first line is the header.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from .cells import Cell, Study
 
-# Measure -> heading, factor from the column's unit to the table's unit, decimals.
+# Measure -> (heading, factor from the column's unit to the table's unit, decimals).
 MEASURES = {
     "accuracy": ("Acc ↑, %", 100.0, 1),
     "length_tokens": ("Len ↓, tokens", 1.0, 1),
@@ -35,24 +35,24 @@ MEASURES = {
 }
 NOTE = (
     "Means over seeds, ± half the 95 % interval (Student's t). Differences to {} are paired by seed. The interval is "
-    "over training runs; all are measured on the same problems."
+    "over training runs; all models are measured on the same problems."
 )
 VARIANTS_NOTE = (
-    "Each variant counts once, with the mean over its seeds. The interval is over variants; it applies to other "
-    "variants only if these were drawn at random."
+    "Each variant counts once, with the mean over its seeds. The interval is over variants; it applies to further "
+    "variants only if the variants of this study were drawn at random."
 )
 RESULTS, CURVES, COMPARISON = "results.csv", "curves.csv", "comparison.md"
 POINT = dict(zip(MEASURES, ("accuracy", "length", "entropy"), strict=True))  # column of curves.csv -> key of a curve
-# Without `evaluation`, a run's measures are means over this final share of its training log.
+# If the study has no `evaluation`, the measures of a run are means over this final fraction of its training log.
 LAST_PART = 0.1
 
 
 class Results:
-    """Results of the finished runs of a study; runs without a row are left out."""
+    """Results of the finished runs of a study."""
 
     def __init__(self, study: Study):
         self.study = study
-        self._rows: dict[str, dict[str, Any]] = {}  # by the cells' names
+        self._rows: dict[str, dict[str, Any]] = {}  # name of a cell -> row
         self._curves: dict[str, Curve] = {}
 
     def __len__(self) -> int:
@@ -68,7 +68,7 @@ class Results:
         return row
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the rows in the study's order."""
+        """Return the rows in the order of the study's cells."""
         return [self._rows[cell.name] for cell in self.study.cells if cell.name in self._rows]
 
     def write_tables(self) -> None:
@@ -106,7 +106,7 @@ def accuracy_reward_name(cell: Cell) -> str:
 
 
 def make_row(cell: Cell, curve: Curve | None, evaluated: bool = True) -> dict[str, Any]:
-    """Make the row of a finished cell in `results.csv`, from its training curve if the study has no evaluation."""
+    """Make a finished cell's row of `results.csv`; without an evaluation, measures come from the training curve."""
     training = read_json(cell.folder / TRAINING) or {}
     evaluation = read_json(cell.folder / EVALUATION) if evaluated else None
     logged = final_training(curve) if curve is not None else {}
@@ -131,7 +131,7 @@ def average(benchmarks: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 
 
 def final_training(curve: Curve) -> dict[str, float]:
-    """Average the last `LAST_PART` of the logged points, at least one; NaN if no accuracy was logged."""
+    """Average the last `LAST_PART` of the logged points (at least one point); NaN if no accuracy was logged."""
     if not curve["step"]:
         return dict.fromkeys(POINT, math.nan)
     count = max(1, round(LAST_PART * len(curve["step"])))
@@ -142,7 +142,7 @@ def write_results(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write `results.csv`: one row per run, with empty fields for missing values."""
     from pandas import DataFrame
 
-    table = DataFrame(rows, dtype=object)  # as float, an integer column with a missing value would be written as 160.0
+    table = DataFrame(rows, dtype=object)  # as float, pandas would write 160 as 160.0 in columns with missing values
     last = ["settings", "packages"]
     table = table[[*table.columns.drop(last), *last]]
     write_text(file, table.to_csv(index=False, lineterminator="\r\n"))
@@ -186,8 +186,8 @@ def estimate(values: Sequence[float]) -> Estimate:
 def paired_difference(runs: DataFrame, baseline: DataFrame, measure: str) -> Estimate | None:
     """Estimate the mean difference between runs and the baseline runs of the same seeds; `None` without a shared seed.
 
-    Runs with the same seed share model, problems and order, so their difference varies less than either. If all seeds
-    share the model before training, it is measured once and compared with each seed.
+    Runs with the same seed share the model and the problems in the same order, so their difference varies less than
+    the measures. If all seeds share the model before training, it is measured once and compared with each seed.
     """
     if len(runs) == 1 and "train/steps" in runs and runs["train/steps"].isna().all():
         runs = runs.loc[runs.index.repeat(len(baseline))].assign(seed=baseline["seed"].to_numpy())
