@@ -176,7 +176,7 @@ FAMILIES = (
 
 
 def whole_texts():
-    """Yield texts that are hostile around the answer: boxes, thinking tags, statements."""
+    """Yield texts with hostile content around the answer: boxes, thinking tags, statements."""
     yield from (
         r"\boxed{" * 10_000, r"\boxed{" * 10_000 + "7" + "}" * 10_000, r"\boxed" * 50_000, r"\boxed{7}" * 50_000 + "8",
         r"\boxed " * 50_000, r"\boxed{}", r"\boxed{}" * 9_999, r"\boxed{7", r"\boxed 7}", r"\fbox{7}\boxed{",

@@ -1,8 +1,8 @@
 """Colocated vLLM with each engine: it samples from the trained weights, and runs resume exactly.
 
-The engines are real and use two processes on this CPU; tests/helpers/colocated_vllm.py replaces vLLM. These tests do
-not cover NCCL, vLLM's kernels and memory, and the sharding of weights with tensor parallelism (each process of the
-replacement has all weights).
+The engines are real and use two processes on this CPU; tests/helpers/colocated_vllm.py replaces vLLM. The tests do
+not cover NCCL, vLLM's kernels and memory, or the sharding of weights with tensor parallelism (each process of the
+stand-in has all weights).
 """
 
 import json

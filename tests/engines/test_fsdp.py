@@ -1,7 +1,7 @@
 """FSDP2 as configured by the shipped file, compared with one process.
 
-accelerate starts FSDP2 only on GPUs; on a CPU it runs DDP with the same file, which `trl-ces train` refuses. With
-accelerate's check removed (tests/helpers/engines_on_a_cpu.py), accelerate and torch shard the model over gloo.
+accelerate starts FSDP2 only on GPUs. On a CPU it would run DDP with the same file, which `trl-ces train` refuses.
+These tests remove accelerate's check (tests/helpers/engines_on_a_cpu.py), so that the model is sharded over gloo.
 """
 
 import json

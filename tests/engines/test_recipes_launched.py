@@ -14,8 +14,8 @@ from trl_ces.train.recipe import compose
 
 RECIPES = HERE.parents[1] / "recipes"
 TIMEOUT = 1500
-# Besides a tiny model and small data: no vLLM and flash attention, because there is no GPU; short completions; and a
-# single rollout with the recipe's twelve steps.
+# In addition to a tiny model and small data. Without a GPU, there is neither vLLM nor flash attention. Completions are
+# short, and there is a single rollout with the recipe's twelve steps.
 OVERRIDES = {
     "use_cpu": "true",
     "use_vllm": "false",

@@ -1,4 +1,4 @@
-"""`trl-ces train` with a replacement of vLLM's server, tests/helpers/vllm_server.py.
+"""`trl-ces train` with a stand-in for vLLM's server, tests/helpers/vllm_server.py.
 
 The runs use one process, two processes, two machines (simulated by two launches), or a restarted server.
 """

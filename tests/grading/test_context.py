@@ -28,7 +28,7 @@ def test_an_answer_in_other_texts_is_accepted(text):
 
 def test_a_later_number_retracts_only_numbers():
     assert stands_in("@. The answer is 6.", "x+1")
-    assert stands_in("@. The answer is 0.33.", r"\frac{1}{3}")  # rounded
+    assert stands_in("@. The answer is 0.33.", r"\frac{1}{3}")  # a rounded value of 1/3
     assert not stands_in("@. The answer is 0.25.", r"\frac{1}{3}")
     assert not stands_in("@. The answer is $0.5$.", "0")
     assert not stands_in("@. The answer is 9999.5.", "9900")  # differs by more than 1 %

@@ -12,7 +12,7 @@ def no_algebra(gold, answer):
 
 
 def algebra(*known):
-    """Make a replacement of the algebra that considers only these pairs equal."""
+    """Make a substitute for the algebra that considers only these pairs equal."""
     return lambda gold, answer: (gold, answer) in known
 
 

@@ -45,7 +45,7 @@ def test_a_free_integer_may_be_shifted_or_negated():
 
 
 def test_constants_with_the_same_numbers_are_paired_first_regardless_of_braces():
-    """Each further order costs a comparison."""
+    """Each additional order costs a comparison."""
     assert with_constants_of("c_{1}x+c_2", "C_1x+C_{2}") == ["c_{1}x+c_2", "c_2x+c_{1}"]
     assert with_constants_of("c_{1}x+c_2", "Bx+A")[0] == "c_{1}x+c_2"
     assert with_constants_of("c_{1}x^2+c_2", "Bx+A")[0] == "c_2x+c_{1}"

@@ -30,7 +30,9 @@ def run_corpus(folder, limit_s, every):
 
 
 def check(outcome, folder):
-    assert outcome["wrong_rewards"] == []  # hostile answers have reward 0, or None if the batch had no time for them
+    assert (
+        outcome["wrong_rewards"] == []
+    )  # a hostile answer has reward 0, or None if the batch had no time to grade it
     assert outcome["wrong_grades"] == []
     assert outcome["lost_workers"] == 0  # the kernel ends each request at its limit
     assert outcome["largest_worker_bytes"] < DEFAULT_MEMORY_BYTES

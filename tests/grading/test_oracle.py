@@ -58,20 +58,20 @@ def test_extraction_and_gold_preparation_agree_with_the_script(oracle, capsys):
 def test_correct_and_correct_qwen_agree_with_the_oracle(oracle, graded, capsys):
     (rows, realistic), (grades, seconds) = oracle, graded
     agreed = [g.correct_qwen is row["expected_correct"] for g, row in zip(grades, rows, strict=True)]
-    usual = [agrees for agrees, row in zip(agreed, rows, strict=True) if row["kind"] in realistic]
+    subset = [agrees for agrees, row in zip(agreed, rows, strict=True) if row["kind"] in realistic]
     pairs = [(g.correct, row["truth"]) for g, row in zip(grades, rows, strict=True) if row["truth"] is not None]
     accuracy = sum(correct is truth for correct, truth in pairs) / len(pairs)
     incorrect = [correct for correct, truth in pairs if not truth]
     with capsys.disabled():
         print(
             f"\ncorrect_qwen: {sum(agreed)} of {len(agreed)} as in the script ({sum(agreed) / len(agreed):.2%}), "
-            f"realistic kinds {sum(usual)} of {len(usual)} ({sum(usual) / len(usual):.2%}). "
+            f"realistic kinds {sum(subset)} of {len(subset)} ({sum(subset) / len(subset):.2%}). "
             f"correct: {accuracy:.2%} agree, {sum(map(bool, incorrect))} of {len(incorrect)} incorrect ones accepted. "
             f"{2 * len(rows) / seconds:.0f} grades/s ({len(rows) / seconds:.0f} answers/s) with 2 workers"
         )
     assert len(rows) == 3274
     assert sum(agreed) >= 0.985 * len(agreed)
-    assert sum(usual) >= 0.995 * len(usual)
+    assert sum(subset) >= 0.995 * len(subset)
     assert accuracy >= 0.990
     assert sum(map(bool, incorrect)) <= 0.003 * len(incorrect)
 

@@ -1,4 +1,4 @@
-"""Random expressions with values to 50 digits are equal if and only if their values are equal."""
+"""Random expressions, whose values are known to 50 digits, are equal if and only if their values are equal."""
 
 import itertools
 import random
@@ -35,8 +35,8 @@ class Writer:
         return text, mpf(text), FACTOR
 
     def inner(self, depth, binding):
-        text, value, own = self.expression(depth - 1)
-        return (text if own >= binding else f"({text})"), value
+        text, value, inner_binding = self.expression(depth - 1)
+        return (text if inner_binding >= binding else f"({text})"), value
 
     def expression(self, depth):
         if depth == 0:
@@ -116,7 +116,7 @@ def test_answers_are_equal_if_and_only_if_their_values_are(seed):
 
 
 def readings(digits):
-    """Map expressions with these digits in this order to their values."""
+    """Map different expressions that contain these digits in this order to their values."""
     found = {digits: mpf(digits)}
     for end in range(1, len(digits)):
         left, right = digits[:end], digits[end:]

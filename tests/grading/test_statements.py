@@ -80,7 +80,7 @@ def test_single_letters_and_commands_are_not_words(text):
 
 
 @rows("statements/results")
-def test_a_statement_results_in_the_sides_after_a_name_or_in_all_sides_without_unknowns(statement, expected):
+def test_results_are_the_sides_after_a_name_or_all_sides_without_unknowns(statement, expected):
     assert results(statement) == expected
 
 

@@ -94,7 +94,7 @@ def test_a_unit_fits_if_it_equals_the_golds_unit_or_one_is_missing():
         ("C", "F", False), ("degrees", "cm", False), ("degrees", "radians", False), ("C", "cm", False),
     ],
 )  # fmt: skip
-def test_degrees_fit_any_temperature_scale_and_angles(one, other, fits):
+def test_degrees_fit_any_temperature_scale(one, other, fits):
     assert unit_fits(one, other) is fits
     assert unit_fits(other, one) is fits
 

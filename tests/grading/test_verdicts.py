@@ -11,7 +11,7 @@ from trl_ces.grading import verdicts
     [
         (r"\sqrt{8}", r"2\sqrt{2}", True, True),
         (r"\sqrt{8}", r"2\sqrt{3}", False, False),
-        ("5", "500", False, True),  # the script accepts a number times 100
+        ("5", "500", False, True),  # the script also accepts 100 times the number
         ("5", "f(2)=5", True, False),
     ],
 )

@@ -164,7 +164,7 @@ def test_an_idle_child_that_dies_is_replaced_silently():
     "settings",
     ["", "for number in worker._TIMER_SIGNALS: signal.signal(number, signal.SIG_IGN)",
      "signal.pthread_sigmask(signal.SIG_BLOCK, worker._TIMER_SIGNALS)"],
-    ids=["usual", "ignored by the trainer", "blocked by the trainer"],
+    ids=["default", "ignored by the trainer", "blocked by the trainer"],
 )  # fmt: skip
 def test_processor_time_and_wall_clock_time_have_separate_limits(settings):
     with worker(settings) as pipe:

@@ -22,7 +22,7 @@ needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 def correct_answers(count, start=2):
-    """Make correct answers that need algebra, all different, because the grades of pairs are cached."""
+    """Make correct answers that need algebra. They are all different, because comparisons are cached."""
     return (
         [rf"\boxed{{\sqrt{{{2 * n * n}}}}}" for n in range(start, start + count)],
         [rf"{n}\sqrt{{2}}" for n in range(start, start + count)],
@@ -156,7 +156,7 @@ def test_a_worker_that_is_killed_while_it_starts_is_restarted(monkeypatch, tmp_p
 
 
 class Graded(Dataset):
-    """Data set with rows of the rewards of a correct and an incorrect answer, and the process id."""
+    """Data set whose rows contain the rewards of a correct and an incorrect answer, and the process id."""
 
     def __len__(self):
         return 4

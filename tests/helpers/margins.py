@@ -12,8 +12,8 @@ def selection_margins():
     margins, select = [], ces.top_entropy_tokens
 
     def record(entropies, mask, sizes, largest=None):
-        for row, own, k in zip(entropies.detach().double(), mask.bool(), sizes.tolist(), strict=True):
-            ordered = row[own].sort(descending=True).values
+        for row, included, k in zip(entropies.detach().double(), mask.bool(), sizes.tolist(), strict=True):
+            ordered = row[included].sort(descending=True).values
             if 0 < k < len(ordered):
                 margins.append((ordered[k - 1] - ordered[k]).item())
         return select(entropies, mask, sizes, largest)

@@ -21,7 +21,7 @@ SMALL = {
 
 
 def step(shape=SMALL, **changes):
-    usual = {
+    default = {
         "shape": ModelShape(json.dumps(shape)),
         "rows": 2,
         "tokens": 256,
@@ -31,7 +31,7 @@ def step(shape=SMALL, **changes):
         "flash_attention": False,
         "gpu": False,
     }
-    return StepSettings(**{**usual, **changes})
+    return StepSettings(**{**default, **changes})
 
 
 def setup(engine, step, accumulation=1, generation=None, device=None, **changes):
@@ -41,10 +41,10 @@ def setup(engine, step, accumulation=1, generation=None, device=None, **changes)
     return Setup(step, engine, accumulation, generation or Generation(vllm=False), device=device, **sizes)
 
 
-def allocator_peak(act):
-    """Return the peak bytes that PyTorch's CPU allocator allocates while `act` runs."""
+def allocator_peak(function):
+    """Return the peak bytes that PyTorch's CPU allocator allocates while `function` runs."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        act()
+        function()
     events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
     live = peak = 0
     for event in sorted(events, key=lambda event: event.start_ns()):

@@ -1,4 +1,4 @@
-"""Start the stand-in for `vllm serve` in a process or a thread, and replace vLLM by its stub in trainers."""
+"""Start the stand-in for `vllm serve` in a process or a thread, and replace vLLM with its stub in trainers."""
 
 import json
 import os
@@ -59,7 +59,7 @@ class StandIn:
             return json.load(response)
 
     def fail(self, path, what, skip=0, times=1):
-        """Skip `skip` requests of `path`, then let `times` requests fail; see tests/helpers/vllm_server.py."""
+        """Let `times` requests to `path` fail, after `skip` successful requests; see tests/helpers/vllm_server.py."""
         self.request("/stand_in/faults", {"path": path, "what": what, "skip": skip, "times": times})
 
     def mend(self):

@@ -20,7 +20,7 @@ CHAT_TEMPLATE = (
 
 
 def tiny_tokenizer(chat_template=CHAT_TEMPLATE, characters=CHARACTERS, markers=(), **special_tokens):
-    """Make a tokenizer. Each of `markers` is one ordinary token. `special_tokens` must be among `markers`."""
+    """Make a tokenizer. Each of `markers` is a single token; the values of `special_tokens` must be among them."""
     tokens = [PAD, EOS, *sorted(set(characters)), *markers]
     tokenizer = Tokenizer(WordLevel({token: index for index, token in enumerate(tokens)}, unk_token=PAD))
     whole = "|".join(re.escape(token) for token in (PAD, EOS, *markers))

@@ -44,7 +44,7 @@ def call(name, **arguments):
 
 
 def script_turns(trainer, dialogues):
-    """Replace generation by the model's turns of the dialogues; TRL calls the tools."""
+    """Replace generation with the model's turns of the dialogues; TRL calls the tools."""
     turns, waiting = [list(dialogue[::2]) for dialogue in dialogues], list(range(len(dialogues)))
 
     def single_turn(prompt_ids, *args, **kwargs):

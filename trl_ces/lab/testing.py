@@ -44,7 +44,7 @@ def check_rule(rule: Rule | str, settings: Mapping[str, Any] | None = None) -> N
 
 
 def _micro_batch(seed: int) -> dict[str, Tensor]:
-    """Return two groups of four rows, including an unscored row and rows with tool output and without loss tokens."""
+    """Return two groups of four rows: one row has tool output, one is not in the loss, and one is unscored."""
     generator = torch.Generator().manual_seed(seed)
     lengths = TOKENS * (0.5 + 0.4 * torch.rand(ROWS, 1, generator=generator))
     mask = (torch.arange(TOKENS) < lengths).long()

@@ -21,11 +21,11 @@ def plan_of(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(SMALL))
 
     def make(options=None, engine=None, **fields):
-        usual = {"model_name_or_path": "someone/model", "output_dir": "out", "dataset_name": "someone/data"}
-        usual |= {"bf16": True, "dtype": "float32", "num_generations": 4, "per_device_train_batch_size": 1}
-        usual |= {"responses_per_step": 8, "responses_per_rollout": 16, "max_completion_length": 100}
-        usual |= {"use_vllm": True, "attn_implementation": "flash_attention_2", "gradient_checkpointing": False}
-        (tmp_path / "recipe.yaml").write_text(yaml.safe_dump({**usual, **fields}))
+        default = {"model_name_or_path": "someone/model", "output_dir": "out", "dataset_name": "someone/data"}
+        default |= {"bf16": True, "dtype": "float32", "num_generations": 4, "per_device_train_batch_size": 1}
+        default |= {"responses_per_step": 8, "responses_per_rollout": 16, "max_completion_length": 100}
+        default |= {"use_vllm": True, "attn_implementation": "flash_attention_2", "gradient_checkpointing": False}
+        (tmp_path / "recipe.yaml").write_text(yaml.safe_dump({**default, **fields}))
         given = {"gpus": 4, "rows": 8, "prompt_length": 20, "model_config": str(tmp_path), **(options or {})}
         return plan_recipe([str(tmp_path / "recipe.yaml")], {}, accelerate_config=engine, **given)
 
@@ -63,12 +63,12 @@ def test_an_update_costs_three_forwards_or_four_with_checkpointing(plan_of):
     def phases(**fields):
         return rollout_seconds(plan_of(**fields), [10, 30])[0]
 
-    usual = phases()
+    default = phases()
     weights = count_step(plan_of().setup.step).weights
     attention = 2 * 4 * 128 * (PROMPT**2 + 2 * PROMPT * 20 + 500)
     forward = (2 * weights * (PROMPT + 20) + attention) * 16 / 4 / (FLOPS * UTILIZATION[0][0])
-    assert usual["log-probs"] == pytest.approx(forward)
-    assert usual["update"] == pytest.approx(3 * forward)
+    assert default["log-probs"] == pytest.approx(forward)
+    assert default["update"] == pytest.approx(3 * forward)
     assert phases(gradient_checkpointing=True)["update"] == pytest.approx(4 * forward)
     assert phases(num_iterations=2)["update"] == pytest.approx(6 * forward)
     # The weights of a frozen base model need no gradients.

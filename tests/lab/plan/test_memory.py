@@ -26,7 +26,7 @@ def parts(engine, **changes):
 def test_the_1_5b_plan_is_within_half_a_percent_of_the_h100_measurement():
     # experiments/h100: peak of PyTorch's allocator for 2 rows of 12,032 tokens, float32 weights and bf16 autocast
     shape = KNOWN_SHAPES["deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B"]
-    usual = {
+    changes = {
         "rows": 2,
         "tokens": 12_032,
         "checkpointing": True,
@@ -34,7 +34,7 @@ def test_the_1_5b_plan_is_within_half_a_percent_of_the_h100_measurement():
         "flash_attention": True,
         "gpu": True,
     }
-    memory = plan_memory(setup(Engine(1), step(shape, **usual)))
+    memory = plan_memory(setup(Engine(1), step(shape, **changes)))
     planned = (memory.training - memory.parts["reserve (estimate)"]) / 2**20
     assert round(planned) == 30_089
     assert planned == pytest.approx(29_964, rel=0.005)

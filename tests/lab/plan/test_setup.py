@@ -24,9 +24,9 @@ def setup_of(tmp_path):
     (tmp_path / "fsdp2.yaml").write_text("{distributed_type: FSDP, fsdp_config: {fsdp_version: 2}}")
 
     def make(engine=None, **fields):
-        usual = {"model_name_or_path": str(tmp_path / "model"), "output_dir": "out", "dataset_name": "data.jsonl"}
-        usual |= {"bf16": True, "dtype": "float32", "num_generations": 4, "per_device_train_batch_size": 4}
-        (tmp_path / "recipe.yaml").write_text(yaml.safe_dump({**usual, **fields}))
+        default = {"model_name_or_path": str(tmp_path / "model"), "output_dir": "out", "dataset_name": "data.jsonl"}
+        default |= {"bf16": True, "dtype": "float32", "num_generations": 4, "per_device_train_batch_size": 4}
+        (tmp_path / "recipe.yaml").write_text(yaml.safe_dump({**default, **fields}))
         named = str(tmp_path / "fsdp2.yaml") if engine == "fsdp2" else engine
         return plan_recipe([str(tmp_path / "recipe.yaml")], {}, gpus=2, accelerate_config=named).setup
 

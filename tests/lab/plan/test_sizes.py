@@ -13,8 +13,8 @@ from trl_ces.support.errors import UserError
 from trl_ces.train.recipe import make_recipe
 
 
-def made(tmp_path, **fields):
-    usual = {
+def recipe_of(tmp_path, **fields):
+    default = {
         "model_name_or_path": "unused",
         "dataset_name": "arithmetic",
         "output_dir": str(tmp_path),
@@ -22,7 +22,7 @@ def made(tmp_path, **fields):
         "bf16": False,
         "num_generations": 4,
     }
-    return make_recipe({**usual, **fields}, "this test")
+    return make_recipe({**default, **fields}, "this test")
 
 
 # (rows of the data, fields); per_device_train_batch_size is for one process.
@@ -49,7 +49,7 @@ SCHEDULES = {
 @pytest.mark.parametrize("case", SCHEDULES)
 def test_planned_steps_and_rollouts_equal_those_of_a_real_run(tmp_path, case):
     rows, fields = SCHEDULES[case]
-    plan = make_schedule(made(tmp_path, **fields).check_training(1), 1, rows)
+    plan = make_schedule(recipe_of(tmp_path, **fields).check_training(1), 1, rows)
     prompts = [f"{n}+{n}=" for n in range(rows)]
     script = random_script(prompts, [[1, 0, 0, 1]] * rows, torch.Generator().manual_seed(1), lengths=(2, 4))
     scripted, rollouts = scripted_rollout(script, 4), []
@@ -68,7 +68,7 @@ def test_planned_steps_and_rollouts_equal_those_of_a_real_run(tmp_path, case):
 
 @pytest.mark.parametrize("processes", [1, 2, 4])
 def test_the_papers_schedule_is_the_same_on_any_number_of_devices(tmp_path, processes):
-    recipe = made(tmp_path, responses_per_step=4, responses_per_rollout=48, num_train_epochs=1)
+    recipe = recipe_of(tmp_path, responses_per_step=4, responses_per_rollout=48, num_train_epochs=1)
     plan = make_schedule(recipe.check_training(processes), processes, 2500)
     # 12 prompts x 4 samples, 12 steps per rollout, 208 rollouts, 2,496 steps
     assert (plan.responses, plan.prompts, plan.responses_per_step, plan.updates) == (48, 12, 4, 12)
@@ -77,17 +77,17 @@ def test_the_papers_schedule_is_the_same_on_any_number_of_devices(tmp_path, proc
 
 
 def test_too_few_rows_for_a_rollout_are_refused(tmp_path):
-    config = made(tmp_path, per_device_train_batch_size=8, max_steps=5).check_training(1)
+    config = recipe_of(tmp_path, per_device_train_batch_size=8, max_steps=5).check_training(1)
     assert make_schedule(config, 1, 2).rollouts == 5
     with pytest.raises(UserError, match="There are 1 rows to train on, and a rollout takes 2 prompts: give more rows"):
         make_schedule(config, 1, 1)
 
 
 def test_a_single_update_is_on_policy_and_steps_are_unknown_without_rows(tmp_path):
-    plan = make_schedule(made(tmp_path, responses_per_step=8).check_training(1), 1, None)
+    plan = make_schedule(recipe_of(tmp_path, responses_per_step=8).check_training(1), 1, None)
     assert (plan.updates, plan.policy, plan.steps, plan.rollouts) == (1, "on-policy", None, None)
     sampled = make_schedule(
-        made(tmp_path, responses_per_step=8, shaping="none", dynamic_sampling=True).check_training(1), 1, None
+        recipe_of(tmp_path, responses_per_step=8, shaping="none", dynamic_sampling=True).check_training(1), 1, None
     )
     assert sampled.rounds == 10
 
@@ -178,10 +178,10 @@ def test_known_shapes_have_the_parameter_counts_of_their_models(name, weights):
 
 
 def test_the_quickstarts_shape_equals_that_of_its_model():
-    made = _new_model(build_tokenizer(), 0, BASE_TRAINING["layers"], BASE_TRAINING["width"]).config
+    config = _new_model(build_tokenizer(), 0, BASE_TRAINING["layers"], BASE_TRAINING["width"]).config
     ((builder, known),) = BUILT_SHAPES.items()
-    assert {name: getattr(made, name) for name in known} == known
-    assert find_shape("runs/missing", builder).config().vocab_size == made.vocab_size
+    assert {name: getattr(config, name) for name in known} == known
+    assert find_shape("runs/missing", builder).config().vocab_size == config.vocab_size
 
 
 def test_a_config_file_takes_precedence_over_known_shapes(tmp_path, monkeypatch):

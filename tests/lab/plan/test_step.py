@@ -24,12 +24,12 @@ def allocated(settings):
     mask = torch.ones_like(ids)
     mask[0, :9] = 0  # a padded row, as in a rollout
 
-    def act():
+    def run_step():
         with torch.autocast("cpu", torch.bfloat16) if settings.autocast else nullcontext():
             outputs = model(input_ids=ids, attention_mask=mask, labels=ids, fused_lm_head=True)
         (outputs.log_probs.sum() + outputs.entropy.sum()).backward()
 
-    return allocator_peak(act)
+    return allocator_peak(run_step)
 
 
 STEPS = {
@@ -52,10 +52,10 @@ def test_the_counted_peak_equals_the_allocators_peak(case):
 
 def test_flash_attention_needs_neither_masks_nor_repeated_heads():
     square = 2 * 256 * 256
-    usual, flash = count_step(step()), count_step(step(flash_attention=True))
+    full_mask, flash = count_step(step()), count_step(step(flash_attention=True))
     # Each of four layers saves the mask as float32, and the keys and values of 2 more heads.
     repeated = 2 * 2 * 256 * 2 * 32 * 4
-    assert usual.saved - flash.saved == 4 * (4 * square + repeated)
+    assert full_mask.saved - flash.saved == 4 * (4 * square + repeated)
 
 
 def test_on_a_gpu_the_lm_head_works_in_place():

@@ -31,12 +31,12 @@ class Engine:
     """Distribution of weights, gradients and optimizer state: one process, DDP, DeepSpeed or FSDP2."""
 
     processes: int  # processes over all nodes, one per device
-    zero_stage: int = 0  # 0 without DeepSpeed; 1 shards the optimizer, 2 also the gradients, 3 also the weights
+    zero_stage: int = 0  # 0 without DeepSpeed; 1 shards the optimizer state, 2 also gradients, 3 also weights
     offload_optimizer: bool = False  # whether the optimizer is in host memory
     offload_weights: bool = False  # whether ZeRO-3's weight shards are in host memory
-    fsdp: bool = False  # FSDP2, which shards weights, gradients and optimizer
+    fsdp: bool = False  # whether FSDP2 shards weights, gradients and optimizer state
     loads_once: bool = False  # whether one process per node reads the weights (FSDP's `cpu_ram_efficient_loading`)
-    nodes: int = 1  # machines, with the same number of processes each
+    nodes: int = 1  # machines, each with the same number of processes
 
     @property
     def shards_weights(self) -> bool:
@@ -58,8 +58,8 @@ class Engine:
 class Generation:
     """Settings for generating completions."""
 
-    vllm: bool  # vLLM on the training devices; `False`: transformers' `generate`, or a server
-    server: bool = False  # vLLM runs on other devices, whose memory is not planned
+    vllm: bool  # whether vLLM runs on the training devices; otherwise transformers' `generate` or a server
+    server: bool = False  # vLLM runs on other devices; their memory is not computed
     utilization: float = 0.0  # vLLM's share of the device, 0 to 1
     sleeps: bool = False  # whether vLLM frees its memory during training
     tensor_parallel: int = 1  # devices per vLLM engine
@@ -199,7 +199,7 @@ def _buffers(count: StepCount, setup: Setup) -> int:
 
 
 def _vllm(setup: Setup, count: StepCount) -> tuple[int, int, float]:
-    """Return vLLM's bytes while generating and while training, and the full-length completions that its cache fits."""
+    """Return vLLM's bytes while generating and while training, and the full-length completions that fit its cache."""
     generation = setup.generation
     if not generation.vllm or setup.device is None:
         return 0, 0, float("inf")

@@ -18,7 +18,7 @@ from .step import StepSettings
 
 # Prompt length in tokens, used if the recipe does not limit the total length of prompt and completion.
 ASSUMED_PROMPT = 512
-OFFLOADED = ("offload_optimizer", "offload_param")  # fields of DeepSpeed
+OFFLOADED = ("offload_optimizer", "offload_param")  # DeepSpeed fields
 
 
 def read_engine(settings: dict[str, Any], processes: int, nodes: int | None = None) -> Engine:
@@ -34,7 +34,7 @@ def read_engine(settings: dict[str, Any], processes: int, nodes: int | None = No
     if kind in ("NO", "MULTI_GPU", "MULTI_CPU"):
         return Engine(processes, nodes=nodes)
     if kind == "FSDP":
-        # accelerate's defaults
+        # with accelerate's defaults
         shards, offloads = fields.get("fsdp_reshard_after_forward", True), fields.get("fsdp_offload_params", False)
         if fields.get("fsdp_version", 1) != 2 or offloads or not shards:
             raise UserError("For FSDP, `trl-ces plan` supports only FSDP2, with resharding and without offloading.")
@@ -96,7 +96,9 @@ def make_setup(
         lora=None if lora is None else json.dumps(lora.to_dict(), default=sorted),  # peft stores some lists as sets
     )
     frozen = step.dtype if engine.zero_stage else loaded
-    upcast = not engine.zero_stage and (lora is not None or (engine.fsdp and half))  # by peft, or by accelerate
+    upcast = not engine.zero_stage and (
+        lora is not None or (engine.fsdp and half)
+    )  # peft or accelerate casts trained weights to float32
     return Setup(
         step=step,
         engine=engine,

@@ -87,8 +87,8 @@ def _run(settings: StepSettings, keep_gradients: bool) -> StepCount:
         ids = torch.zeros(settings.rows, settings.tokens, dtype=torch.long)
         counter = _StorageCounter([*parameters, *model.buffers(), ids])
         if settings.gpu:
-            # TRL's Triton kernels overwrite the tile of logits; its torch loops copy it. Replace the loops with a
-            # function, because a Mock would record its calls and keep their tensors alive.
+            # TRL's Triton kernels overwrite the tile of logits; its torch loops copy it. Replace the
+            # functions of the loops. A Mock would record its calls and keep their tensors alive.
             for name in ("_forward_tile", "_backward_tile", "_addmm_fp32"):
                 stack.enter_context(mock.patch.object(chunked_logprob, name, _do_nothing))
         stack.enter_context(counter)

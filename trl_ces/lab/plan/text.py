@@ -13,7 +13,8 @@ REMEDIES = (
 )
 # Prefix of the header line that states how far a recipe has been run.
 STATUS = "# Run so far: "
-# Recipe and overlays -> options of `trl-ces plan`, and a vLLM server's devices; smallest machine first per model.
+# Recipe and overlays -> options of `trl-ces plan`, and the devices of a vLLM server. The smallest machine for a model
+# comes first.
 SETUPS: dict[str, dict] = {
     "R1-7B lora": {"gpu_memory": 48, "device": "L40S"},
     "R1-7B": {"gpus": 2, "gpu_memory": 80, "accelerate_config": "zero3_offload"},

@@ -1,6 +1,6 @@
 """Write `results.csv`, `curves.csv` and means over seeds in the layout of the paper's Tables 1 and 2.
 
-A table is a list of lines, and a line is a list of cells; the first line is the header.
+A table is a list of rows, and a row is a list of texts. The first row is the header.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Results:
         return len(self._rows)
 
     def add(self, cell: Cell) -> dict[str, Any]:
-        """Add a finished run and return its row of `results.csv`."""
+        """Add a finished run, and return its row of `results.csv`."""
         curve = read_curves(cell.folder, accuracy_reward_name(cell)) if cell.trained else None
         row = make_row(cell, curve, self.study.evaluation is not None)
         if curve is not None:
@@ -125,7 +125,7 @@ def make_row(cell: Cell, curve: Curve | None, evaluated: bool = True) -> dict[st
 
 
 def average(benchmarks: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Compute the unweighted mean over benchmarks, as in the last line of the paper's Table 1."""
+    """Compute the unweighted mean over benchmarks, as in the last row of the paper's Table 1."""
     shared = [name for name in (*MEASURES, "area") if all(name in values for values in benchmarks.values())]
     return {name: sum(values[name] for values in benchmarks.values()) / len(benchmarks) for name in shared}
 
@@ -196,35 +196,35 @@ def paired_difference(runs: DataFrame, baseline: DataFrame, measure: str) -> Est
 
 
 def method_table(runs: DataFrame, baseline: str) -> list[list[str]]:
-    """Make a table in the layout of Table 2: one method per line, each measure with its difference to the baseline."""
+    """Make a table in the layout of Table 2: a row per method, and each measure with its difference to the baseline."""
     measures = [name for name in MEASURES if name in runs and runs[name].notna().any()]
     lines = [["Method", "Runs", *(cell for name in measures for cell in (MEASURES[name][0], "Δ"))]]
     baseline_runs = runs[runs["method"] == baseline]
-    for method, own in runs.groupby("method", sort=False):
-        line = [method, str(len(own))]
+    for method, group in runs.groupby("method", sort=False):
+        line = [method, str(len(group))]
         for name in measures:
-            difference = None if method == baseline else paired_difference(own, baseline_runs, name)
-            line += [_mean(own, name), difference.text(*MEASURES[name][1:], signed=True) if difference else ""]
+            difference = None if method == baseline else paired_difference(group, baseline_runs, name)
+            line += [_mean(group, name), difference.text(*MEASURES[name][1:], signed=True) if difference else ""]
         lines.append(line)
     return lines
 
 
 def benchmark_table(runs: DataFrame) -> list[list[str]]:
-    """Make a table in the layout of Table 1: accuracy and length by benchmark and method; empty for one benchmark."""
+    """Make a table in the layout of Table 1: accuracy and length by benchmark and method; empty for a single benchmark."""
     names = _benchmarks(runs)
     if not names:
         return []
     methods = list(runs.groupby("method", sort=False))
     lines = [["Dataset", *(f"{method} {measure}" for method, _ in methods for measure in ("Acc", "Len"))]]
     for title, prefix in [*((name, f"{name}/") for name in names), ("Average", "")]:
-        cells = [_mean(own, measure, prefix) for _, own in methods for measure in ("accuracy", "length_tokens")]
+        cells = [_mean(group, measure, prefix) for _, group in methods for measure in ("accuracy", "length_tokens")]
         lines.append([BENCHMARKS[title].title if title in BENCHMARKS else title, *cells])
     return lines
 
 
 def variants_table(runs: DataFrame, baseline: str) -> list[list[str]]:
-    """Average the differences to the baseline over variants, by method and benchmark; empty for one variant."""
-    variants = [own.groupby("method") for _, own in runs.groupby("variant", sort=False)]
+    """Average the differences to the baseline over variants, by method and benchmark; empty for a single variant."""
+    variants = [group.groupby("method") for _, group in runs.groupby("variant", sort=False)]
     if len(variants) < 2:
         return []
     places = [*((name, f"{name}/") for name in _benchmarks(runs)), ("Average", "")]
@@ -240,7 +240,7 @@ def variants_table(runs: DataFrame, baseline: str) -> list[list[str]]:
             for measure, sign in (("accuracy", 1), ("length_tokens", -1)):
                 found = [paired_difference(*pair, prefix + measure) for pair in pairs]
                 means = [difference.mean for difference in found if difference]
-                better = sum(round(sign * mean, 12) > 0 for mean in means)  # equal shares can differ by 1e-16
+                better = sum(round(sign * mean, 12) > 0 for mean in means)  # equal accuracies can differ by 1e-16
                 pooled = estimate(means).text(*MEASURES[measure][1:], signed=True) if means else ""
                 line += [pooled, f"{better} of {len(means)}"]
             lines.append(line)
@@ -248,11 +248,11 @@ def variants_table(runs: DataFrame, baseline: str) -> list[list[str]]:
 
 
 def comparison(runs: DataFrame, baseline: str) -> str:
-    """Render all tables as Markdown, first by variant and then over all variants."""
+    """Render all tables as Markdown: first the tables of each variant, then the table over all variants."""
     parts = [NOTE.format(baseline), f"Measured on: {'; '.join(sorted(runs['measured_on'].unique()))}."]
-    for variant, own in runs.groupby("variant", sort=False):
+    for variant, group in runs.groupby("variant", sort=False):
         parts += [f"## {variant}"] if variant else []
-        tables = (method_table(own, baseline), benchmark_table(own))
+        tables = (method_table(group, baseline), benchmark_table(group))
         parts += [markdown(table[0], table[1:]) for table in tables if table]
     if table := variants_table(runs, baseline):
         parts += ["## All variants", VARIANTS_NOTE, markdown(table[0], table[1:])]

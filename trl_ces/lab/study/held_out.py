@@ -49,12 +49,12 @@ def evaluate(
     graded = list(zip(sample.completions, sample.correct, strict=True))
     benchmarks = {}
     for group in sorted(set(groups)):
-        own = [(completion, correct) for completion, correct in graded if groups[completion.prompt] == group]
+        members = [(completion, correct) for completion, correct in graded if groups[completion.prompt] == group]
         benchmarks[group] = {
-            "accuracy": fmean(correct is True for _, correct in own),
-            "length_tokens": fmean(len(completion.tokens) for completion, _ in own),
-            "area": fmean((correct is True) * (1 - len(completion.tokens) / limit) for completion, correct in own),
-            "entropy_bits": fmean(bits for completion, _ in own for bits in completion.entropies),
+            "accuracy": fmean(correct is True for _, correct in members),
+            "length_tokens": fmean(len(completion.tokens) for completion, _ in members),
+            "area": fmean((correct is True) * (1 - len(completion.tokens) / limit) for completion, correct in members),
+            "entropy_bits": fmean(bits for completion, _ in members for bits in completion.entropies),
         }
     return benchmarks
 

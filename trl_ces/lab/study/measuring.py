@@ -72,8 +72,8 @@ def main(words: list[str]) -> int:
 
 def _arguments(function: Callable[..., Any], settings: dict[str, Any], recipe: Path) -> dict[str, Any]:
     """Collect the keyword arguments of an evaluation function; `config` defaults to the recipe of the run."""
-    own = {"config": str(recipe)} if "config" in inspect.signature(function).parameters else {}
-    return own | {name: value for name, value in settings.items() if name != "function"}
+    default = {"config": str(recipe)} if "config" in inspect.signature(function).parameters else {}
+    return default | {name: value for name, value in settings.items() if name != "function"}
 
 
 if __name__ == "__main__":
