@@ -53,9 +53,11 @@ def test_workers_have_the_engine_of_the_file_and_share_the_cores(tmp_path, monke
     words = ["--accelerate_config", name, "--num_processes", str(processes), "--main_process_port", str(free_port())]
     words += ["--num_machines", "1", "--machine_rank", "0"] if name.endswith("multinode") else []
     recipe = make_recipe({"model_name_or_path": "m", "output_dir": "out", "dataset_name": "d"}, "my.yaml")
-    made = launch.make_launch(read_words(words), recipe)
+    worker = launch.make_launch(read_words(words), recipe)
     variables = {key: value for key, value in environment(PROBE=str(tmp_path)).items() if key != "OMP_NUM_THREADS"}
-    ended = subprocess.run(made.command, env={**variables, **made.env}, capture_output=True, text=True, timeout=500)
+    ended = subprocess.run(
+        launched.command, env={**variables, **launched.env}, capture_output=True, text=True, timeout=500
+    )
     assert ended.returncode == 0, ended.stderr[-3000:]
     expected = {"threads": str(CORES // processes), "processes": str(processes), **FILES[name]}
     for rank in range(processes):

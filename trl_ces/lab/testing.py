@@ -29,17 +29,17 @@ def check_rule(rule: Rule | str, settings: Mapping[str, Any] | None = None) -> N
 
     Raises `AssertionError` if the rule violates a requirement, `ValueError` for an unknown rule or invalid setting.
     """
-    found, values = find_rule(rule) if isinstance(rule, str) else rule, dict(settings or {})
-    assert found is not None, f"{rule!r} is not a token rule."
+    resolved, values = find_rule(rule) if isinstance(rule, str) else rule, dict(settings or {})
+    assert resolved is not None, f"{rule!r} is not a token rule."
 
     def refuse(name: str, reason: str) -> NoReturn:
         raise ValueError(f"`{name}` is {values.get(name)!r}: {reason}")
 
-    built_in = {name: getattr(CESConfig, f"{found.name}_{name}") for name in found.config_fields}
-    run = partial(_run, found, built_in or found.read_settings(values, refuse))
+    built_in = {name: getattr(CESConfig, f"{resolved.name}_{name}") for name in resolved.config_fields}
+    run = partial(_run, resolved, built_in or resolved.read_settings(values, refuse))
     for inputs in map(_micro_batch, range(SEEDS)):
         _check_result(run(inputs), inputs)
-        _check_gradients(run, inputs, found.differentiates)
+        _check_gradients(run, inputs, resolved.differentiates)
         _check_independence(run, inputs)
 
 
@@ -120,10 +120,12 @@ def _check_independence(run: Run, inputs: dict[str, Tensor]) -> None:
     trimmed = {name: values[:, :longest] for name, values in per_token.items()}
     variants = [(rows, inputs | garbage, "padding or tool output"), (rows, inputs | trimmed, "the number of columns")]
     for part in (*([row] for row in rows), rows[::-1]):
-        own = {name: values[part] for name, values in inputs.items()}
-        variants.append((part, own, "other rows of the micro-batch or their order, which vary between set-ups"))
-    for part, own, cause in variants:
-        other, mask = run(own), own["mask"].bool()
+        part_inputs = {name: values[part] for name, values in inputs.items()}
+        variants.append(
+            (part, part_inputs, "other rows of the micro-batch or their order, which vary between set-ups")
+        )
+    for part, part_inputs, cause in variants:
+        other, mask = run(part_inputs), part_inputs["mask"].bool()
         advantages, selected = (values[part, : mask.size(1)] for values in (shaped.advantages, shaped.selected))
         assert torch.equal(other.selected & mask, selected & mask), f"`selected` depends on {cause}."
         close = torch.allclose(other.advantages[mask], advantages[mask], atol=1e-6, rtol=0)

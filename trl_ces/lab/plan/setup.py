@@ -53,10 +53,10 @@ def read_engine(settings: dict[str, Any], processes: int, nodes: int | None = No
     return Engine(processes, stage, optimizer, weights, nodes=nodes)
 
 
-def prompt_tokens(config: CESConfig, given: int | None) -> tuple[int, str]:
+def prompt_tokens(config: CESConfig, prompt_length: int | None) -> tuple[int, str]:
     """Return the maximum prompt length in tokens, and the source of this number."""
-    if given is not None:
-        return given, "--prompt_length"
+    if prompt_length is not None:
+        return prompt_length, "--prompt_length"
     if config.use_vllm and config.vllm_max_model_length is not None:
         room = config.vllm_max_model_length - cast(int, config.max_completion_length)
         return room, "vllm_max_model_length - max_completion_length"

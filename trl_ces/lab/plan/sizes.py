@@ -169,14 +169,6 @@ class ModelShape:
 
         return AutoConfig.for_model(**json.loads(self.settings))
 
-    def weights(self) -> int:
-        """Return the number of weights, counted on the meta device."""
-        import torch
-        from transformers import AutoModelForCausalLM
-
-        with torch.device("meta"):
-            return AutoModelForCausalLM.from_config(self.config()).num_parameters()
-
 
 def find_shape(name: str, builder: str | None = None, config_file: str | None = None) -> ModelShape:
     """Return the shape of the model `name`; `config_file` is its config.json or the directory that contains it."""

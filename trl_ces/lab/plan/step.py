@@ -134,16 +134,16 @@ def _model(settings: StepSettings) -> Any:
 
 def _replace_meta_tensors(model: Any) -> None:
     """Replace meta-device weights and buffers with fake tensors, keeping tied weights tied."""
-    made: dict[int, torch.Tensor] = {}
+    replacements: dict[int, torch.Tensor] = {}
     for module in model.modules():
         for tensors in (module._parameters, module._buffers):
             for name, old in tensors.items():
-                if old is not None and id(old) not in made:
+                if old is not None and id(old) not in replacements:
                     new = torch.empty(old.shape, dtype=old.dtype)
                     is_weight = isinstance(old, torch.nn.Parameter)
-                    made[id(old)] = torch.nn.Parameter(new, old.requires_grad) if is_weight else new
+                    replacements[id(old)] = torch.nn.Parameter(new, old.requires_grad) if is_weight else new
                 if old is not None:
-                    tensors[name] = made[id(old)]
+                    tensors[name] = replacements[id(old)]
 
 
 def _do_nothing(*args: Any, **kwargs: Any) -> None:

@@ -102,15 +102,15 @@ def _make_cells(content: dict[str, Any], path: Path, folder: Path) -> list[Cell]
             method_fields = {name: value for name, value in settings.items() if name != "config"}
             fields = content.get("overrides", {}) | variant_fields | method_fields
             for seed in content["seeds"]:
-                place = folder.joinpath(*([slug(variant)] if variant else []), slug(method), f"seed-{seed}")
+                run_folder = folder.joinpath(*([slug(variant)] if variant else []), slug(method), f"seed-{seed}")
                 recipe = recipes[method] | _fill(fields, variant, seed)
                 if method == untrained:
                     if (model := [recipe.get(name) for name in MODEL_FIELDS]) in measured_models:
                         continue  # a model that all seeds share is measured once
                     measured_models.append(model)
-                recipe |= {"output_dir": str(place), "run_name": f"{title}-{'-'.join(place.parts[-2:])}"}
+                recipe |= {"output_dir": str(run_folder), "run_name": f"{title}-{'-'.join(run_folder.parts[-2:])}"}
                 recipe["seed"] = seed
-                cells.append(Cell(variant, method, seed, place, recipe, method != untrained, str(path)))
+                cells.append(Cell(variant, method, seed, run_folder, recipe, method != untrained, str(path)))
     return cells
 
 

@@ -196,7 +196,7 @@ def paired_difference(runs: DataFrame, baseline: DataFrame, measure: str) -> Est
 
 
 def method_table(runs: DataFrame, baseline: str) -> list[list[str]]:
-    """Make a table in the layout of Table 2: a row per method, and each measure with its difference to the baseline."""
+    """Make a table in the layout of Table 2: a row per method, with measures and differences to the baseline."""
     measures = [name for name in MEASURES if name in runs and runs[name].notna().any()]
     lines = [["Method", "Runs", *(cell for name in measures for cell in (MEASURES[name][0], "Δ"))]]
     baseline_runs = runs[runs["method"] == baseline]
@@ -210,7 +210,7 @@ def method_table(runs: DataFrame, baseline: str) -> list[list[str]]:
 
 
 def benchmark_table(runs: DataFrame) -> list[list[str]]:
-    """Make a table in the layout of Table 1: accuracy and length by benchmark and method; empty for a single benchmark."""
+    """Make a table in the layout of Table 1: accuracy and length by benchmark and method. Empty for one benchmark."""
     names = _benchmarks(runs)
     if not names:
         return []
@@ -238,8 +238,8 @@ def variants_table(runs: DataFrame, baseline: str) -> list[list[str]]:
         for title, prefix in places if method != baseline else ():
             line = [method, title]
             for measure, sign in (("accuracy", 1), ("length_tokens", -1)):
-                found = [paired_difference(*pair, prefix + measure) for pair in pairs]
-                means = [difference.mean for difference in found if difference]
+                differences = [paired_difference(*pair, prefix + measure) for pair in pairs]
+                means = [difference.mean for difference in differences if difference]
                 better = sum(round(sign * mean, 12) > 0 for mean in means)  # equal accuracies can differ by 1e-16
                 pooled = estimate(means).text(*MEASURES[measure][1:], signed=True) if means else ""
                 line += [pooled, f"{better} of {len(means)}"]

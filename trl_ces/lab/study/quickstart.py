@@ -85,8 +85,8 @@ def quickstart(
         measures, completions = {}, {}
         for number, (name, folder) in enumerate(folders.items(), start=1):
             line.show(f"model {number} of {len(folders)}")
-            found, completions[name] = measure(folder, problems, SAMPLES, SAMPLING_SEED)
-            measures[name] = {measure_name: found[measure_name] for measure_name in SHOWN}
+            model_measures, completions[name] = measure(folder, problems, SAMPLES, SAMPLING_SEED)
+            measures[name] = {measure_name: model_measures[measure_name] for measure_name in SHOWN}
         accuracy = arithmetic_accuracy_reward.__name__
         plot_curves({name: [read_curves(folders[name], accuracy)] for name in METHODS}, output_dir / PICTURE)
         write_json(output_dir / NUMBERS, {"seed": seed, **measures})
@@ -121,7 +121,7 @@ def table(measures: Measures) -> str:
     """Render the comparison with one column per model; a row of bands follows each measure."""
     rows = []
     for place, (name, (title, factor, digits)) in enumerate(SHOWN.items()):
-        rows.append([title, *(f"{factor * found[name]:.{digits}f}" for found in measures.values())])
+        rows.append([title, *(f"{factor * values[name]:.{digits}f}" for values in measures.values())])
         bands = [BANDS[model][place] for model in measures]
         rows.append(["95 % of runs", *(f"{low:.{digits}f} to {high:.{digits}f}" for low, high in bands)])
     return markdown(["", *measures], rows)
@@ -131,9 +131,9 @@ def outside_bands(measures: Measures) -> str:
     """List the rounded results that are outside their band."""
     outside = [
         f"{title.partition(',')[0]} of {model}"
-        for model, found in measures.items()
+        for model, values in measures.items()
         for (name, (title, factor, digits)), (low, high) in zip(SHOWN.items(), BANDS[model], strict=True)
-        if not low <= round(factor * found[name], digits) <= high
+        if not low <= round(factor * values[name], digits) <= high
     ]
     if not outside:
         return "All results lie within the expected 95 % range."

@@ -33,17 +33,17 @@ def _make_problems(
 
     if not tasks:
         raise UserError("`dataset_kwargs` is empty: list tasks of reasoning-gym, such as `{products: {}}`.")
-    made = []
-    for place, (task, settings) in enumerate(tasks.items()):
-        share = count // len(tasks) + (place < count % len(tasks))
+    problems_by_task = []
+    for index, (task, settings) in enumerate(tasks.items()):
+        share = count // len(tasks) + (index < count % len(tasks))
         problems = _distinct(task, settings or {}, share, seed, excluded)
-        made.append(
+        problems_by_task.append(
             [
                 {"prompt": build_prompt(question, system_prompt), "solution": solution, "task": task}
                 for question, solution in problems.items()
             ]
         )
-    return Dataset.from_list([row for turn in zip_longest(*made) for row in turn if row])
+    return Dataset.from_list([row for turn in zip_longest(*problems_by_task) for row in turn if row])
 
 
 def _distinct(task: str, settings: dict[str, Any], count: int, seed: int, excluded: frozenset[str]) -> dict[str, str]:
@@ -57,15 +57,15 @@ def _distinct(task: str, settings: dict[str, Any], count: int, seed: int, exclud
         raise UserError(f"`dataset_kwargs`: reasoning-gym has no task {task!r}.{nearest(task, DATASETS)}")
     draws = 20 * count + 100  # because a task may repeat problems
     source = reasoning_gym.create_dataset(task, **{**settings, "size": draws, "seed": seed})
-    found: dict[str, str] = {}
+    distinct: dict[str, str] = {}
     for number in range(draws):
-        if len(found) == count:
-            return found
+        if len(distinct) == count:
+            return distinct
         problem = source[number]
         if problem["question"] not in excluded:
-            found[problem["question"]] = str(problem["answer"])
+            distinct[problem["question"]] = str(problem["answer"])
     raise UserError(
-        f"`dataset_kwargs`: {task} with {settings} gave {len(found)} distinct problems instead of {count}: lower "
+        f"`dataset_kwargs`: {task} with {settings} gave {len(distinct)} distinct problems instead of {count}: lower "
         "`max_train_samples` or `num_eval_samples`, or widen the task's settings."
     )
 
