@@ -56,7 +56,7 @@ def test_workers_have_the_engine_of_the_file_and_share_the_cores(tmp_path, monke
     worker = launch.make_launch(read_words(words), recipe)
     variables = {key: value for key, value in environment(PROBE=str(tmp_path)).items() if key != "OMP_NUM_THREADS"}
     ended = subprocess.run(
-        launched.command, env={**variables, **launched.env}, capture_output=True, text=True, timeout=500
+        worker.command, env={**variables, **worker.env}, capture_output=True, text=True, timeout=500
     )
     assert ended.returncode == 0, ended.stderr[-3000:]
     expected = {"threads": str(CORES // processes), "processes": str(processes), **FILES[name]}
