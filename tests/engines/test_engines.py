@@ -86,9 +86,9 @@ def test_two_processes_end_with_the_weights_of_one(single, engine):
         before = start.get(name, torch.zeros_like(value))
         assert (value - before).norm() > 1e-2 * value.norm(), f"{name} was not trained"
 
-    for ours, theirs in zip(facts["log"], single_facts["log"], strict=True):
+    for entry, expected_entry in zip(facts["log"], single_facts["log"], strict=True):
         for name in CES_METRICS:
-            assert ours[name] == pytest.approx(theirs[name], rel=1e-3, abs=1e-5), name
+            assert entry[name] == pytest.approx(expected_entry[name], rel=1e-3, abs=1e-5), name
 
     # This process loads the saved models without DeepSpeed.
     assert generate(load(folder, engine, lora)) == generate(load(folder, "one", lora))

@@ -29,9 +29,9 @@ def stand_in(job):
 
 
 @pytest.fixture(scope="module")
-def whole(job, stand_in, tmp_path_factory):
+def complete_runs(job, stand_in, tmp_path_factory):
     """Map the number of processes to the output of a run without a fault."""
-    folder = tmp_path_factory.mktemp("whole")
+    folder = tmp_path_factory.mktemp("complete")
     runs = {1: train(job, folder / "1", stand_in.url), 2: train(job, folder / "2", stand_in.url, TWO)}
     assert [run.code for run in runs.values()] == [0, 0]
     return {number: folder / str(number) for number in runs}
@@ -46,7 +46,9 @@ SERVER_FAULTS = {
 
 
 @pytest.mark.parametrize("fault", SERVER_FAULTS)
-def test_a_server_fault_is_reported_in_one_sentence_and_the_run_resumes_exactly(job, tmp_path, stand_in, whole, fault):
+def test_a_server_fault_is_reported_in_one_sentence_and_the_run_resumes_exactly(
+    job, tmp_path, stand_in, complete_runs, fault
+):
     (path, what, *times), changes, sentence = SERVER_FAULTS[fault]
     stand_in.fail(path, what, skip=1, times=times[0] if times else 1)
     ended = train(job, tmp_path / "out", stand_in.url, **changes)
@@ -56,10 +58,10 @@ def test_a_server_fault_is_reported_in_one_sentence_and_the_run_resumes_exactly(
     assert sentence in message
     assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in message
     assert train(job, tmp_path / "out", stand_in.url, RESUME).code == 0
-    assert_same_weights(tmp_path / "out", whole[1])
+    assert_same_weights(tmp_path / "out", complete_runs[1])
 
 
-def test_a_run_whose_server_dies_during_a_weight_update_resumes_exactly(job, tmp_path, whole):
+def test_a_run_whose_server_dies_during_a_weight_update_resumes_exactly(job, tmp_path, complete_runs):
     with served(job / "model") as dying:
         dying.fail("/update_weights", "die", skip=1)
         ended = train(job, tmp_path / "out", dying.url)
@@ -68,7 +70,7 @@ def test_a_run_whose_server_dies_during_a_weight_update_resumes_exactly(job, tmp
     assert "Resume from" in ended.sentences()[0]
     with served(job / "model") as restarted:
         assert train(job, tmp_path / "out", restarted.url, RESUME).code == 0
-    assert_same_weights(tmp_path / "out", whole[1])
+    assert_same_weights(tmp_path / "out", complete_runs[1])
 
 
 # Fault of rank 1 in the second rollout -> (exit code, message of the command). A hanging process is not tested: with
@@ -82,7 +84,7 @@ PROCESS_FAULTS = {
 
 
 @pytest.mark.parametrize("fault", PROCESS_FAULTS)
-def test_a_fault_of_one_process_ends_the_run_and_it_resumes_exactly(job, tmp_path, stand_in, whole, fault):
+def test_a_fault_of_one_process_ends_the_run_and_it_resumes_exactly(job, tmp_path, stand_in, complete_runs, fault):
     code, sentence = PROCESS_FAULTS[fault]
     what = {"rank": 1, "call": 2, "what": fault}
     ended = train(job, tmp_path / "out", stand_in.url, TWO, fault=what)
@@ -95,10 +97,12 @@ def test_a_fault_of_one_process_ends_the_run_and_it_resumes_exactly(job, tmp_pat
         assert sentence in ended.sentences()[0]
         assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in ended.sentences()[0]
     assert train(job, tmp_path / "out", stand_in.url, [*TWO, *RESUME]).code == 0
-    assert_same_weights(tmp_path / "out", whole[2])
+    assert_same_weights(tmp_path / "out", complete_runs[2])
 
 
-def test_a_full_disk_on_one_of_two_machines_is_reported_and_the_run_resumes_exactly(job, tmp_path, stand_in, whole):
+def test_a_full_disk_on_one_of_two_machines_is_reported_and_the_run_resumes_exactly(
+    job, tmp_path, stand_in, complete_runs
+):
     outputs = [tmp_path / "node0", tmp_path / "node1"]  # the machines share no disk
     what = {"rank": 1, "call": 2, "what": "full disk"}
     nodes = [
@@ -119,7 +123,7 @@ def test_a_full_disk_on_one_of_two_machines_is_reported_and_the_run_resumes_exac
         for output, flags in zip(outputs, machines(), strict=True)
     ]
     assert [node.end().code for node in nodes] == [0, 0]
-    assert_same_weights(outputs[0], whole[2])
+    assert_same_weights(outputs[0], complete_runs[2])
 
 
 def test_a_machine_without_vllm_fails_and_the_other_stops_at_the_rendezvous_timeout(job, tmp_path, stand_in):
@@ -134,9 +138,9 @@ def test_a_machine_without_vllm_fails_and_the_other_stops_at_the_rendezvous_time
 
 
 @pytest.mark.parametrize("fault", ["truncated checkpoint", "clock set back"])
-def test_a_run_resumes_exactly_from_the_newest_complete_checkpoint(job, tmp_path, stand_in, whole, fault):
+def test_a_run_resumes_exactly_from_the_newest_complete_checkpoint(job, tmp_path, stand_in, complete_runs, fault):
     output = tmp_path / "out"
-    shutil.copytree(whole[1], output)
+    shutil.copytree(complete_runs[1], output)
     shutil.rmtree(output / "checkpoint-6")
     (output / "model.safetensors").unlink()
     if fault == "truncated checkpoint":
@@ -148,4 +152,4 @@ def test_a_run_resumes_exactly_from_the_newest_complete_checkpoint(job, tmp_path
     ended = train(job, output, stand_in.url, RESUME, save_total_limit=2)
     assert ended.code == 0
     assert f"checkpoint-{4 if fault == 'truncated checkpoint' else 5}." in ended.stdout
-    assert_same_weights(output, whole[1])
+    assert_same_weights(output, complete_runs[1])

@@ -46,7 +46,7 @@ def test_two_processes_and_two_machines_end_with_the_weights_of_one_process(job,
 @pytest.mark.parametrize("flags", [(), TWO], ids=["one process", "two processes"])
 def test_a_run_whose_server_dies_during_a_rollout_resumes_with_a_new_server(job, tmp_path, flags):
     with served(job / "model") as stand_in:
-        assert train(job, tmp_path / "whole", stand_in.url, flags).code == 0
+        assert train(job, tmp_path / "complete", stand_in.url, flags).code == 0
         rollouts = stand_in.log("completions")
     with served(job / "model") as stand_in:
         stand_in.fail("/v1/completions", "die", skip=1)
@@ -62,7 +62,7 @@ def test_a_run_whose_server_dies_during_a_rollout_resumes_with_a_new_server(job,
         ended = train(job, tmp_path / "stopped", stand_in.url, [*flags, "--resume_from_checkpoint", "true"])
         assert ended.code == 0, ended.errors[-3000:]
         assert stand_in.log("completions") == rollouts[1:]
-    assert_same_weights(tmp_path / "stopped", tmp_path / "whole")
+    assert_same_weights(tmp_path / "stopped", tmp_path / "complete")
 
 
 def test_training_waits_for_a_server_that_starts_later(job, tmp_path):

@@ -88,7 +88,7 @@ def _run_forked(file, words, processes, output, timeout):
                 return
             running = [child.sentinel for child, code in zip(children, codes, strict=True) if code is None]
             if not wait(running, max(0, deadline - time.monotonic())):
-                raise TimeoutError(f"{file.name} hangs: {timeout} s are over")
+                raise TimeoutError(f"{file.name} has not ended after {timeout} s")
     finally:
         for child in children:
             child.kill()  # in case it has not created its session yet
@@ -104,7 +104,7 @@ def run_command(words, folder=None, timeout=280, module="trl_ces.cli.main"):
         try:
             child.join(timeout)
             if child.exitcode is None:
-                raise TimeoutError(f"trl-ces {words[0]} hangs: {timeout} s are over")
+                raise TimeoutError(f"trl-ces {words[0]} has not ended after {timeout} s")
         finally:
             child.kill()  # in case it has not created its session yet
             _kill(child.pid)

@@ -28,7 +28,7 @@ def make_trainer(folder, prompts=PROMPTS, more_rewards=(), **changes):
 
 def log_of(trainer):
     def comparable(entry):
-        kept = {name: value for name, value in entry.items() if name not in TIMES}
-        return {name: None if value != value else value for name, value in kept.items()}  # NaN is null on disk
+        entries = {name: value for name, value in entry.items() if name not in TIMES}
+        return {name: None if value != value else value for name, value in entries.items()}  # NaN is null on disk
 
     return [comparable(entry) for entry in trainer.state.log_history]

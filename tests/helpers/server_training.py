@@ -70,11 +70,11 @@ class Training:
         fields |= {"vllm_group_port": free_port(), **changes}
         recipe = output.with_suffix(".yaml")
         recipe.write_text(json.dumps(fields))  # JSON is YAML
-        given = {"TRL_CES_TEST_FAULT": json.dumps(fault), "HF_HUB_OFFLINE": "1", **dict(variables)}
+        variables_of_child = {"TRL_CES_TEST_FAULT": json.dumps(fault), "HF_HUB_OFFLINE": "1", **dict(variables)}
         self.output = output
         self.process = subprocess.Popen(
             [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", str(recipe), *flags],
-            env=with_stub(**given) if stub else environment(**given),
+            env=with_stub(**variables_of_child) if stub else environment(**variables_of_child),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -23,8 +23,8 @@ def tiny_tokenizer(chat_template=CHAT_TEMPLATE, characters=CHARACTERS, markers=(
     """Make a tokenizer. Each of `markers` is a single token; the values of `special_tokens` must be among them."""
     tokens = [PAD, EOS, *sorted(set(characters)), *markers]
     tokenizer = Tokenizer(WordLevel({token: index for index, token in enumerate(tokens)}, unk_token=PAD))
-    whole = "|".join(re.escape(token) for token in (PAD, EOS, *markers))
-    tokenizer.pre_tokenizer = Split(Regex(rf"{whole}|[\s\S]"), behavior="isolated")
+    single_tokens = "|".join(re.escape(token) for token in (PAD, EOS, *markers))
+    tokenizer.pre_tokenizer = Split(Regex(rf"{single_tokens}|[\s\S]"), behavior="isolated")
     tokenizer.decoder = Fuse()
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,

@@ -33,14 +33,16 @@ class Scripted(ColocatedLLM):
         texts, last_member, turns = [TOKENIZER.decode(prompt["prompt_token_ids"]) for prompt in prompts], {}, []
         for text in texts:
             name = next(name for name in CALLS if f"user\n{name}<" in text)
-            made = text.count("<tool_response>")
-            if made == 0:
+            num_calls = text.count("<tool_response>")
+            if num_calls == 0:
                 last_member[name] = last_member.get(name, -1) + 1
                 member = last_member[name]
             else:
                 member = int(text.rpartition('"b": ')[2][0])
-            calls_again = made < CALLS[name][member]
-            turns.append(call("add", a=made, b=member) if calls_again else f"{name} {member} {made}{QWEN_END}")
+            calls_again = num_calls < CALLS[name][member]
+            turns.append(
+                call("add", a=num_calls, b=member) if calls_again else f"{name} {member} {num_calls}{QWEN_END}"
+            )
         ids = [TOKENIZER.encode(turn) for turn in turns]
         entries = [[{token: SimpleNamespace(rank=1, logprob=0.0)} for token in row] for row in ids]
         return [

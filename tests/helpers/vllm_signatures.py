@@ -52,11 +52,11 @@ def taking(*callables):
     facts = json.loads(FILE.read_text())
     known = {name for function in callables for name in facts[function]}
 
-    def make(**given):
-        assert given.keys() <= known, (
-            f"vLLM does not accept {given.keys() - known}, unless `make vllm-signatures` adds it"
+    def make(**arguments):
+        assert arguments.keys() <= known, (
+            f"vLLM does not accept {arguments.keys() - known}, unless `make vllm-signatures` adds it"
         )
-        return given
+        return arguments
 
     return make
 

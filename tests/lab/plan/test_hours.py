@@ -26,8 +26,8 @@ def plan_of(tmp_path):
         default |= {"responses_per_step": 8, "responses_per_rollout": 16, "max_completion_length": 100}
         default |= {"use_vllm": True, "attn_implementation": "flash_attention_2", "gradient_checkpointing": False}
         (tmp_path / "recipe.yaml").write_text(yaml.safe_dump({**default, **fields}))
-        given = {"gpus": 4, "rows": 8, "prompt_length": 20, "model_config": str(tmp_path), **(options or {})}
-        return plan_recipe([str(tmp_path / "recipe.yaml")], {}, accelerate_config=engine, **given)
+        arguments = {"gpus": 4, "rows": 8, "prompt_length": 20, "model_config": str(tmp_path), **(options or {})}
+        return plan_recipe([str(tmp_path / "recipe.yaml")], {}, accelerate_config=engine, **arguments)
 
     return make
 

@@ -202,7 +202,7 @@ def test_an_invalid_evaluation_is_refused_before_any_run_starts(tmp_path, monkey
 def test_invalid_jobs_and_unknown_studies_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_study(tmp_path)
-    with pytest.raises(UserError, match="--jobs: '0' is not a whole number of at least 1"):
+    with pytest.raises(UserError, match="--jobs: '0' is not a uninterrupted number of at least 1"):
         command.run(["--config", "mini.yaml", "--jobs", "0"])
     with pytest.raises(UserError, match=r"The study aritmetic does not exist .* Did you mean `arithmetic`\?"):
         command.run(["--config", "aritmetic"])
@@ -277,9 +277,9 @@ def run_study(folder, *words):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def uninterrupted(tmp_path_factory):
     """Run the study without interruption, and return its folder."""
-    folder = tmp_path_factory.mktemp("whole")
+    folder = tmp_path_factory.mktemp("uninterrupted")
     write_study(folder)
     study = run_study(folder)
     printed = study.communicate()[0].decode()
@@ -290,13 +290,13 @@ def whole(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_killed_and_restarted_study_yields_the_same_results(tmp_path, whole, number):
-    broken = tmp_path
-    write_study(broken)
-    study = run_study(broken)
+def test_a_killed_and_restarted_study_yields_the_same_results(tmp_path, uninterrupted, number):
+    interrupted = tmp_path
+    write_study(interrupted)
+    study = run_study(interrupted)
 
     def folders(pattern):
-        return {Path(*file.relative_to(broken).parts[:3]) for file in broken.glob(f"out/*/*/{pattern}")}
+        return {Path(*file.relative_to(interrupted).parts[:3]) for file in interrupted.glob(f"out/*/*/{pattern}")}
 
     def half_trained():
         return folders("checkpoint-*/trainer_state.json") - folders("training.json")
@@ -308,20 +308,20 @@ def test_a_killed_and_restarted_study_yields_the_same_results(tmp_path, whole, n
     study.send_signal(number)
     study.wait()
     if number == signal.SIGKILL:  # like a machine that loses power: no process survives
-        subprocess.run(["pkill", "-KILL", "-f", str(broken / "out")], check=False)
+        subprocess.run(["pkill", "-KILL", "-f", str(interrupted / "out")], check=False)
         time.sleep(1)
-    attempts = {file.parent: file.read_bytes() for file in broken.glob("out/*/*/training.json")}
+    attempts = {file.parent: file.read_bytes() for file in interrupted.glob("out/*/*/training.json")}
     finished = folders("evaluation.json")
     assert half_trained()
-    again = run_study(broken)
+    again = run_study(interrupted)
     printed = again.communicate()[0].decode()
     assert again.returncode == 0, printed
     assert f"{len(finished)} finished" in printed
     for folder, content in attempts.items():
         assert (folder / "training.json").read_bytes() == content  # not trained again
-    resumed = [json.loads(file.read_text())["attempts"] for file in broken.glob("out/*/*/training.json")]
+    resumed = [json.loads(file.read_text())["attempts"] for file in interrupted.glob("out/*/*/training.json")]
     assert max(resumed) == 2
-    assert (broken / "out/comparison.md").read_text() == (whole / "out/comparison.md").read_text()
-    assert (broken / "out/curves.csv").read_text() == (whole / "out/curves.csv").read_text()
-    for model in sorted(whole.glob("out/*/*/model.safetensors")):
-        assert (broken / model.relative_to(whole)).read_bytes() == model.read_bytes(), model
+    assert (interrupted / "out/comparison.md").read_text() == (uninterrupted / "out/comparison.md").read_text()
+    assert (interrupted / "out/curves.csv").read_text() == (uninterrupted / "out/curves.csv").read_text()
+    for model in sorted(uninterrupted.glob("out/*/*/model.safetensors")):
+        assert (interrupted / model.relative_to(uninterrupted)).read_bytes() == model.read_bytes(), model

@@ -104,8 +104,8 @@ def test_an_untrained_model_that_all_seeds_share_has_one_cell(tmp_path):
         ({"untrained": "Before"}, "`untrained` needs `evaluation`"),
         ({"output_dir": ""}, "`output_dir` is missing"),
         ({"seeds": None}, "`seeds` is missing"),
-        ({"methods": {"..": {"config": "arithmetic"}}}, "'..' gives no folder name"),
-        ({"overrides": {"model_name_or_path": "base/{sed}"}}, "{sed} is unknown; known are {seed} and {variant}"),
+        ({"methods": {"..": {"config": "arithmetic"}}}, "'..' cannot be converted to a folder name"),
+        ({"overrides": {"model_name_or_path": "base/{sed}"}}, "{sed} is unknown: use {seed} or {variant}"),
         ({"untrained": "DAPO", "evaluation": {"function": "f"}}, "share a folder"),
     ],
 )

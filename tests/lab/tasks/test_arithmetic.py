@@ -216,10 +216,10 @@ def test_a_base_model_is_reproducible_trained_once_and_never_replaced(tmp_path):
     assert make_base_model(str(folder), **settings) == str(folder)
     written = json.loads((folder / "base_model.json").read_text())
     assert (written["seed"], written["steps"], written["task"]["check_probability"]) == (3, 4, 0.1)
-    made = weights.stat().st_mtime_ns
+    written_at = weights.stat().st_mtime_ns
     make_base_model(str(folder), **settings)
     make_base_model(str(folder))  # without settings, any model is accepted
-    assert weights.stat().st_mtime_ns == made
+    assert weights.stat().st_mtime_ns == written_at
     with pytest.raises(ValueError, match="use another directory"):
         make_base_model(str(folder), **{**settings, "seed": 4})
     build_base_model(tmp_path / "again", ToyTask(check_probability=0.1), seed=3, steps=4, batch_size=2)

@@ -156,7 +156,7 @@ def _check_values(content: dict[str, Any]) -> None:
             if not isinstance(name, str) or not isinstance(fields, dict):
                 raise UserError(f"`{key}`: {name!r} is {fields!r}: expected a name and a mapping of fields.")
             if not slug(name):
-                raise UserError(f"`{key}`: {name!r} gives no folder name: use letters or digits.")
+                raise UserError(f"`{key}`: {name!r} cannot be converted to a folder name: use letters or digits.")
             if other := slugs.get(slug(name)):
                 raise UserError(f"`{key}`: {other!r} and {name!r} would share a folder: rename one.")
             slugs[slug(name)] = name
@@ -180,5 +180,5 @@ def _fill(value: Any, variant: str, seed: int) -> Any:
     if not isinstance(value, str):
         return value
     if unknown := set(re.findall(r"\{(\w+)\}", value)) - {"seed", "variant"}:
-        raise UserError(f"{value!r}: {{{min(unknown)}}} is unknown; known are {{seed}} and {{variant}}.")
+        raise UserError(f"{value!r}: {{{min(unknown)}}} is unknown: use {{seed}} or {{variant}}.")
     return value.replace("{seed}", str(seed)).replace("{variant}", slug(variant))
