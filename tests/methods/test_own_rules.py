@@ -127,11 +127,11 @@ BROKEN = {
     "A' depends on the number of columns": lambda s, b, h, m: on_selected(s, m.size(1)),
     "tokens of padding or tool output": lambda s, b, h, m: (s.advantages, torch.ones_like(s.selected)),
     "changes 'advantages' in place": lambda s, b, h, m: on_selected(s, b["advantages"].mul_(2).mean()),
-    r"`advantages` is \(8,\)": lambda s, b, h, m: (b["advantages"], m.bool()),
-    "`selected` is torch.int64": lambda s, b, h, m: (s.advantages, s.selected.long()),
+    r"`advantages` has shape \(8,\)": lambda s, b, h, m: (b["advantages"], m.bool()),
+    "`selected` has dtype torch.int64": lambda s, b, h, m: (s.advantages, s.selected.long()),
     "A gradient reaches {'logps'}": lambda s, b, h, m: on_selected(s, b["logps"]),
     "No token is selected": lambda s, b, h, m: (s.advantages.detach() * 0, s.selected & False),
-    "reads 'corect': there are advantages, .*old_logps": lambda s, b, h, m: b["corect"],
+    "reads 'corect': available are advantages, .*old_logps": lambda s, b, h, m: b["corect"],
 }
 
 
