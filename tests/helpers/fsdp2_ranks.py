@@ -1,6 +1,6 @@
 """Shard a model over two CPU processes as accelerate does with FSDP2. Started by test_fsdp2.py; not a test file.
 
-accelerate starts FSDP2 only on GPUs. Here, its `fsdp2_prepare_model` is called with the plugin that it would create.
+accelerate supports FSDP2 only on GPUs, so this file calls its `fsdp2_prepare_model` directly, with the same plugin.
 """
 
 import json
@@ -23,7 +23,7 @@ from trl_ces.layers.upstream import keep_float32_outputs
 
 
 def sharded(shape, lora, dtype):
-    """Return the model that `trl-ces train` passes to accelerate, and accelerate's result for it with `bf16`."""
+    """Make the model as `trl-ces train` does, and prepare it as accelerate does with FSDP2 and `bf16`."""
     base = AutoModelForCausalLM.from_config(AutoConfig.for_model(**shape), dtype=getattr(torch, dtype)).train()
     model = get_peft_model(base, LoraConfig(**lora)) if lora else base
     add_fused_lm_head(base, outputs=("log_probs", "entropy"))
@@ -53,7 +53,7 @@ def step(model, ids):
 
 
 def sent(model, lora):
-    """Count the weights that TRL sends to vLLM from this model, by dtype."""
+    """Count the weights that TRL would send to vLLM, by dtype."""
     generation = VLLMGeneration.__new__(VLLMGeneration)
     generation.accelerator = SimpleNamespace(device=torch.device("cpu"))
     if lora:

@@ -47,7 +47,7 @@ def token_shaping(sample: RecipeSample, settings: dict[str, Any], mask_truncated
     """
     Compute A' - A of all tokens, shape (B, T), float64, treating all completions of a prompt as one group.
 
-    `settings` are the arguments of [`conditional_entropy_shaping`]. The result is 0 where CES changes nothing.
+    `settings` are keyword arguments of [`conditional_entropy_shaping`]. The result is 0 for unshaped tokens.
     """
     completions = sample.completions
     scores = sample.correct or [None] * len(completions)
@@ -72,7 +72,7 @@ def token_shaping(sample: RecipeSample, settings: dict[str, Any], mask_truncated
 
 
 def model_view(sample: RecipeSample, shaping: Tensor) -> dict[str, Any]:
-    """Build a column: each prompt's correct and incorrect completion with the most shaped tokens."""
+    """Build a column: for each prompt, the correct and the incorrect completion with the most shaped tokens."""
     scores = sample.correct or [None] * len(sample.completions)
     counts = (shaping != 0).sum(dim=1).tolist()
     best: list[dict[bool | None, int]] = [{} for _ in sample.prompts]  # score -> row
