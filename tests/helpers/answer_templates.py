@@ -17,7 +17,7 @@ _NUMBERS = {"integer", "decimal", "fraction", "scientific"}
 
 
 def kind_of(gold):
-    """Return the kind of a gold, or `None` if its notation is ambiguous."""
+    """Return the kind of a gold, or `None` if the notation is ambiguous."""
     gold = gold.strip()
     if re.fullmatch(r"-?\d+", gold):
         return "integer"
@@ -35,9 +35,8 @@ def kind_of(gold):
         return "tuple"
     if re.fullmatch(r"[A-Za-z]{4,}(?: [a-z]{4,}){0,2}", gold):
         return "text"
-    letters = re.findall(
-        r"(?<![\\A-Za-z])[A-Za-z]+", gold
-    )  # outside LaTeX commands; words and the constants c and C are not allowed
+    # Letters outside LaTeX commands; words and the constants c and C are not allowed.
+    letters = re.findall(r"(?<![\\A-Za-z])[A-Za-z]+", gold)
     is_plain = _EXPRESSION.fullmatch(gold) and all(len(run) == 1 and run not in "cC" for run in letters)
     return "expression" if is_plain and re.search("[a-z]", gold) and gold.count("{") == gold.count("}") else None
 
@@ -53,7 +52,7 @@ def value_of(gold):
 
 
 def unless(*values):
-    """Apply the template, except to golds with these values."""
+    """Make a template apply to all golds except golds with these values."""
     return lambda template: lambda gold: None if value_of(gold) in values else template.replace("G", gold)
 
 

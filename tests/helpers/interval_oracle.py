@@ -65,7 +65,7 @@ def difference(first, second):
     return one - two, one - two - low, one - two + high
 
 
-def bootstrap_t(sets, resamples=4000, least=-math.inf):
+def bootstrap_t(sets, resamples=4000):
     """Return (mean, low, high) of the unweighted mean over sets of values."""
 
     def statistics(drawn):
@@ -82,4 +82,4 @@ def bootstrap_t(sets, resamples=4000, least=-math.inf):
         ts.append((other - mean) / max(own, error / 2))
     ts.sort()
     low, high = mean - ts[int(0.975 * resamples)] * error, mean - ts[int(0.025 * resamples)] * error
-    return mean, max(least, low), max(least, high)
+    return mean, low, high

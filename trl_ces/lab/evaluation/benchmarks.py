@@ -51,7 +51,7 @@ def read_without_dollars(row: Row) -> tuple[str, str]:
 
 
 def read_gsm8k(row: Row) -> tuple[str, str]:
-    """Read the reference answer after `####`, which follows a worked solution."""
+    """Read the reference answer, which follows the worked solution and `####`."""
     return row["question"], row["answer"].rpartition("####")[2].strip()
 
 
@@ -149,7 +149,7 @@ class Benchmark:
     """Definition of a benchmark."""
 
     name: str  # used by `--benchmarks` and `trl_ces.grading`
-    title: str  # as in the paper's tables
+    title: str  # title in the paper's tables
     kind: str  # `"math"`, `"choice"` or `"code"`
     file: str  # path of the local copy under `--data_dir`
     count: int  # number of rows in the source

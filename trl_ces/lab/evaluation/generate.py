@@ -21,16 +21,16 @@ from .settings import EvaluationSettings
 
 @dataclass(frozen=True)
 class GeneratedCompletion:
-    """One completion: index of its prompt, token ids without the end token, and `"stop"` or `"length"`."""
+    """One generated completion."""
 
-    index: int
-    tokens: list[int]
-    finish_reason: str
+    index: int  # index of its prompt
+    tokens: list[int]  # token ids, without the end token
+    finish_reason: str  # `"stop"` or `"length"`
 
 
 class Sampler:
     """
-    Logits processor that draws each row's token with its own random generator, as vLLM does, and masks all other tokens.
+    Logits processor that draws each row's token with a separate generator, as vLLM does, and masks all other tokens.
 
     Without this processor, `generate` uses one random state for the whole batch and applies the repetition penalty to
     padding tokens, so a completion depends on the rest of its batch.

@@ -40,7 +40,7 @@ def read_samples(file: Path) -> tuple[list[Sample], int]:
 
 
 class SampleFile:
-    """samples.jsonl of `folder`, open for appending."""
+    """The file samples.jsonl of a directory, opened for appending."""
 
     def __init__(self, folder: Path):
         self.samples, length = read_samples(folder / SAMPLES)

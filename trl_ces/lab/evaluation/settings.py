@@ -1,4 +1,4 @@
-"""Settings of an evaluation, given in Python, in a YAML file or on the command line."""
+"""Settings of an evaluation, specified in Python, in a YAML file or on the command line."""
 
 import json
 import math

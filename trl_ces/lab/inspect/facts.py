@@ -162,7 +162,7 @@ def group_facts(
 
 
 def advantage_of_incorrect(group_correct: int, size: int) -> float:
-    """Compute A of an incorrect completion for rewards of 0 and 1, scaled by the group's standard deviation."""
+    """Compute the advantage A of an incorrect completion for rewards of 0 and 1, with scaling by the group's std."""
     if group_correct == size:
         return 0.0
     share = group_correct / size

@@ -40,7 +40,7 @@ class Sampling:
 
     @classmethod
     def of_recipe(cls, recipe: Recipe, **given: Any) -> Sampling:
-        """Take each setting from `given` unless it is `None`, else from the recipe, else from the defaults."""
+        """Use the values in `given` that are not `None`, then the values of the recipe, then the defaults."""
         training = recipe.training
         own = {
             "num_samples": max(cls.num_samples, training.get("num_generations") or 0),  # at least one group
@@ -92,7 +92,7 @@ def recipe_to_sample(
         # The default dtype, float32, is meant for training. For sampling, keep the dtype of the saved model.
         overrides.setdefault("dtype", ["auto"])
         overrides.setdefault("dataset_name", ["unused"])  # required in a recipe; not read if prompts are given
-    overrides.setdefault("output_dir", ["unused"])  # also required
+    overrides.setdefault("output_dir", ["unused"])  # also required in a recipe
 
     recipe = load_recipe(names, overrides)
     if model is not None or recipe.script.model_builder is None:
@@ -108,7 +108,7 @@ class Prompts:
     """Prompts (texts or chat messages), and the data columns that reward functions read."""
 
     prompts: list[Any]
-    columns: dict[str, list[Any]] = field(default_factory=dict)  # if empty, the completions cannot be graded
+    columns: dict[str, list[Any]] = field(default_factory=dict)  # if empty, completions cannot be graded
     typed: bool = False  # whether the prompts are command-line texts, to which the chat template is applied
 
 

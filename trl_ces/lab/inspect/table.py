@@ -1,4 +1,4 @@
-"""Printed report of `trl-ces inspect`, and its numbers as a JSON file."""
+"""Printed report of `trl-ces inspect`, and its JSON file."""
 
 from __future__ import annotations
 
