@@ -17,7 +17,7 @@ ALL = {"weights", "kv_cache"}
 
 
 class ColocatedLLM:
-    """Accept the arguments of `VLLMGeneration`; record calls in `calls` and weights by rollout in `sampled_from`."""
+    """Accept the arguments of `VLLMGeneration`; record calls in `calls` and digests of weights in `sampled_from`."""
 
     last = None
 

@@ -51,7 +51,7 @@ def write_data(folder, names=tuple(BENCHMARKS)):
 
 
 def write_model(folder, context=1024, seed=0, **tokenizer):
-    """Save a chat model with random weights whose context fits the paper's prompt."""
+    """Save a chat model with random weights and a context that fits the paper's prompt."""
     made = tiny_tokenizer(**{"characters": string.printable, **tokenizer})
     torch.manual_seed(seed)
     # Use Llama, because AutoTokenizer replaces the saved tokenizer class of a Qwen2 model.

@@ -52,7 +52,7 @@ def step(model, ids):
     return sorted({str(outputs.log_probs.dtype), str(outputs.entropy.dtype)})
 
 
-def sent(model, lora):
+def count_sent_weights(model, lora):
     """Count the weights that TRL would send to vLLM, by dtype."""
     generation = VLLMGeneration.__new__(VLLMGeneration)
     generation.accelerator = SimpleNamespace(device=torch.device("cpu"))
@@ -64,7 +64,7 @@ def sent(model, lora):
     return numbers
 
 
-def kept(tensors):
+def local_bytes(tensors):
     """Sum the bytes of this process's shards by dtype."""
     found = Counter()
     for tensor in tensors:
@@ -83,14 +83,14 @@ def main(output, processes, shape, lora, dtype, rows, tokens):
         if isinstance(module, torch.nn.Linear):
             module.register_forward_pre_hook(lambda module, _: gathered.add(str(module.weight.dtype)))
     facts = {"outputs": step(model, ids), "processes": dist.get_world_size(), "gathered": sorted(gathered)}
-    facts["gradients"] = kept(p.grad for p in model.parameters() if p.grad is not None)
+    facts["gradients"] = local_bytes(p.grad for p in model.parameters() if p.grad is not None)
     optimizer.step()
     optimizer.zero_grad()
-    facts["weights"] = kept(model.parameters())
+    facts["weights"] = local_bytes(model.parameters())
     moments = [value for state in optimizer.state.values() for value in state.values() if value.dim() > 0]
-    facts["optimizer"] = kept(moments)
+    facts["optimizer"] = local_bytes(moments)
     facts["peak"] = allocator_peak(lambda: step(model, ids))
-    facts["sent"] = sent(model, json.loads(lora))
+    facts["sent"] = count_sent_weights(model, json.loads(lora))
     if dist.get_rank() == 0:
         Path(output, "facts.json").write_text(json.dumps(facts))
     dist.destroy_process_group()

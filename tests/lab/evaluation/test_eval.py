@@ -16,7 +16,7 @@ from trl_ces.train.recipe import find_config, shipped_files
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def workspace(tmp_path_factory):
     folder = tmp_path_factory.mktemp("eval")
     write_data(folder, ["aime24", "amc23", "openbookqa"])
     write_model(folder / "model")
@@ -52,13 +52,13 @@ def test_options_override_the_file(tmp_path):
     assert given.benchmarks == ["gsm8k", "svamp", "cmath"]
 
 
-def test_tiny_model_is_evaluated_end_to_end(place, tmp_path, capsys, monkeypatch):
+def test_tiny_model_is_evaluated_end_to_end(workspace, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = ["--model", place / "model", "--benchmarks", "aime24,amc23,openbookqa", "--data_dir", place]
+    words = ["--model", workspace / "model", "--benchmarks", "aime24,amc23,openbookqa", "--data_dir", workspace]
     words += ["--backend", "transformers", "--num_samples", "2", "--max_problems", "3", "--max_new_tokens", "12"]
     assert main(["eval", *map(str, words)]) == 0
     printed = capsys.readouterr()
-    folder = Path("runs") / "evaluation" / default_folder(str(place / "model")).name
+    folder = Path("runs") / "evaluation" / default_folder(str(workspace / "model")).name
     summary = json.loads((folder / "summary.json").read_text())
     rows = [line.split("|")[1].strip() for line in printed.out.splitlines() if line.startswith("| ")]
     within = ["Acc ↑ within", "AIME24", "AMC23", "OpenBookQA"]
@@ -99,10 +99,12 @@ OK = ["--model", "MODEL", "--benchmarks", "aime24", "--data_dir", "DATA", "--bac
         ([*OK, "--max_new_tokens", "9", "--output_dir", "DATA/broken.yaml"], ["`--output_dir`", "cannot be written"]),
     ],
 )
-def test_errors_are_one_line_and_raised_before_weights_are_loaded(place, tmp_path, capsys, monkeypatch, words, parts):
+def test_errors_are_one_line_and_raised_before_weights_are_loaded(
+    workspace, tmp_path, capsys, monkeypatch, words, parts
+):
     monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", None)
     monkeypatch.chdir(tmp_path)
-    words = [word.replace("MODEL", str(place / "model")).replace("DATA", str(place)) for word in words]
+    words = [word.replace("MODEL", str(workspace / "model")).replace("DATA", str(workspace)) for word in words]
     assert main(["eval", *words]) == 2
     printed = capsys.readouterr()
     (error,) = [line for line in printed.err.splitlines() if line.startswith("trl-ces eval: error: ")]

@@ -38,8 +38,9 @@ def test_wilson_interval_matches_published_values():
 
 
 def test_paired_difference_follows_newcombes_method_10():
-    # 36 problems correct in both runs, 12 in the first alone, 2 in the second alone, by hand: Wilson's bounds are
-    # 0.8654, 0.9890 of 48/50 and 0.6259, 0.8570 of 38/50; φ = (36 * 0 - 12 * 2) / sqrt(48 * 2 * 38 * 12) = -0.1147.
+    # By hand: 36 problems are correct in both runs, 12 only in the first run, 2 only in the second run.
+    # Wilson bounds: 0.8654, 0.9890 for 48/50 and 0.6259, 0.8570 for 38/50.
+    # φ = (36 * 0 - 12 * 2) / sqrt(48 * 2 * 38 * 12) = -0.1147.
     # 0.2 - sqrt(0.0946² + 2 * 0.1147 * 0.0946 * 0.0970 + 0.0970²) = 0.0569; 0.2 + 0.1404 = 0.3404.
     # The tolerance allows for the shrinkage of φ.
     pairs = [(1, 1)] * 36 + [(1, 0)] * 12 + [(0, 1)] * 2
@@ -50,7 +51,7 @@ def test_paired_difference_follows_newcombes_method_10():
 @pytest.mark.parametrize("completions", [1, 4])
 @pytest.mark.parametrize("size", [1, 2, 500])
 def test_intervals_of_all_incorrect_and_all_correct_sets(size, completions):
-    edge = oracle.Z**2 / (size + oracle.Z**2)  # Wilson's upper bound of 0 of n
+    edge = oracle.Z**2 / (size + oracle.Z**2)  # upper Wilson bound for 0 of n
     assert bounds(shares([0] * size, completions)) == pytest.approx((0, 0, edge))
     assert bounds(shares([completions] * size, completions)) == pytest.approx((1, 1 - edge, 1))
     twelve = bounds(*[shares([0] * size, completions)] * 12)
@@ -131,7 +132,7 @@ def test_interval_covers_the_true_accuracy_in_95_percent_of_simulations(size, co
 
 def test_average_and_difference_cover_the_true_values():
     means = [0.02, 0.3, 0.6, 0.95]
-    runs = [[simulated(30 + place, 4, mean, spread) for place, mean in enumerate(means)] for spread in (2, 1)]
+    runs = [[simulated(30 + number, 4, mean, spread) for number, mean in enumerate(means)] for spread in (2, 1)]
     first, second = (list(zip(*sets, strict=True)) for sets in runs)
     assert 0.925 < coverage(map(accuracy_interval, first), math.fsum(means) / 4) < 0.98
     assert 0.925 < coverage(map(accuracy_difference, first, second), 0) < 0.985

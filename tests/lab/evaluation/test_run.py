@@ -31,7 +31,7 @@ QUICK = {"num_samples": 3, "max_problems": 5, "max_new_tokens": 30, "batch_size"
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def workspace(tmp_path_factory):
     """Write data and a model with random weights."""
     folder = tmp_path_factory.mktemp("run")
     write_data(folder, ["aime24", "amc23", "gaokao2023en"])
@@ -39,14 +39,14 @@ def place(tmp_path_factory):
     return folder
 
 
-def settings(place, **changes):
-    given = {"model": str(place / "model"), "data_dir": str(place), "benchmarks": ["aime24", "amc23"]}
+def settings(workspace, **changes):
+    given = {"model": str(workspace / "model"), "data_dir": str(workspace), "benchmarks": ["aime24", "amc23"]}
     return EvaluationSettings(**given | QUICK | changes)
 
 
-def run(place, folder, **changes):
+def run(workspace, folder, **changes):
     messages = []
-    summary = run_evaluation(settings(place, **changes), folder, say=messages.append, progress=False)
+    summary = run_evaluation(settings(workspace, **changes), folder, say=messages.append, progress=False)
     return summary, " ".join(messages)
 
 
@@ -55,10 +55,10 @@ def lines(folder):
 
 
 @pytest.fixture(scope="module")
-def finished(place, tmp_path_factory):
+def finished(workspace, tmp_path_factory):
     """Return the directory of an uninterrupted run."""
     folder = tmp_path_factory.mktemp("finished")
-    run(place, folder)
+    run(workspace, folder)
     return folder
 
 
@@ -75,8 +75,8 @@ def scripted(monkeypatch):
     return made
 
 
-def test_samples_store_the_correctness_of_both_graders(place, tmp_path, scripted):
-    summary, _ = run(place, tmp_path, max_problems=2)
+def test_samples_store_the_correctness_of_both_graders(workspace, tmp_path, scripted):
+    summary, _ = run(workspace, tmp_path, max_problems=2)
     samples = {(s["benchmark"], s["problem"], s["sample"]): s for s in map(json.loads, lines(tmp_path))}
     assert len(samples) == 2 * 2 * 3
     assert samples["aime24", 0, 1] == {
@@ -99,27 +99,27 @@ def test_samples_store_the_correctness_of_both_graders(place, tmp_path, scripted
     assert "| AIME24 " in (tmp_path / "table.md").read_text()
 
 
-def test_final_answer_inside_prefilled_thinking_does_not_count(place, tmp_path, scripted):
+def test_final_answer_inside_prefilled_thinking_does_not_count(workspace, tmp_path, scripted):
     write_model(tmp_path / "thinker", chat_template="{% for m in messages %}{{ m['content'] }}{% endfor %}<think>\n")
-    summary, _ = run(place, tmp_path / "out", model=str(tmp_path / "thinker"), benchmarks=["aime24"])
+    summary, _ = run(workspace, tmp_path / "out", model=str(tmp_path / "thinker"), benchmarks=["aime24"])
     assert summary["benchmarks"]["aime24"]["correct"]["accuracy"]["mean"] == 0.0
     assert (
         summary["benchmarks"]["aime24"]["correct_qwen"]["accuracy"]["mean"] > 0
     )  # the script accepts a box in the thinking
 
 
-def test_repeating_a_finished_run_loads_no_model_and_writes_the_same_summary(place, finished, monkeypatch):
+def test_repeating_a_finished_run_loads_no_model_and_writes_the_same_summary(workspace, finished, monkeypatch):
     before, content = lines(finished), (finished / "summary.json").read_bytes()
     monkeypatch.setattr(run_module, "load_backend", None)
-    _, messages = run(place, finished)
+    _, messages = run(workspace, finished)
     assert lines(finished) == before
     assert (finished / "summary.json").read_bytes() == content
     assert "10 problems x 3 completions" in messages
     assert "30 already done" in messages
 
 
-def test_problems_without_reference_answer_count_only_for_the_script(place, tmp_path, scripted):
-    summary, _ = run(place, tmp_path, benchmarks=["gaokao2023en"], max_problems=None, num_samples=1)
+def test_problems_without_reference_answer_count_only_for_the_script(workspace, tmp_path, scripted):
+    summary, _ = run(workspace, tmp_path, benchmarks=["gaokao2023en"], max_problems=None, num_samples=1)
     found = summary["benchmarks"]["gaokao2023en"]
     assert (found["problems"], found["correct"]["problems"], found["correct_qwen"]["problems"]) == (385, 383, 385)
     assert found["correct"]["accuracy"]["mean"] == 1.0
@@ -128,13 +128,13 @@ def test_problems_without_reference_answer_count_only_for_the_script(place, tmp_
 
 
 @pytest.mark.parametrize(("kept", "cut_bytes"), [(0, 0), (5, 2), (13, 0), (29, 40), (30, 1)])
-def test_resumed_run_equals_an_uninterrupted_run(place, finished, tmp_path, kept, cut_bytes):
+def test_resumed_run_equals_an_uninterrupted_run(workspace, finished, tmp_path, kept, cut_bytes):
     (tmp_path / "settings.json").write_bytes((finished / "settings.json").read_bytes())
     content = (finished / "samples.jsonl").read_bytes().splitlines(keepends=True)
     # Keep lines as a backend may write them, also out of order, and cut bytes from the last line.
     left = b"".join(content[:: -1 if kept % 2 else 1][:kept])
     (tmp_path / "samples.jsonl").write_bytes(left[: len(left) - cut_bytes])
-    run(place, tmp_path)
+    run(workspace, tmp_path)
     assert lines(tmp_path) == lines(finished)
 
 
@@ -170,9 +170,9 @@ print(killed_at)
 
 
 @pytest.mark.slow
-def test_run_killed_at_random_times_equals_an_uninterrupted_run(place, finished, tmp_path):
+def test_run_killed_at_random_times_equals_an_uninterrupted_run(workspace, finished, tmp_path):
     size = (finished / "samples.jsonl").stat().st_size
-    given = {"model": str(place / "model"), "data_dir": str(place), "benchmarks": ["aime24", "amc23"]} | QUICK
+    given = {"model": str(workspace / "model"), "data_dir": str(workspace), "benchmarks": ["aime24", "amc23"]} | QUICK
     code = KILLER.format(folder=str(tmp_path), seed=time.time_ns() % 1000, settings=given, step=size // 4)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
@@ -193,33 +193,33 @@ def test_run_killed_at_random_times_equals_an_uninterrupted_run(place, finished,
         ({"batch_size": 3}, "`batch_size` was 4 and is now 3"),
     ],
 )
-def test_error_names_the_settings_that_differ(place, finished, changes, words):
+def test_error_names_the_settings_that_differ(workspace, finished, changes, words):
     before = lines(finished)
     with pytest.raises(UserError, match="Choose another `--output_dir`") as refused:
-        run(place, finished, **changes)
+        run(workspace, finished, **changes)
     assert words in str(refused.value)
     assert lines(finished) == before
 
 
-def test_changed_model_files_and_changed_data_are_rejected(place, tmp_path, scripted):
+def test_changed_model_files_and_changed_data_are_rejected(workspace, tmp_path, scripted):
     write_model(tmp_path / "model")
     write_data(tmp_path, ["aime24"])
     where = {"model": str(tmp_path / "model"), "data_dir": str(tmp_path), "benchmarks": ["aime24"]}
-    run(place, tmp_path / "out", **where)
+    run(workspace, tmp_path / "out", **where)
     file = tmp_path / "math" / "aime24" / "test.jsonl"
     file.write_text(file.read_text().replace("005", "6"))
     with pytest.raises(UserError, match=r"`data.aime24.digest`"):
-        run(place, tmp_path / "out", **where)
+        run(workspace, tmp_path / "out", **where)
     write_data(tmp_path, ["aime24"])
     write_model(tmp_path / "model", seed=1)
     with pytest.raises(UserError, match="`fingerprint`"):
-        run(place, tmp_path / "out", **where)
+        run(workspace, tmp_path / "out", **where)
 
 
-def test_samples_without_settings_are_rejected(place, finished, tmp_path):
+def test_samples_without_settings_are_rejected(workspace, finished, tmp_path):
     (tmp_path / "samples.jsonl").write_bytes((finished / "samples.jsonl").read_bytes())
     with pytest.raises(UserError, match=r"has no settings\.json"):
-        run(place, tmp_path)
+        run(workspace, tmp_path)
 
 
 def opened(folder, settings):
@@ -263,9 +263,9 @@ def test_every_completion_has_a_different_31_bit_seed():
     assert all(0 <= seed < 2**31 for seed in seeds)
 
 
-def test_evaluate_returns_measures_and_stores_samples_with_the_model(place, tmp_path, scripted, monkeypatch):
+def test_evaluate_returns_measures_and_stores_samples_with_the_model(workspace, tmp_path, scripted, monkeypatch):
     model = write_model(tmp_path / "model")
-    options = {"data_dir": str(place), "backend": "transformers", "num_samples": 1, "max_problems": 2}
+    options = {"data_dir": str(workspace), "backend": "transformers", "num_samples": 1, "max_problems": 2}
     options["max_new_tokens"] = 30
     found = evaluate(model, benchmarks="aime24,amc23", **options)
     length, longer = len("so \\boxed{5}"), len("\\boxed{\\frac{3}{2}}")
@@ -294,34 +294,34 @@ def test_check_evaluate_rejects_invalid_options():
         check_evaluate(num_samples="four")
 
 
-def test_evaluate_stores_samples_of_a_hub_model_in_the_default_folder(place, tmp_path, scripted, monkeypatch):
+def test_evaluate_stores_samples_of_a_hub_model_in_the_default_folder(workspace, tmp_path, scripted, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    facts = read_model(settings(place))
+    facts = read_model(settings(workspace))
     monkeypatch.setattr(run_module, "read_model", lambda chosen: facts)
-    options = {"data_dir": str(place), "backend": "transformers", "max_problems": 2, "max_new_tokens": 9}
+    options = {"data_dir": str(workspace), "backend": "transformers", "max_problems": 2, "max_new_tokens": 9}
     for _ in range(2):
         evaluate("org/Base-7B", "aime24", **options)
     assert len(scripted) == 1
     assert len(list(Path("runs/evaluation/org_Base_7B").glob("*/samples.jsonl"))) == 1
 
 
-def test_study_checks_the_context_of_its_model_before_training(place):
-    fields = {"model_name_or_path": str(place / "model"), "dataset_name": "d", "output_dir": "o"}
+def test_study_checks_the_context_of_its_model_before_training(workspace):
+    fields = {"model_name_or_path": str(workspace / "model"), "dataset_name": "d", "output_dir": "o"}
     recipe = make_recipe(fields, "the study")
-    options = {"function": "trl_ces.lab.evaluation.run.evaluate", "benchmarks": "aime24", "data_dir": str(place)}
+    options = {"function": "trl_ces.lab.evaluation.run.evaluate", "benchmarks": "aime24", "data_dir": str(workspace)}
     check_evaluation({**options, "max_new_tokens": 30, "backend": "transformers"}, recipe)
     with pytest.raises(UserError, match=r"context is 1024 tokens, .* `max_new_tokens` is 16384"):
         check_evaluation({**options, "backend": "transformers"}, recipe)
 
 
-def test_grader_and_data_are_checked_before_the_model_is_read(place, tmp_path, monkeypatch):
+def test_grader_and_data_are_checked_before_the_model_is_read(workspace, tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"svamp: .* does not exist"):
-        run(place, tmp_path, model="no-one/nothing", benchmarks=["svamp"])
+        run(workspace, tmp_path, model="no-one/nothing", benchmarks=["svamp"])
 
     def grade_many(*arguments, **keywords):
         raise RuntimeError("install another antlr")
 
     monkeypatch.setattr(run_module, "grade_many", grade_many)
     with pytest.raises(UserError, match="install another antlr"):
-        run(place, tmp_path, model="no-one/nothing")
+        run(workspace, tmp_path, model="no-one/nothing")
     assert os.listdir(tmp_path) == []

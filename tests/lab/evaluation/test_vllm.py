@@ -97,7 +97,7 @@ def test_engine_receives_settings_seeds_and_token_ids(vllm):
     }
     requests = backend.llm.llm_engine.requests
     assert [ids for ids, *_ in requests] == [[3, 40], [6, 41], [1, 42]]
-    for place, (_, sampling, lora) in enumerate(requests):
+    for index, (_, sampling, lora) in enumerate(requests):
         assert lora is None
         assert sampling == {
             "temperature": 0.4,
@@ -105,7 +105,7 @@ def test_engine_receives_settings_seeds_and_token_ids(vllm):
             "top_k": 0,
             "repetition_penalty": 1.05,
             "max_tokens": 50,
-            "seed": 10 + place,
+            "seed": 10 + index,
             "stop_token_ids": [1, 7],
             "detokenize": False,
             "output_kind": "final only",

@@ -25,8 +25,11 @@ def sample(rows, prompts=("q",), reason=None):
     """Make a sample. `rows`: correctness, entropies in bits, and whether it ended, for each completion."""
     completions = []
     for number, (_, bits, ended) in enumerate(rows):
-        tokens = [place % 4 for place in range(len(bits))]
-        top = [HighEntropyToken(place, (0, 1), (0.7, 0.2), value, tokens[place]) for place, value in enumerate(bits)]
+        tokens = [position % 4 for position in range(len(bits))]
+        top = [
+            HighEntropyToken(position, (0, 1), (0.7, 0.2), value, tokens[position])
+            for position, value in enumerate(bits)
+        ]
         completions.append(SampledCompletion(number * len(prompts) // len(rows), tokens, ended, list(bits), top))
     return RecipeSample(f"model {EVIL}", TOKENIZER, list(prompts), completions, [row[0] for row in rows], reason)
 
@@ -34,7 +37,7 @@ def sample(rows, prompts=("q",), reason=None):
 def shaping(rows, mask_truncated=False, **changes):
     """Map the positions of shaped tokens to A' - A, for each completion."""
     found = html.token_shaping(sample(rows), SETTINGS | changes, mask_truncated)
-    return [{place: round(change, 4) for place, change in enumerate(row) if change} for row in found.tolist()]
+    return [{position: round(change, 4) for position, change in enumerate(row) if change} for row in found.tolist()]
 
 
 def test_token_shaping_follows_algorithm_1():

@@ -90,10 +90,10 @@ def last_box(text: str) -> str:
     r"""Return the content of the last `\boxed{...}`."""
     start = text.rfind("\\boxed{")
     depth = 0
-    for place in range(start + len("\\boxed"), len(text) if start >= 0 else 0):
-        depth += {"{": 1, "}": -1}.get(text[place], 0)
+    for index in range(start + len("\\boxed"), len(text) if start >= 0 else 0):
+        depth += {"{": 1, "}": -1}.get(text[index], 0)
         if depth == 0:
-            return text[start + len("\\boxed{") : place]
+            return text[start + len("\\boxed{") : index]
     raise ValueError(f"no complete \\boxed{{...}} in {text[-80:]!r}")
 
 
@@ -177,8 +177,8 @@ _EVALPLUS = {"humaneval": ("HumanEvalPlus", "v0.1.10", 164), "mbpp": ("MbppPlus"
 def _code(name: str, title: str, dataset: str, base: str | None = None) -> Benchmark:
     file, version, count = _EVALPLUS[dataset]
     url = f"https://github.com/evalplus/{file.lower()}_release/releases/download/{version}/{file}.jsonl.gz"
-    place = f"code/{file}.jsonl.gz"
-    return Benchmark(name, title, "code", place, count, read_code, dataset=dataset, base=base, url=url)
+    path = f"code/{file}.jsonl.gz"
+    return Benchmark(name, title, "code", path, count, read_code, dataset=dataset, base=base, url=url)
 
 
 _AIME = HubSource("HuggingFaceH4/aime_2024", None, "train", read_plain)
@@ -268,7 +268,7 @@ def choose(problems: list[Problem], max_problems: int | None) -> list[Problem]:
     """Select at most `max_problems` problems, evenly spaced because some files are sorted by difficulty."""
     if max_problems is None or max_problems >= len(problems):
         return problems
-    return [problems[place * len(problems) // max_problems] for place in range(max_problems)]
+    return [problems[index * len(problems) // max_problems] for index in range(max_problems)]
 
 
 def data_digest(problems: Sequence[Problem]) -> str:
@@ -296,11 +296,11 @@ def _from_folder(benchmark: Benchmark, data_dir: Path) -> tuple[str, list[Any], 
 
 def _from_hub(benchmark: Benchmark) -> tuple[str, list[Any], Reader]:
     """Load the rows from the Hub."""
-    place = f"pass the folder that contains {benchmark.file} with `--data_dir`"
+    advice = f"pass the folder that contains {benchmark.file} with `--data_dir`"
     hub = benchmark.hub
     if hub is None:
         published = f" EvalPlus publishes it: {benchmark.url}" if benchmark.url else ""
-        raise UserError(f"{benchmark.name}: this set cannot be read from the Hub: {place}.{published}")
+        raise UserError(f"{benchmark.name}: this set cannot be read from the Hub: {advice}.{published}")
     from datasets import load_dataset
     from datasets.exceptions import DatasetNotFoundError
 
@@ -309,6 +309,6 @@ def _from_hub(benchmark: Benchmark) -> tuple[str, list[Any], Reader]:
     except (DatasetNotFoundError, *hub_errors(), ValueError, RuntimeError) as error:
         raise UserError(
             f"{benchmark.name}: {hub.repository} could not be loaded from the Hub ({first_line(error)}): check the "
-            f"network, or {place}."
+            f"network, or {advice}."
         ) from None
     return f"{hub.repository} ({hub.split})", rows, hub.read

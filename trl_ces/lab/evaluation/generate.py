@@ -73,8 +73,8 @@ class Sampler:
         reached = probabilities.double().cumsum(dim=-1)
         target = uniforms[:, None] * reached[:, -1:]
         # Select the first token with a cumulative probability above the target; its probability is never 0.
-        place = (reached <= target).sum(dim=-1, keepdim=True).clamp(max=scores.shape[-1] - 1)
-        return tokens.gather(1, place)[:, 0]
+        index = (reached <= target).sum(dim=-1, keepdim=True).clamp(max=scores.shape[-1] - 1)
+        return tokens.gather(1, index)[:, 0]
 
 
 class TransformersBackend:
@@ -196,8 +196,10 @@ class VllmBackend:
             finished = [output for output in engine.step() if output.finished]
             if finished:
                 yield [
-                    GeneratedCompletion(int(one.request_id), *cut_at_end(one.outputs[0].token_ids, self.facts.ends))
-                    for one in finished
+                    GeneratedCompletion(
+                        int(output.request_id), *cut_at_end(output.outputs[0].token_ids, self.facts.ends)
+                    )
+                    for output in finished
                 ]
 
     def close(self) -> None:

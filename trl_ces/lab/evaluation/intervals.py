@@ -62,7 +62,7 @@ def interval_of_average(sets: Sequence[Sequence[float]], least: float = -math.in
     error = math.sqrt(sum(values.var() / max(len(values) - 1, 1) for values in centred)) / len(sets)
     if error == 0 or min(map(len, sets)) == 1:
         return Interval(mean, None, None)
-    resampled = [_resampled(values, SEED + place) for place, values in enumerate(centred)]
+    resampled = [_resampled(values, SEED + number) for number, values in enumerate(centred)]
     means = sum(means for means, _ in resampled) / len(sets)
     errors = np.sqrt(sum(squares for _, squares in resampled)) / len(sets)
     low, high = np.quantile(means / np.maximum(errors, error / 2), [0.025, 0.975])

@@ -140,7 +140,7 @@ def cut_at_end(ids: Sequence[int], ends: Sequence[int]) -> tuple[list[int], str]
 
     The length of a completion is the number of these tokens: it includes thinking but not the end token.
     """
-    for place, token in enumerate(ids):
+    for index, token in enumerate(ids):
         if token in ends:
-            return list(ids[:place]), "stop"
+            return list(ids[:index]), "stop"
     return list(ids), "length"

@@ -235,8 +235,8 @@ def comparison_text(compared: dict[str, Any]) -> str:
     kinds = [BENCHMARKS[name].kind for name in compared["benchmarks"]]
     titled = [(BENCHMARKS[name].title, row) for name, row in compared["benchmarks"].items()]
     titled += [(KINDS[kind], row) for kind, row in compared["averages"].items() if kinds.count(kind) > 1]
-    every, others = range(len(names)), [place for place, name in enumerate(names) if name != baseline]
-    minus = [f"{names[place]} − {baseline}" for place in others]
+    every, others = range(len(names)), [index for index, name in enumerate(names) if name != baseline]
+    minus = [f"{names[index]} − {baseline}" for index in others]
     levels = [[title, *_cells(row, every)] for title, row in titled]
     differences = [[title, *_cells(row, others, "_difference")] for title, row in titled]
     split = [

@@ -79,7 +79,7 @@ def sample_seed(seed: int, benchmark: str, problem: int, sample: int) -> int:
 
 def list_requests(settings: EvaluationSettings, problems: Sequence[Problem], prompts: EncodedPrompts) -> list[Request]:
     """List all completions to generate, sorted by benchmark and prompt length to reduce padding."""
-    rank = {name: place for place, name in enumerate(settings.benchmarks)}
+    rank = {name: index for index, name in enumerate(settings.benchmarks)}
     bases = {name: base for name in rank if (base := BENCHMARKS[name].base) in rank}
     stricter = {(bases[problem.benchmark], problem.id): problem for problem in problems if problem.benchmark in bases}
     entries = zip(problems, prompts.ids, prompts.thinking_prefilled, strict=True)
@@ -87,10 +87,10 @@ def list_requests(settings: EvaluationSettings, problems: Sequence[Problem], pro
     prompted.sort(key=lambda entry: (rank[entry[0].benchmark], len(entry[1]), entry[0].id))
     requests = []
     for problem, ids, prefilled in prompted:
-        place = problem.benchmark, problem.id
-        own = [problem, stricter[place]] if place in stricter else [problem]
+        key = problem.benchmark, problem.id
+        own = [problem, stricter[key]] if key in stricter else [problem]
         for sample in range(settings.num_samples):
-            requests.append(Request(own, sample, ids, prefilled, sample_seed(settings.seed, *place, sample)))
+            requests.append(Request(own, sample, ids, prefilled, sample_seed(settings.seed, *key, sample)))
     return requests
 
 
@@ -147,14 +147,17 @@ def draw(
 ) -> Iterator[list[Sample]]:
     """Yield the missing samples of the batches as they finish."""
     for batch in batches:
-        for finished in backend.generate([one.prompt for one in batch], [one.seed for one in batch]):
-            new = [one for one in finished if not done.issuperset(batch[one.index].keys)]
+        for finished in backend.generate([request.prompt for request in batch], [request.seed for request in batch]):
+            new = [completion for completion in finished if not done.issuperset(batch[completion.index].keys)]
             if not new:  # generated only because another completion of the batch is missing
                 continue
-            texts = tokenizer.batch_decode([one.tokens for one in new], skip_special_tokens=True)
+            texts = tokenizer.batch_decode([completion.tokens for completion in new], skip_special_tokens=True)
             made = [
-                (batch[one.index], dict(zip(GENERATED, (len(one.tokens), one.finish_reason, text), strict=True)))
-                for one, text in zip(new, texts, strict=True)
+                (
+                    batch[completion.index],
+                    dict(zip(GENERATED, (len(completion.tokens), completion.finish_reason, text), strict=True)),
+                )
+                for completion, text in zip(new, texts, strict=True)
             ]
             yield [sample for sample in grade_completions(made, code_grader) if key_of(sample) not in done]
 
@@ -186,7 +189,7 @@ def run_evaluation(
     requests = list_requests(settings, problems, prompts)
     recorded, code_grader = record(settings, facts, problems), CodeGrader(settings.code_time_limit)
     with open_samples(output_dir, recorded, wait) as file:
-        done, total = {key_of(sample) for sample in file.samples}, sum(len(one.keys) for one in requests)
+        done, total = {key_of(sample) for sample in file.samples}, sum(len(request.keys) for request in requests)
         say(
             f"{len(problems)} problems x {settings.num_samples} completions in {output_dir}: {len(done)} already done."
         )
@@ -232,11 +235,11 @@ def evaluate(
         `dict`: For each benchmark `accuracy`, mean `length_tokens`, and `area` (mean accuracy over token budgets).
     """
     settings = choose_backend(_study_settings(str(model_dir), benchmarks, correctness, options))
-    folder, sampling, place = Path(model_dir), settings.sampling(), default_folder(settings.model)
+    folder, sampling, parent = Path(model_dir), settings.sampling(), default_folder(settings.model)
     if folder.is_dir():
-        sampling["model"], place = fingerprint(folder), folder / "evaluation"
+        sampling["model"], parent = fingerprint(folder), folder / "evaluation"
     digest = hashlib.sha256(json.dumps(sampling, sort_keys=True).encode()).hexdigest()[:8]
-    summary = run_evaluation(settings, place / digest, progress=False, wait=True)
+    summary = run_evaluation(settings, parent / digest, progress=False, wait=True)
     return {
         name: {
             "accuracy": found[correctness]["accuracy"]["mean"],

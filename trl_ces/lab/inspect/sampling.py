@@ -76,7 +76,7 @@ def _load_model(recipe: Recipe, build: bool) -> tuple[str, Any, Any]:
     """Load the model and its tokenizer; return the model's name, the model and the tokenizer."""
     logging.disable_progress_bar()
     name = model_path(recipe) if build else str(recipe.model.model_name_or_path)
-    place = os.path.expanduser(name)
+    path = os.path.expanduser(name)
     on_cpu = recipe.training.get("use_cpu") or not torch.accelerator.is_available()
     hub = {
         "revision": recipe.model.model_revision,
@@ -93,8 +93,8 @@ def _load_model(recipe: Recipe, build: bool) -> tuple[str, Any, Any]:
     loading = {key: value for key, value in loading.items() if value is not None}
     refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError, ImportError)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(place, **hub)
-        return name, AutoModelForCausalLM.from_pretrained(place, **hub, **loading), tokenizer
+        tokenizer = AutoTokenizer.from_pretrained(path, **hub)
+        return name, AutoModelForCausalLM.from_pretrained(path, **hub, **loading), tokenizer
     except refusals as error:
         raise UserError(f"The model {name!r} cannot be loaded: {first_line(error)}") from error
 

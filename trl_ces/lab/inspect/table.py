@@ -156,7 +156,9 @@ def explanation(facts: dict[str, Any], shorter: float) -> str:
 
 def write_numbers(file: Path, facts: dict[str, Any], pairs: pd.DataFrame, tokenizer: Any) -> None:
     """Write the facts and all pairs as JSON: shares in [0, 1], entropies in bits, lengths in tokens."""
-    texts = {f"{side}_text": [repr(token_text(tokenizer, one)) for one in pairs[f"{side}_token"]] for side in SIDES}
+    texts = {
+        f"{side}_text": [repr(token_text(tokenizer, token)) for token in pairs[f"{side}_token"]] for side in SIDES
+    }
     rows = [_without_nan(row) for row in pairs.assign(**texts).to_dict("records")]
     write_json(file, {**_without_nan(facts), "pairs": rows})
 

@@ -128,12 +128,12 @@ def compare_outputs(job: dict[str, Any], send: Any) -> None:
     accepted = None if job["accepted"] is None else decode(json.loads(job["accepted"]))
     inputs, atol = decode(job["inputs"]), job["atol"]
     correct = True
-    for place, (output, expected) in enumerate(zip(unpack(job["outputs"]), unpack(job["expected"]), strict=True)):
+    for index, (output, expected) in enumerate(zip(unpack(job["outputs"]), unpack(job["expected"]), strict=True)):
         if job["rule"] == "root":
-            terms = (coefficient * math.pow(output, power) for power, coefficient in enumerate(inputs[place][0]))
+            terms = (coefficient * math.pow(output, power) for power, coefficient in enumerate(inputs[index][0]))
             correct = correct and abs(sum(terms)) <= atol
         else:
-            also = accepted is not None and output == accepted[place]
+            also = accepted is not None and output == accepted[index]
             correct = correct and (also or equal_outputs(output, expected, atol))
     send(b"correct" if correct else b"wrong")
 

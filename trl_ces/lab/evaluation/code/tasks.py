@@ -105,7 +105,7 @@ def mbpp_inputs(task_id: str, inputs: list[list[Any]]) -> list[Any]:
     converters = _CONVERTERS.get(int(task_id.rpartition("/")[2]), [_CONVERT["keep"]])
     last = len(converters) - 1
     return [
-        [converters[min(place, last)](argument) for place, argument in enumerate(arguments)] for arguments in inputs
+        [converters[min(index, last)](argument) for index, argument in enumerate(arguments)] for arguments in inputs
     ]
 
 
