@@ -17,7 +17,7 @@ def token_of(character):
 
 
 def bigram_model(story=STORY):
-    """Make a Llama model that follows `story`; <eos> follows all tokens that `story` does not list."""
+    """Build a Llama model with the transition probabilities in `story`; <eos> follows all other tokens."""
     size = len(tiny_tokenizer())
     table = torch.full((size, size), -60.0)
     table[:, EOS] = 0.0

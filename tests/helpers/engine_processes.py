@@ -1,4 +1,4 @@
-"""Train on fixed rollouts. Started by test_engines.py and test_fsdp.py with an engine; not a test file."""
+"""Train on fixed rollouts with the launcher's engine. Started by test_engines.py and test_fsdp.py; not a test file."""
 
 import json
 import os

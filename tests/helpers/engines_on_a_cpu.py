@@ -28,7 +28,7 @@ def launched_environment():
 
 
 def allow_fsdp_on_a_cpu():
-    """Make accelerate use FSDP on a CPU, which it does not support."""
+    """Patch accelerate to allow FSDP on a CPU."""
     init = AcceleratorState.__init__
 
     def with_fsdp(self, *args, fsdp_plugin=None, **kwargs):

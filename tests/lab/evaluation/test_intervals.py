@@ -100,7 +100,7 @@ def test_difference_between_a_run_and_itself_is_zero():
     own = shares([4, 3, 2, 1, 0] * 6, 4)
     same, other = accuracy_difference([own], [own]), accuracy_difference([own], [shares([0, 1, 2, 3, 4] * 6, 4)])
     assert (same.mean, same.low) == (0, -same.high)
-    assert 0 < same.high < other.high / 3  # the accuracies of the problems cancel
+    assert 0 < same.high < other.high / 3  # identical results are fully correlated
 
 
 def test_intervals_without_values_are_none():
@@ -110,7 +110,7 @@ def test_intervals_without_values_are_none():
 
 
 def simulated(size, completions, mean, spread, repeats=1000):
-    """Simulate `repeats` sets in which the accuracy of a problem has a beta distribution."""
+    """Simulate `repeats` sets in which the accuracies of the problems follow a beta distribution."""
     generator = np.random.default_rng(size + completions)
     chances = generator.beta(mean * spread, (1 - mean) * spread, (repeats, size))
     drawn = generator.binomial(completions, chances) / completions
@@ -144,9 +144,8 @@ def test_interval_of_values_matches_the_bootstrap_t_oracle():
         width = (high - low) / 20
         assert tuple(found) == (pytest.approx(mean), pytest.approx(low, abs=width), pytest.approx(high, abs=width))
         assert interval_of_average([values]) == found
-    assert found.high - found.mean > 1.5 * (
-        found.mean - found.low
-    )  # one long completion makes the interval asymmetric
+    # One long completion makes the interval asymmetric.
+    assert found.high - found.mean > 1.5 * (found.mean - found.low)
     values = [[1.0, 1.0, 1.0, 1.0, 0.2]]  # an area is at most 1
     assert interval_of_average(values).high > 1 == interval_of_average(values, 0, 1).high
     assert interval_of_average([[0.5] * 7]) == (0.5, None, None)

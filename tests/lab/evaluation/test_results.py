@@ -156,9 +156,8 @@ def test_questions_are_simple_if_more_than_half_of_the_first_runs_completions_ar
     assert means(split["gsm8k"]["simple"]["length"]) == [10, 10]
     assert means(split["aime24"]["hard"]["length"]) == [62.5, 40]
     assert means(split["aime24"]["simple"]["length"]) == [None, None]
-    assert (
-        compare(runs, "correct_qwen")["split"]["aime24"]["simple"]["problems"] == 1
-    )  # 3 of 4 are correct by the script's rules
+    # By the script's rules, 3 of 4 completions are correct.
+    assert compare(runs, "correct_qwen")["split"]["aime24"]["simple"]["problems"] == 1
     assert compare(runs, baseline=1)["split"] == split  # the baseline does not affect the split
 
 

@@ -103,9 +103,8 @@ def test_final_answer_inside_prefilled_thinking_does_not_count(workspace, tmp_pa
     write_model(tmp_path / "thinker", chat_template="{% for m in messages %}{{ m['content'] }}{% endfor %}<think>\n")
     summary, _ = run(workspace, tmp_path / "out", model=str(tmp_path / "thinker"), benchmarks=["aime24"])
     assert summary["benchmarks"]["aime24"]["correct"]["accuracy"]["mean"] == 0.0
-    assert (
-        summary["benchmarks"]["aime24"]["correct_qwen"]["accuracy"]["mean"] > 0
-    )  # the script accepts a box in the thinking
+    # The script accepts a box in the thinking.
+    assert summary["benchmarks"]["aime24"]["correct_qwen"]["accuracy"]["mean"] > 0
 
 
 def test_repeating_a_finished_run_loads_no_model_and_writes_the_same_summary(workspace, finished, monkeypatch):
@@ -131,7 +130,7 @@ def test_problems_without_reference_answer_count_only_for_the_script(workspace, 
 def test_resumed_run_equals_an_uninterrupted_run(workspace, finished, tmp_path, kept, cut_bytes):
     (tmp_path / "settings.json").write_bytes((finished / "settings.json").read_bytes())
     content = (finished / "samples.jsonl").read_bytes().splitlines(keepends=True)
-    # Keep lines as a backend may write them, also out of order, and cut bytes from the last line.
+    # Keep some lines, in any order in which a backend may write them, and cut bytes from the last line.
     left = b"".join(content[:: -1 if kept % 2 else 1][:kept])
     (tmp_path / "samples.jsonl").write_bytes(left[: len(left) - cut_bytes])
     run(workspace, tmp_path)

@@ -192,7 +192,7 @@ def test_slow_call_is_killed_at_its_cpu_time_limit(monkeypatch):
     monkeypatch.setattr(grader, "run_sandboxed", watched)
     slow = "def f(x):\n    while x: pass\n    return x"
     assert passed([task("def f(x): return x", [[0]], [[1]])], [slow], 60.0) == [[True, False]]
-    assert ends == ["ok", "died"]  # the reference, and the program, which ends by the timer's signal
+    assert ends == ["ok", "died"]  # the reference; the program, which SIGPROF killed
 
 
 @built
@@ -276,7 +276,7 @@ def test_completion_is_graded_for_the_base_set_and_the_stricter_set(tmp_path, mo
         allow_code_execution=True,
     )
     summary = run_evaluation(settings, tmp_path / "out", say=lambda text: None, progress=False)
-    assert sum(map(len, made[0].seeds)) == 6 + 6  # aime24, and one generation for both code sets
+    assert sum(map(len, made[0].seeds)) == 6 + 6  # 6 for aime24, 6 shared by both code sets
     accuracy = {name: entry["correct"]["accuracy"]["mean"] for name, entry in summary["benchmarks"].items()}
     assert accuracy == {"humaneval_plus": 0.0, "aime24": 0.0, "humaneval": 1.0}
     file = tmp_path / "out" / "samples.jsonl"

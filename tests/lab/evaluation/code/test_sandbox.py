@@ -1,4 +1,4 @@
-"""Malicious programs can neither escape the sandbox, nor outlive it, nor harm other processes."""
+"""Malicious programs cannot escape the sandbox, outlive it, or harm other processes."""
 
 import os
 import signal
