@@ -65,14 +65,14 @@ def finished(workspace, tmp_path_factory):
 @pytest.fixture
 def scripted(monkeypatch):
     texts = {"2+3": "so \\boxed{5}", "4+4": "so \\boxed{9}", "6/4": "\\boxed{\\frac{3}{2}}", "14": "7.0"}
-    made = []
+    backends = []
 
     def load(facts, settings, longest):
-        made.append(Scripted(facts.tokenizer, {**texts, "Compute": "\\boxed{25}"}))
-        return made[-1]
+        backends.append(Scripted(facts.tokenizer, {**texts, "Compute": "\\boxed{25}"}))
+        return backends[-1]
 
     monkeypatch.setattr(run_module, "load_backend", load)
-    return made
+    return backends
 
 
 def test_samples_store_the_correctness_of_both_graders(workspace, tmp_path, scripted):
@@ -194,9 +194,9 @@ def test_run_killed_at_random_times_equals_an_uninterrupted_run(workspace, finis
 )
 def test_error_names_the_settings_that_differ(workspace, finished, changes, words):
     before = lines(finished)
-    with pytest.raises(UserError, match="Choose another `--output_dir`") as refused:
+    with pytest.raises(UserError, match="Choose another `--output_dir`") as raised:
         run(workspace, finished, **changes)
-    assert words in str(refused.value)
+    assert words in str(raised.value)
     assert lines(finished) == before
 
 

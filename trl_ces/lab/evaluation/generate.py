@@ -90,7 +90,7 @@ class TransformersBackend:
         from peft import PeftModel
         from transformers import AutoModelForCausalLM
 
-        refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError, ImportError, KeyError, RuntimeError)
+        load_errors: tuple[type[Exception], ...] = (*hub_errors(), ValueError, ImportError, KeyError, RuntimeError)
         device = str(torch.accelerator.current_accelerator()) if torch.accelerator.is_available() else "cpu"
         try:
             model = AutoModelForCausalLM.from_pretrained(
@@ -98,7 +98,7 @@ class TransformersBackend:
             )
             if facts.adapter is not None:
                 model = PeftModel.from_pretrained(model, facts.adapter).merge_and_unload()
-        except refusals as error:
+        except load_errors as error:
             raise UserError(f"The model {settings.model!r} cannot be loaded: {first_line(error)}") from error
         pad = facts.tokenizer.pad_token_id
         return cls(model, facts.ends, (facts.ends or [0])[0] if pad is None else pad, settings)

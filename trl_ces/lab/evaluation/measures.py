@@ -48,8 +48,8 @@ def scored_by_all(runs: Sequence[pd.DataFrame], by: str) -> pd.Index:
 def areas(samples: pd.DataFrame, by: str, limit: int) -> pd.Series:
     """Average each problem's accuracy over all budgets up to `limit`; omit problems without a scored completion."""
     scored = samples.dropna(subset=by)
-    left = (1 - scored["tokens"] / limit).clip(lower=0) * scored[by].astype(float)
-    return left.groupby(scored["problem"]).mean()
+    remaining = (1 - scored["tokens"] / limit).clip(lower=0) * scored[by].astype(float)
+    return remaining.groupby(scored["problem"]).mean()
 
 
 def pass_at(samples: pd.DataFrame, by: str) -> dict[str, float | None]:

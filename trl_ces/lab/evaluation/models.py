@@ -52,7 +52,7 @@ def read_model(settings: EvaluationSettings) -> ModelFacts:
     from transformers.utils import find_adapter_config_file
 
     name = str(Path(settings.model).expanduser()) if settings.model.startswith("~") else settings.model
-    refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError, ImportError, KeyError)
+    load_errors: tuple[type[Exception], ...] = (*hub_errors(), ValueError, ImportError, KeyError)
     hub: dict[str, Any] = {"trust_remote_code": settings.trust_remote_code}
     try:
         adapter_file = find_adapter_config_file(name)
@@ -62,7 +62,7 @@ def read_model(settings: EvaluationSettings) -> ModelFacts:
         own = adapter is None or not Path(name).is_dir() or (Path(name) / "tokenizer_config.json").is_file()
         tokenizer = AutoTokenizer.from_pretrained(name if own else base, **hub)
         config = AutoConfig.from_pretrained(base, **hub)
-    except refusals as error:
+    except load_errors as error:
         raise UserError(f"The model {settings.model!r} cannot be read: {first_line(error)}") from error
     try:
         ends = GenerationConfig.from_pretrained(base).eos_token_id

@@ -200,13 +200,13 @@ def compare(runs: Sequence[Run], correctness: str = "correct", baseline: int = 0
     def tables(names: list[str]) -> list[list[pd.DataFrame]]:
         return [[run.samples[name] for name in names] for run in runs]
 
-    every = dict.fromkeys(chain(*(run.settings["data"] for run in runs)))
+    all_names = dict.fromkeys(chain(*(run.settings["data"] for run in runs)))
     return {
         "runs": [run.name for run in runs],
         "baseline": runs[baseline].name,
         "correctness": correctness,
         "differing": {run.name: found for run in runs[1:] if (found := _differing(runs[0], run))},
-        "left_out": [name for name in every if name not in names],
+        "left_out": [name for name in all_names if name not in names],
         "benchmarks": {name: measure(tables([name]), correctness, baseline) for name in names},
         "averages": {kind: measure(tables(own), correctness, baseline, limit) for kind, own in kinds.items()},
         "split": {name: _split([run.samples[name] for run in runs], correctness) for name in names},
@@ -235,12 +235,12 @@ def comparison_text(compared: dict[str, Any]) -> str:
     kinds = [BENCHMARKS[name].kind for name in compared["benchmarks"]]
     titled = [(BENCHMARKS[name].title, row) for name, row in compared["benchmarks"].items()]
     titled += [(KINDS[kind], row) for kind, row in compared["averages"].items() if kinds.count(kind) > 1]
-    every, others = range(len(names)), [index for index, name in enumerate(names) if name != baseline]
+    indices, others = range(len(names)), [index for index, name in enumerate(names) if name != baseline]
     minus = [f"{names[index]} − {baseline}" for index in others]
-    levels = [[title, *_cells(row, every)] for title, row in titled]
+    levels = [[title, *_cells(row, indices)] for title, row in titled]
     differences = [[title, *_cells(row, others, "_difference")] for title, row in titled]
     split = [
-        [BENCHMARKS[name].title, part, str(row["problems"]), *_cells(row, every)]
+        [BENCHMARKS[name].title, part, str(row["problems"]), *_cells(row, indices)]
         for name, parts in compared["split"].items()
         for part, row in parts.items()
     ]

@@ -115,31 +115,37 @@ def grade_completions(completions: Sequence[tuple[Request, Sample]], code_grader
     Each completion is a pair of a request and a dictionary with `tokens`, `finish_reason` and `text`. Texts are graded
     by both graders. Programs are graded only by their tests; the result is stored for both graders.
     """
-    texts = [(request, request.problems[0], made) for request, made in completions if request.problems[0].code is None]
+    texts = [
+        (request, request.problems[0], output) for request, output in completions if request.problems[0].code is None
+    ]
     grades = grade_many(
-        [made["text"] for *_, made in texts],
+        [output["text"] for *_, output in texts],
         [problem.gold for _, problem, _ in texts],
         [problem.benchmark for _, problem, _ in texts],
         questions=[problem.question for _, problem, _ in texts],
         thinking_prefilled=[request.thinking_prefilled for request, *_ in texts],
     )
     samples = [
-        _sample(request, problem, (grade.answer, grade.correct, grade.correct_qwen), made)
-        for (request, problem, made), grade in zip(texts, grades, strict=True)
+        _sample(request, problem, (grade.answer, grade.correct, grade.correct_qwen), output)
+        for (request, problem, output), grade in zip(texts, grades, strict=True)
     ]
-    coded = [(request, task, made) for request, made in completions if (task := request.problems[-1].code) is not None]
-    results = code_grader.grade([(task, made["text"], request.thinking_prefilled) for request, task, made in coded])
-    for (request, _, made), result in zip(coded, results, strict=True):
+    coded = [
+        (request, task, output) for request, output in completions if (task := request.problems[-1].code) is not None
+    ]
+    results = code_grader.grade(
+        [(task, output["text"], request.thinking_prefilled) for request, task, output in coded]
+    )
+    for (request, _, output), result in zip(coded, results, strict=True):
         # The base set uses the first group of tests; the stricter set uses both groups.
         for problem, correct in zip(request.problems, result.passed[-len(request.problems) :], strict=True):
-            samples.append(_sample(request, problem, (result.program, correct, correct), made))
+            samples.append(_sample(request, problem, (result.program, correct, correct), output))
     return samples
 
 
-def _sample(request: Request, problem: Problem, graded: tuple[Any, ...], made: Sample) -> Sample:
+def _sample(request: Request, problem: Problem, graded: tuple[Any, ...], output: Sample) -> Sample:
     """Make a line of samples.jsonl."""
     requested = (problem.benchmark, problem.id, request.sample, request.seed, problem.gold)
-    return dict(zip(FIELDS, (*requested, *graded, *(made[name] for name in GENERATED)), strict=True))
+    return dict(zip(FIELDS, (*requested, *graded, *(output[name] for name in GENERATED)), strict=True))
 
 
 def draw(
@@ -152,14 +158,14 @@ def draw(
             if not new:  # generated only because another completion of the batch is missing
                 continue
             texts = tokenizer.batch_decode([completion.tokens for completion in new], skip_special_tokens=True)
-            made = [
+            outputs = [
                 (
                     batch[completion.index],
                     dict(zip(GENERATED, (len(completion.tokens), completion.finish_reason, text), strict=True)),
                 )
                 for completion, text in zip(new, texts, strict=True)
             ]
-            yield [sample for sample in grade_completions(made, code_grader) if key_of(sample) not in done]
+            yield [sample for sample in grade_completions(outputs, code_grader) if key_of(sample) not in done]
 
 
 def load_backend(facts: ModelFacts, settings: EvaluationSettings, longest: int) -> TransformersBackend | VllmBackend:

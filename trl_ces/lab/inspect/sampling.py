@@ -91,11 +91,11 @@ def _load_model(recipe: Recipe, build: bool) -> tuple[str, Any, Any]:
     # Flash attention, which a recipe may select for training, supports neither CPUs nor float32 weights.
     loading["attn_implementation"] = None if "flash" in str(recipe.attention) else recipe.attention
     loading = {key: value for key, value in loading.items() if value is not None}
-    refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError, ImportError)
+    load_errors: tuple[type[Exception], ...] = (*hub_errors(), ValueError, ImportError)
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, **hub)
         return name, AutoModelForCausalLM.from_pretrained(path, **hub, **loading), tokenizer
-    except refusals as error:
+    except load_errors as error:
         raise UserError(f"The model {name!r} cannot be loaded: {first_line(error)}") from error
 
 

@@ -228,8 +228,8 @@ def test_unscored_program_is_unscored_for_both_graders():
 
     base = Problem("humaneval", 0, "Double x.", "double", DOUBLE)
     stricter = replace(base, benchmark="humaneval_plus")
-    made = {"tokens": 9, "finish_reason": "stop", "text": "text"}
-    found = grade_completions([(Request([base, stricter], 0, [1], False, 7), made)], ReferenceThatFails())
+    generated = {"tokens": 9, "finish_reason": "stop", "text": "text"}
+    found = grade_completions([(Request([base, stricter], 0, [1], False, 7), generated)], ReferenceThatFails())
     assert [(sample["correct"], sample["correct_qwen"]) for sample in found] == [(True, True), (None, None)]
 
 
@@ -258,11 +258,11 @@ def test_code_benchmarks_require_permission(tmp_path, capsys, monkeypatch):
 def test_completion_is_graded_for_the_base_set_and_the_stricter_set(tmp_path, monkeypatch):
     write_data(tmp_path, ["humaneval", "aime24"])
     write_model(tmp_path / "model")
-    made = []
+    backends = []
 
     def load(facts, settings, longest):
-        made.append(Scripted(facts.tokenizer, {"": fenced("def double(x): return abs(2 * x)")}))
-        return made[-1]
+        backends.append(Scripted(facts.tokenizer, {"": fenced("def double(x): return abs(2 * x)")}))
+        return backends[-1]
 
     monkeypatch.setattr(run_module, "load_backend", load)
     settings = EvaluationSettings(
@@ -276,7 +276,7 @@ def test_completion_is_graded_for_the_base_set_and_the_stricter_set(tmp_path, mo
         allow_code_execution=True,
     )
     summary = run_evaluation(settings, tmp_path / "out", say=lambda text: None, progress=False)
-    assert sum(map(len, made[0].seeds)) == 6 + 6  # 6 for aime24, 6 shared by both code sets
+    assert sum(map(len, backends[0].seeds)) == 6 + 6  # 6 for aime24, 6 shared by both code sets
     accuracy = {name: entry["correct"]["accuracy"]["mean"] for name, entry in summary["benchmarks"].items()}
     assert accuracy == {"humaneval_plus": 0.0, "aime24": 0.0, "humaneval": 1.0}
     file = tmp_path / "out" / "samples.jsonl"
