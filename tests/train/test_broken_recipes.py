@@ -108,7 +108,7 @@ def refused(capsys, monkeypatch):
         ({"output_dir": "x" * 300}, "", ["`output_dir`", "cannot be written (File name too long): name another"]),
         ({"reward_funcs": "[divides.reward]"}, "", ["'divides.reward' cannot be imported: ZeroDivisionError"]),
         ({"reward_funcs": "[leaves.reward]"}, "", ["'leaves.reward' cannot be imported: SystemExit"]),
-        ({"model_name_or_path": "runs/a/b"}, "", ["'runs/a/b' holds no config.json"]),  # no Hub id has two slashes
+        ({"model_name_or_path": "runs/a/b"}, "", ["'runs/a/b' has no config.json"]),  # no Hub id has two slashes
         ({"reward_weights": "[1, 0]"}, "", ["`reward_weights` has 2 numbers for 1 rewards", "of accuracy_reward,"]),
         ({"reward_funcs": "[think_format_reward, get_soft_overlong_punishment]"}, "", ["Set `ces_accuracy_reward`"]),
         ({"reward_funcs": "[get_mai_length_reward]"}, "", ["rewards whole groups", "add one to `reward_funcs`"]),

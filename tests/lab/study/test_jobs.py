@@ -159,7 +159,7 @@ def write_study(folder, keys=None, **overrides):
         ({"ces_tua": 0.1}, "DAPO, seed 0: .* the key `ces_tua` is not known. Did you mean `ces_tau`?"),
         ({"ces_tau": 3.0}, "DAPO, seed 0: .*`ces_tau` is 3.0"),
         ({"max_steps": "many"}, "`max_steps`: expected"),
-        ({"model_builder": None, "model_builder_kwargs": None, "model_name_or_path": "./no"}, "holds no config.json"),
+        ({"model_builder": None, "model_builder_kwargs": None, "model_name_or_path": "./no"}, "has no config.json"),
         (
             {"reward_funcs": ["think_format_reward", "get_soft_overlong_punishment"]},
             "DAPO, seed 0: Set `ces_accuracy_reward` to the name",
