@@ -51,7 +51,7 @@ def test_a_recipe_trains_to_a_saved_model(trained):
     names = {file.name for file in output.iterdir()}
     assert {"model.safetensors", "config.json", "tokenizer.json", "README.md", "trainer_state.json"} <= names
     assert f"Saved in {output}:" in result.stdout
-    assert "4 rows to train on, 0 held back, of 4." in result.stdout
+    assert "4 training rows and 0 evaluation rows of 4." in result.stdout
     state = json.loads((output / "trainer_state.json").read_text())
     assert state["global_step"] == 2
     logged = [entry for entry in state["log_history"] if "ces/group_accuracy" in entry]
@@ -64,7 +64,7 @@ def test_a_model_that_will_be_replaced_is_announced(trained, monkeypatch, capsys
     monkeypatch.setattr("trl_ces.cli.train.run_training", lambda launch, recipe: 0)
     words = ["train", "--config", str(output / "recipe.yaml")]
     assert main(words) == 0
-    note = f"Note: {output} holds a trained model, which this run will replace.\n"
+    note = f"Note: {output} contains a trained model, which this run will replace.\n"
     assert capsys.readouterr().err == note
     assert main([*words, "--output_dir", str(output.parent / "another")]) == 0
     assert capsys.readouterr().err == ""
@@ -157,7 +157,7 @@ def test_one_process_sees_one_gpu(job, monkeypatch, tmp_path):
 def test_the_gpus_of_the_recipe_bound_the_processes(job, monkeypatch, tmp_path):
     words, own = ["--use_cpu", "false"], with_gpus(job, "4,5,6", tmp_path)
     assert plan(own, *words, devices=8, monkeypatch=monkeypatch).num_processes == 3
-    with pytest.raises(UserError, match="`num_processes` is 4 and 1 x 3 accelerators are usable"):
+    with pytest.raises(UserError, match="`num_processes` is 4, but 1 x 3 accelerators are usable"):
         plan(own, *words, "--num_processes", "4", devices=8, monkeypatch=monkeypatch)
 
 
@@ -168,10 +168,10 @@ def test_an_accelerate_configuration_and_its_flags_reach_accelerate(job, monkeyp
     assert planned.command[planned.command.index("--main_process_port") + 1] == "29501"
     assert "--quiet" in planned.command
     assert planned.command[planned.command.index("--expect_distributed_type") + 1] == "DEEPSPEED"
-    with pytest.raises(UserError, match=r"`num_processes` is 4 and 1 x 2 acc.*`--num_processes 2`"):
+    with pytest.raises(UserError, match=r"`num_processes` is 4, but 1 x 2 acc.*`--num_processes 2`"):
         plan(job, *words, "--num_processes", "4", devices=2, monkeypatch=monkeypatch)
     several = [*words, "--num_processes", "6", "--num_machines", "2", "--machine_rank", "1"]
-    with pytest.raises(UserError, match="is 6 and 2 x 2 accelerators are usable: use `--num_processes 4`"):
+    with pytest.raises(UserError, match="is 6, but 2 x 2 accelerators are usable: use `--num_processes 4`"):
         plan(job, *several, devices=2, monkeypatch=monkeypatch)
 
 

@@ -143,15 +143,15 @@ def test_a_wrong_recipe_is_refused_in_one_line(job, refused, changes, rest, part
         (["--num_processes", "8"], ["`responses_per_step` is 4, which 8 processes cannot share", "1, 2, 4 processes"]),
         (["--config_file", "x"], ["the key `config_file` is not known"]),
         (["--use_cpu", "false"], ["no accelerator", "`--use_cpu true`"]),
-        (["--use_vllm"], ["`use_vllm` is true and vLLM is missing", '[vllm]"']),
+        (["--use_vllm"], ["`use_vllm` is true, but vLLM is missing", '[vllm]"']),
         (
             ["--attn_implementation", "flash_attention_2"],
-            ["'flash_attention_2', which needs a GPU and", "give --attn_implementation sdpa"],
+            ["'flash_attention_2', which needs a GPU and", "set --attn_implementation sdpa"],
         ),
         (["--eval_strategy", "steps"], ["`eval_strategy` is 'steps' without evaluation data"]),
         (["--num_eval_samples", "1"], ["`eval_strategy` is 'no' with evaluation data"]),
         (["--use_vllm", "true", "--load_in_4bit", "true"], ["`use_vllm` with quantized weights", "`use_vllm: false`"]),
-        (["--resume_from_checkpoint", "true"], ["`resume_from_checkpoint` is True", "holds no complete checkpoint"]),
+        (["--resume_from_checkpoint", "true"], ["`resume_from_checkpoint` is True", "has no complete checkpoint"]),
     ],
 )
 def test_a_wrong_command_line_is_refused_in_one_line(job, refused, monkeypatch, words, parts):

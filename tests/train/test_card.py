@@ -129,7 +129,7 @@ def test_a_run_without_ces_is_tagged_by_its_loss(run, loss, own):
 def test_a_rule_of_ones_own_is_named_by_its_title_and_shown_with_its_settings(run, monkeypatch):
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "docs" / "examples")
     shown = card(run, shaping="my_rule:rule", shaping_kwargs={"gamma": 0.2})
-    assert "with DAPO and a price on the entropy of correct completions, by [TRL]" in shown.text
+    assert "with DAPO and a penalty on the entropy of correct completions, by [TRL]" in shown.text
     assert "| `shaping_kwargs` | {'gamma': 0.2} |" in shown.text
 
 
@@ -154,7 +154,7 @@ def test_missing_values_of_the_log_are_left_out(run):
 
 def test_curves_are_drawn_and_shown(run, monkeypatch):
     card(run)
-    assert write_card(run, "run") == f"No curves.png: it needs matplotlib ({install_line('lab')})."
+    assert write_card(run, "run") == f"No curves.png: matplotlib is missing ({install_line('lab')})."
     monkeypatch.undo()
     assert write_card(run, "run") is None
     assert (run / "curves.png").read_bytes().startswith(b"\x89PNG")

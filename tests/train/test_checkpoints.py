@@ -112,16 +112,16 @@ def check_resume(folder, value, **changes):
 
 def test_train_refuses_to_resume_where_nothing_is_left(tmp_path):
     last = checkpoint(tmp_path, 20)
-    with pytest.raises(UserError, match="at the end of its run, step 20: it holds the trained model"):
+    with pytest.raises(UserError, match="is the end of a finished run, step 20: raise `max_steps`"):
         check_resume(tmp_path, str(last))
     for value in (True, str(tmp_path)):
-        with pytest.raises(UserError, match="holds no complete checkpoint with steps left"):
+        with pytest.raises(UserError, match="has no complete checkpoint with steps left"):
             check_resume(tmp_path, value)
     middle = checkpoint(tmp_path, 12)
     for value in (True, str(middle)):
         check_resume(tmp_path, value)
     (middle / "rng_state.pth").unlink()
-    with pytest.raises(UserError, match=r"checkpoint-12 holds the model alone \(`save_only_model`\)"):
+    with pytest.raises(UserError, match=r"checkpoint-12 contains only the model \(`save_only_model`\)"):
         check_resume(tmp_path, str(middle))
     assert newest_checkpoint(tmp_path, LENGTH) is None
     check_resume(tmp_path, str(last), max_steps=30)
@@ -130,9 +130,9 @@ def test_train_refuses_to_resume_where_nothing_is_left(tmp_path):
 @pytest.mark.parametrize(
     ("before", "now", "message"),
     [
-        ({}, {"learning_rate": 1e-2}, r"`learning_rate` is 0\.01 and was 0\.001, and the optimizer's saved state"),
-        ({}, {"use_peft": True}, "`use_peft` is True and was False"),
-        ({"use_peft": True, "lora_r": 8}, {"use_peft": True, "lora_r": 4}, "`lora_r` is 4 and was 8"),
+        ({}, {"learning_rate": 1e-2}, r"`learning_rate` is 0\.01 but was 0\.001, and the optimizer's saved state"),
+        ({}, {"use_peft": True}, "`use_peft` is True but was False"),
+        ({"use_peft": True, "lora_r": 8}, {"use_peft": True, "lora_r": 4}, "`lora_r` is 4 but was 8"),
     ],
 )
 def test_a_setting_that_the_optimizer_keeps_cannot_change_on_resuming(tmp_path, before, now, message):

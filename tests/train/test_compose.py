@@ -65,7 +65,7 @@ def test_settings_of_a_replaced_rule_are_dropped(write):
 @pytest.mark.parametrize(
     ("overlay", "message"),
     [
-        ({"reward_funcs+": {"a": 1}}, r"o.yaml: `reward_funcs\+` adds a mapping to a list: both must be"),
+        ({"reward_funcs+": {"a": 1}}, r"o.yaml: `reward_funcs\+` adds a mapping to a list: use two lists"),
         ({"output_dir+": "x"}, r"`output_dir\+` adds a str to a str"),
         ({"max_step": 3}, "the key `max_step` is not known. Did you mean `max_steps`"),
     ],

@@ -81,7 +81,7 @@ def test_rows_without_a_usable_gold_are_replaced_and_reported(tmp_path, capsys, 
     printed = capsys.readouterr().out.splitlines()
     assert train["row"][:] == [order[i] for i in (0, 3, 5, 6, 7)]
     dropped = ", ".join(str(order[i]) for i in (1, 2, 4))
-    assert printed[0].endswith("5 rows to train on, 0 held back, of 30.")
+    assert printed[0].endswith("5 training rows and 0 evaluation rows of 30.")
     assert printed[1].endswith(f"dropped 3 rows (no usable reference answer): {dropped}.")
 
 

@@ -25,7 +25,7 @@ def test_a_missing_chat_template_is_explained():
     with pytest.raises(ValueError, match="chat_template") as found:
         tiny_tokenizer(chat_template=None).apply_chat_template([{"role": "user", "content": "1+2="}])
     message = _known_problem(found.value, recipe)
-    assert "The tokenizer of base-1B has no chat template, which the prompts require: name an instruct" in message
+    assert "The tokenizer of base-1B has no chat template, which the prompts require: use an instruct" in message
     assert "or use a `dataset_builder` that returns text prompts (docs/recipes.md has an example)." in message
     assert _known_problem(ValueError("something else"), recipe) is None
 
@@ -41,7 +41,7 @@ def test_a_chat_template_without_system_messages_is_explained():
     tokenizer, prompt = tiny_tokenizer(chat_template=NO_SYSTEM), make_prompt("1+2=", "Think.", "here")
     with pytest.raises(TemplateError) as found:
         tokenizer.apply_chat_template(prompt)
-    message = r"The chat template of gemma refuses the prompts \(System role not supported\): .*`--system_prompt null`"
+    message = r"The chat template of gemma rejects the prompts \(System role not supported\): .*`--system_prompt null`"
     assert re.search(message, str(_known_problem(found.value, recipe)))
 
 
@@ -57,7 +57,7 @@ def test_fewer_rows_than_a_rollout_takes_are_refused_before_the_model_is_loaded(
     fields = {"model_name_or_path": "m", "dataset_name": str(tmp_path / "data.jsonl"), "output_dir": str(tmp_path)}
     sizes = {"use_cpu": True, "bf16": False, "num_generations": 2, "per_device_train_batch_size": 8}
     recipe = make_recipe(fields | sizes | {"reward_funcs": ["think_format_reward"]}, "my.yaml")
-    with pytest.raises(UserError, match="There are 3 rows to train on, and a rollout takes 4 prompts: give more rows"):
+    with pytest.raises(UserError, match="There are 3 training rows, but a rollout takes 4 prompts: add rows"):
         make_trainer(recipe, recipe.training_config(1), PartialState())
 
 
@@ -112,7 +112,7 @@ def test_prompts_without_room_for_a_completion_are_counted_and_the_first_is_name
     colocated_here(monkeypatch)
     colocate = {"vllm_mode": "colocate", "vllm_max_model_length": LENGTH}
     trainer = vllm_trainer(tmp_path, columns, **colocate)
-    message = rf"2 of 4 prompts.*, row {row} first: its {tokens} tokens and the 12 .* exceed vLLM's 20\. Raise "
+    message = rf"2 of 4 prompts.*; the first is row {row}: its {tokens} tokens plus .*, 12, exceed vLLM's limit, 20\. "
     with pytest.raises(UserError, match=message):
         _check_prompts(trainer)
     trainer.train_dataset = trainer.train_dataset.select(range(2))

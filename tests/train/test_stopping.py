@@ -139,9 +139,9 @@ def test_all_processes_stop_after_the_same_step(here, other, stops):
         (
             "raise SystemExit(1)",
             1,
-            "the training ended with code 1; the first error, if one was reported, is above.",
+            "training ended with code 1; the first error, if any was reported, is above.",
         ),
-        ("import os; os.kill(os.getpid(), 9)", 137, "the training was killed; the first error"),
+        ("import os; os.kill(os.getpid(), 9)", 137, "training was killed; the first error"),
         # a launcher, whose worker has message why
         ("import os; open(os.environ['TRL_CES_REPORTED'], 'w'); raise SystemExit(1)", 2, ""),
     ],

@@ -1,11 +1,11 @@
-"""Entry point of `trl-ces`: run a subcommand, and report a `UserError` in one sentence with exit code 2."""
+"""Entry point of `trl-ces`: run a subcommand; print a `UserError` without traceback and return exit code 2."""
 
 import importlib
 import sys
 
 from ..support.errors import UserError, nearest, quiet_others
 
-# Subcommand -> line in `trl-ces --help`. The module of the same name, with `run(argv) -> int`, is imported on use.
+# Subcommand -> its line in `trl-ces --help`. Each is a module with `run(argv) -> int`, imported on use.
 COMMANDS = {
     "train": "train a model from a recipe",
     "recipes": "list the recipes with their costs, or print one in full",

@@ -1,4 +1,4 @@
-"""Training process started by `trl-ces train`, which has already checked the recipe."""
+"""Training process, started by `trl-ces train` after it has checked the recipe."""
 
 import argparse
 import os
