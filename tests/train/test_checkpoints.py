@@ -1,4 +1,4 @@
-"""A stopped run goes on from the newest checkpoint that is whole and not at its end."""
+"""A stopped run resumes from its newest complete checkpoint with steps left."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def checkpoint(folder, step, text=None, max_steps=20):
 def test_an_incomplete_checkpoint_is_skipped(tmp_path, text):
     good = checkpoint(tmp_path, 9)
     broken = checkpoint(tmp_path, 12, text)
-    (tmp_path / "checkpoint-15").mkdir()  # has only what is written before the state
+    (tmp_path / "checkpoint-15").mkdir()  # has only a file that is written before the state
     (tmp_path / "checkpoint-15" / "dynamic_sampling.json").write_text("{}")
     checkpoint(tmp_path, "best")
     assert read_state(broken) is None
@@ -76,7 +76,7 @@ def test_a_finished_run_can_be_made_longer(tmp_path):
     state = {**read_state(last), "num_train_epochs": 2}
     assert not is_at_its_end(state, Length(max_steps=21))
     assert is_at_its_end(state, Length(max_steps=20))
-    assert is_at_its_end(state, Length(max_steps=12))  # shorter than it is
+    assert is_at_its_end(state, Length(max_steps=12))  # fewer steps than were done
     assert not is_at_its_end(state, Length(num_train_epochs=3))
     assert is_at_its_end(state, Length(num_train_epochs=2))
     assert newest_checkpoint(tmp_path, Length(max_steps=40)) == last
@@ -97,7 +97,7 @@ def test_a_stopped_run_resumes_from_its_own_checkpoint(tmp_path):
     assert earlier_checkpoints(tmp_path, True) == set()
     resumed = earlier_checkpoints(tmp_path, os.path.relpath(own))
     assert resume_hint(tmp_path, LENGTH, resumed).endswith(f"{own} with the same command and {TRUE[:-6]}{own}`.")
-    os.utime(before / "trainer_state.json", (1, 1))  # written again, by a clock that was set back
+    os.utime(before / "trainer_state.json", (1, 1))  # rewritten, with the clock set back
     assert resume_hint(tmp_path, LENGTH, earlier).endswith(f"{before} with the same command and {TRUE}")
 
 
@@ -110,7 +110,7 @@ def check_resume(folder, value, **changes):
     )
 
 
-def test_train_refuses_to_resume_where_nothing_is_left(tmp_path):
+def test_train_refuses_to_resume_without_steps_left_or_optimizer_state(tmp_path):
     last = checkpoint(tmp_path, 20)
     with pytest.raises(UserError, match="is the end of a finished run, step 20: raise `max_steps`"):
         check_resume(tmp_path, str(last))
@@ -135,7 +135,7 @@ def test_train_refuses_to_resume_where_nothing_is_left(tmp_path):
         ({"use_peft": True, "lora_r": 8}, {"use_peft": True, "lora_r": 4}, "`lora_r` is 4 but was 8"),
     ],
 )
-def test_a_setting_that_the_optimizer_keeps_cannot_change_on_resuming(tmp_path, before, now, message):
+def test_a_resumed_run_cannot_change_settings_saved_with_the_optimizer(tmp_path, before, now, message):
     checkpoint(tmp_path, 12)
     (tmp_path / "recipe.yaml").write_text(dump_yaml({**RUN, **before}))
     check_resume(tmp_path, True, **before, logging_steps=3)

@@ -1,4 +1,4 @@
-"""Failures of a training that have a sentence of their own."""
+"""Known failures of a training run are explained in one sentence."""
 
 import errno
 import json
@@ -32,7 +32,7 @@ def test_a_missing_chat_template_is_explained():
 
 DISK_FULL = "Error while serializing: I/O error: No space left on device (os error 28)"
 
-# As the templates of Gemma 2 and the first Mistrals.
+# Rejects system messages, like the templates of Gemma 2 and early Mistral models.
 NO_SYSTEM = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
 
 
@@ -52,7 +52,7 @@ def test_a_full_disk_is_explained(error):
     assert _known_problem(OSError(errno.EACCES, "Permission denied"), recipe) is None
 
 
-def test_fewer_rows_than_a_rollout_takes_are_refused_before_the_model_is_loaded(tmp_path):
+def test_too_few_rows_for_a_rollout_are_refused_before_the_model_is_loaded(tmp_path):
     (tmp_path / "data.jsonl").write_text('{"question": "1+1=", "answer": 2}\n' * 3)
     fields = {"model_name_or_path": "m", "dataset_name": str(tmp_path / "data.jsonl"), "output_dir": str(tmp_path)}
     sizes = {"use_cpu": True, "bf16": False, "num_generations": 2, "per_device_train_batch_size": 8}
@@ -62,7 +62,7 @@ def test_fewer_rows_than_a_rollout_takes_are_refused_before_the_model_is_loaded(
 
 
 @pytest.mark.parametrize(("resumed", "message"), [(None, "start again."), (True, "true`."), ("{own}", "{own}`.")])
-def test_a_failed_run_never_names_another_runs_checkpoint(tmp_path, monkeypatch, resumed, message):
+def test_the_resume_hint_of_a_failed_run_names_no_checkpoint_of_another_run(tmp_path, monkeypatch, resumed, message):
     for step in (4, 60):
         own = tmp_path / f"checkpoint-{step}"
         own.mkdir()
@@ -82,7 +82,7 @@ def test_a_failed_run_never_names_another_runs_checkpoint(tmp_path, monkeypatch,
     assert str(found.value).endswith(message.format(**names))
 
 
-def test_a_model_that_cannot_be_loaded_is_named(tmp_path, monkeypatch):
+def test_the_error_for_a_model_that_cannot_be_loaded_names_it(tmp_path, monkeypatch):
     (tmp_path / "data.jsonl").write_text('{"question": "1+1=", "answer": 2}\n' * 3)
     fields = {"model_name_or_path": "no-one/nothing", "dataset_name": str(tmp_path / "data.jsonl")}
     sizes = {"use_cpu": True, "bf16": False, "num_generations": 2, "per_device_train_batch_size": 2}
@@ -93,22 +93,22 @@ def test_a_model_that_cannot_be_loaded_is_named(tmp_path, monkeypatch):
         make_trainer(recipe, recipe.training_config(1), PartialState())
 
 
-ANSWER, LENGTH = 12, 20  # which leaves eight tokens to a prompt
+COMPLETION, LENGTH = 12, 20  # leave eight tokens for the prompt
 TEXTS = {"prompt": ["1+2=", "1+2+3+4=", "1+2+3+4+5=", "6+7+8+9+10="], "row": [11, 22, 33, 44]}
-CHATS = {"prompt": [[{"role": "user", "content": text}] for text in ("1", "12", "3+4=", "1234567")]}  # 5 more
+CHATS = {
+    "prompt": [[{"role": "user", "content": text}] for text in ("1", "12", "3+4=", "1234567")]
+}  # the template adds 5 tokens
 
 
 def vllm_trainer(folder, columns, **changes):
-    settings = {"use_vllm": True, "max_completion_length": ANSWER, **changes}
+    settings = {"use_vllm": True, "max_completion_length": COMPLETION, **changes}
     model = str(folder / "model")
     tiny_model().save_pretrained(model)
     return tiny_trainer(folder, prompts=columns, more={"model": model, "eval_dataset": None}, **settings)
 
 
 @pytest.mark.parametrize(("columns", "row", "tokens"), [(TEXTS, 33, 10), (CHATS, 2, 9)], ids=["text", "chat"])
-def test_prompts_without_room_for_a_completion_are_counted_and_the_first_is_named(
-    tmp_path, monkeypatch, columns, row, tokens
-):
+def test_the_error_for_too_long_prompts_counts_them_and_names_the_first(tmp_path, monkeypatch, columns, row, tokens):
     colocated_here(monkeypatch)
     colocate = {"vllm_mode": "colocate", "vllm_max_model_length": LENGTH}
     trainer = vllm_trainer(tmp_path, columns, **colocate)
