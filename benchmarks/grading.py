@@ -1,4 +1,4 @@
-"""Compare the throughput of the accuracy rewards of trl_ces (on all cores) and TRL on the same easy answers.
+"""Compare the throughput of the accuracy rewards of trl_ces (which uses all cores) and TRL on the same easy answers.
 
     python benchmarks/grading.py
 

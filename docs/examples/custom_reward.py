@@ -64,7 +64,7 @@ def make_trainer(model, output_dir, **changes):
         "per_device_train_batch_size": 8,
         "steps_per_generation": 2,
         "max_completion_length": 64,
-        # CES shapes floor(length * tau * b) tokens: none of 64 at the paper's tau of 0.01
+        # CES shapes floor(length * tau * b) tokens, which is 0 for 64 tokens and the paper's tau of 0.01.
         "ces_tau": 0.1,
         "reward_weights": [1.0, 0.1],
         "learning_rate": 1e-6,

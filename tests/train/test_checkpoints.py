@@ -13,7 +13,7 @@ from trl_ces.train.checkpoints import (
     Length,
     earlier_checkpoints,
     find_damage,
-    is_at_its_end,
+    is_finished,
     newest_checkpoint,
     read_state,
     resume_hint,
@@ -64,7 +64,7 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning(tmp_path, caplog, name, 
 def test_a_checkpoint_at_the_end_of_its_run_is_skipped(tmp_path):
     assert newest_checkpoint(tmp_path) is None
     last = checkpoint(tmp_path, 20)
-    assert is_at_its_end(read_state(last))
+    assert is_finished(read_state(last))
     assert newest_checkpoint(tmp_path) is None
     assert newest_checkpoint(tmp_path / "nowhere") is None
     before = checkpoint(tmp_path, 16)
@@ -74,11 +74,11 @@ def test_a_checkpoint_at_the_end_of_its_run_is_skipped(tmp_path):
 def test_a_finished_run_can_be_made_longer(tmp_path):
     last = checkpoint(tmp_path, 20)
     state = {**read_state(last), "num_train_epochs": 2}
-    assert not is_at_its_end(state, Length(max_steps=21))
-    assert is_at_its_end(state, Length(max_steps=20))
-    assert is_at_its_end(state, Length(max_steps=12))  # fewer steps than were done
-    assert not is_at_its_end(state, Length(num_train_epochs=3))
-    assert is_at_its_end(state, Length(num_train_epochs=2))
+    assert not is_finished(state, Length(max_steps=21))
+    assert is_finished(state, Length(max_steps=20))
+    assert is_finished(state, Length(max_steps=12))  # fewer steps than were done
+    assert not is_finished(state, Length(num_train_epochs=3))
+    assert is_finished(state, Length(num_train_epochs=2))
     assert newest_checkpoint(tmp_path, Length(max_steps=40)) == last
     assert newest_checkpoint(tmp_path, Length(max_steps=20)) is None
 

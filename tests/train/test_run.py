@@ -17,7 +17,7 @@ from trl_ces.layers.reward_calls import RewardError
 from trl_ces.support.errors import UserError
 from trl_ces.train.data import make_prompt
 from trl_ces.train.recipe import make_recipe
-from trl_ces.train.run import _check_prompts, _known_problem, make_trainer, run_to_its_end
+from trl_ces.train.run import _check_prompts, _known_problem, make_trainer, train_to_end
 
 
 def test_a_missing_chat_template_is_explained():
@@ -78,7 +78,7 @@ def test_the_resume_hint_of_a_failed_run_names_no_checkpoint_of_another_run(tmp_
 
     monkeypatch.setattr(trainer, "train", fail)
     with pytest.raises(UserError) as found:
-        run_to_its_end(trainer, make_recipe(fields, "my.yaml"))
+        train_to_end(trainer, make_recipe(fields, "my.yaml"))
     assert str(found.value).endswith(message.format(**names))
 
 
@@ -95,9 +95,8 @@ def test_the_error_for_a_model_that_cannot_be_loaded_names_it(tmp_path, monkeypa
 
 COMPLETION, LENGTH = 12, 20  # leave eight tokens for the prompt
 TEXTS = {"prompt": ["1+2=", "1+2+3+4=", "1+2+3+4+5=", "6+7+8+9+10="], "row": [11, 22, 33, 44]}
-CHATS = {
-    "prompt": [[{"role": "user", "content": text}] for text in ("1", "12", "3+4=", "1234567")]
-}  # the template adds 5 tokens
+# The chat template adds five tokens.
+CHATS = {"prompt": [[{"role": "user", "content": text}] for text in ("1", "12", "3+4=", "1234567")]}
 
 
 def vllm_trainer(folder, columns, **changes):

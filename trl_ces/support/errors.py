@@ -39,7 +39,7 @@ def hub_errors() -> tuple[type[Exception], ...]:
     return (errors.HfHubHTTPError, errors.HTTPError, OSError)
 
 
-def quiet_others() -> None:
+def ignore_deprecations() -> None:
     """Ignore deprecation warnings about names that TRL, transformers and this package still use."""
     # transformers 5.24 renamed the argument `past_key_values` to `cache`, and accepts the old name until version 6.
     for name in (r"(is_)?gradient_checkpointing(_\w+)?", r"torch\.distributed\.\w+", "past_key_values"):

@@ -33,7 +33,7 @@ def read_state(checkpoint: Path) -> dict[str, Any] | None:
     return state if isinstance(state, dict) and "global_step" in state else None
 
 
-def is_at_its_end(state: dict[str, Any], length: Length | None = None) -> bool:
+def is_finished(state: dict[str, Any], length: Length | None = None) -> bool:
     """Return whether all planned steps are done; a run resumed from such a checkpoint could make an extra step."""
     planned = state.get("max_steps", 0)
     if length is not None and length.max_steps > 0:
@@ -88,7 +88,7 @@ def newest_checkpoint(
     """
     for folder in reversed(list_checkpoints(output_dir)):
         state = read_state(folder)
-        if state is None or is_at_its_end(state, length) or not has_optimizer(folder):
+        if state is None or is_finished(state, length) or not has_optimizer(folder):
             continue
         if (folder, (folder / STATE).stat().st_mtime_ns) in excluded:
             continue

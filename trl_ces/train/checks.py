@@ -12,7 +12,7 @@ from ..support.imports import import_path, install_line
 from ..support.reward_names import reward_name
 from ..support.yaml import read_yaml
 from .arguments import CommandLine, recipe_fields
-from .checkpoints import Length, has_optimizer, is_at_its_end, newest_checkpoint, read_state
+from .checkpoints import Length, has_optimizer, is_finished, newest_checkpoint, read_state
 from .data import check_source
 from .launch import Launch, make_launch
 from .lookup import find_reward_functions
@@ -111,7 +111,7 @@ def _check_resume(recipe: Recipe, output_dir: Path) -> None:
             f"`resume_from_checkpoint` is {value!r}, but {checkpoint or output_dir} has no complete checkpoint with "
             "steps left: name a checkpoint-N directory, remove the setting, or raise `max_steps`."
         )
-    if is_at_its_end(state, length):
+    if is_finished(state, length):
         raise UserError(
             f"`resume_from_checkpoint` {value!r} is the end of a finished run, step {state['global_step']}: raise "
             "`max_steps` or `num_train_epochs` to train longer."

@@ -55,7 +55,7 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None) -> N
     if not config.disable_tqdm:
         trainer.remove_callback(ProgressCallback)
         trainer.add_callback(ProgressWithMetrics(accuracy_reward_name(trainer)))
-    if run_to_its_end(trainer, recipe):
+    if train_to_end(trainer, recipe):
         save(trainer, recipe, None if push is None else push.repo_id)
         if push is not None and state.is_main_process:
             push.upload()
@@ -95,7 +95,7 @@ def accuracy_reward_name(trainer: CESTrainer) -> str | None:
         return None
 
 
-def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
+def train_to_end(trainer: CESTrainer, recipe: Recipe) -> bool:
     """Train, resuming from the recipe's checkpoint if set; return `False` if SIGTERM ended training early."""
     output_dir, is_main = Path(str(trainer.args.output_dir)), trainer.accelerator.is_main_process
     checkpoint: Any = trainer.args.resume_from_checkpoint
@@ -129,7 +129,7 @@ def save(trainer: CESTrainer, recipe: Recipe, repo: str | None = None) -> None:
     """
     Save model, tokenizer, training state and model card in `output_dir`, and print the code that loads the model.
 
-    Call this function on every process, because all of them gather a sharded model. `repo` is the Hub id on the card.
+    Call this function on every process, because all processes gather a sharded model. `repo` is the card's Hub id.
     """
     output_dir = Path(str(trainer.args.output_dir))
     trainer.save_model(str(output_dir))
