@@ -76,7 +76,7 @@ def test_a_run_whose_server_dies_during_a_weight_update_resumes_exactly(job, tmp
 # Fault of rank 1 in the second rollout -> (exit code, message of the command). A hanging process is not tested: with
 # `use_cpu`, transformers uses torch's limit of 30 minutes instead of `ddp_timeout`.
 PROCESS_FAULTS = {
-    "killed": (1, "the training ended with code 1; the first error, if one was reported, is above"),
+    "killed": (1, "training ended with code 1; the first error, if any was reported, is above"),
     "reward raises": (2, "The reward function 'vowel_accuracy_reward' raised ValueError: cannot grade today"),
     "time limit": (0, None),
     "machine lost": (-9, None),
