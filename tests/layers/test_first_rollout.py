@@ -50,8 +50,8 @@ def test_a_first_rollout_without_a_reward_to_learn_from_is_explained(rollout, wa
         (
             "7",
             {"solution": "7", "answer": 7},
-            "For example, it received '7' with the reference answer '7'. `answer` is a number, never equal to text: "
-            "a reward that compares text needs `str(...)`.",
+            "For example, it received '7' with the reference answer '7'. `answer` is a number, which never equals "
+            "text: a reward that compares text needs `str(...)`.",
         ),
     ],
 )

@@ -204,7 +204,9 @@ def test_the_largest_float32_is_a_reward(tmp_path):
 def test_it_needs_an_accuracy_reward(tmp_path):
     alp = get_alp_length_reward(0.5)
     for trainer_class in (CESTrainer, Alone):
-        with pytest.raises(ValueError, match=r"alp_length_reward rewards whole groups.*add one to `reward_funcs`"):
+        with pytest.raises(
+            ValueError, match=r"alp_length_reward rewards whole groups.*add an accuracy reward to `reward_funcs`"
+        ):
             make_trainer(tmp_path, [alp], trainer_class, shaping="none")
         with pytest.raises(ValueError, match="Set `ces_accuracy_reward` to the name"):
             make_trainer(tmp_path, [scripted_bonus_reward, alp], trainer_class, shaping="none")

@@ -84,7 +84,7 @@ def test_the_example_computes_its_formula():
     ("shaping", "sentence"),
     [
         ("cess", "Did you mean `ces`?"),
-        ("math:pi", "`shaping` is 'math:pi', which is a float, not a trl_ces.methods.rule.Rule."),
+        ("math:pi", "`shaping` is 'math:pi', which refers to a float, not to a trl_ces.methods.rule.Rule."),
         ("math:rule", "math has no 'rule'"),
         ("nowhere.rules:rule", "cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
     ],

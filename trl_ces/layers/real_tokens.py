@@ -1,12 +1,12 @@
 """Forwards over real tokens only, with the rows of an optimizer step arranged by length.
 
-TRL pads each row of a rollout to the longest and runs every forward at that width. This layer passes TRL's method a
-wrapper of the model that removes the padding (padding.py), and arranges the rows of an optimizer step by length in
-TRL's buffer of micro-batches, over all processes (micro_batches.py). Both change only the order of additions.
+TRL pads each row of a rollout to the longest row and runs every forward at that width. This layer passes TRL's method
+a wrapper of the model that removes the padding (padding.py). It also arranges the rows of an optimizer step by length
+in TRL's buffer of micro-batches, over all processes (micro_batches.py). Both change only the order of additions.
 
 Old log-probs are computed over the same micro-batches as the update, so that the first importance ratio of a rollout
-is exactly 1, even in bf16. TRL computes them earlier, with other rows and widths; that call returns zeros, which are
-replaced later. If TRL needs them earlier, for its vLLM importance sampling correction, TRL's values are kept.
+is exactly 1, even in bf16. TRL computes them earlier, in different batches. This layer makes that call return zeros,
+which it replaces later. If TRL needs the values earlier, for its vLLM importance sampling correction, they are kept.
 
 Overrides of TRL: `_generate`, `_get_per_token_logps_and_entropies`, `_prepare_inputs`, `_compute_loss`. Reads `_step`,
 `_metrics` and writes `_buffered_inputs`.
@@ -39,8 +39,8 @@ class RealTokens(Layer):
     """
 
     _defers_old_logps = False  # whether old log-probs of the current rollout are computed after the arrangement
-    _expects_old_logps = False  # whether TRL's next forward is for old log-probs, which are deferred
-    _loss_rows: dict[str, Any] | None = None  # the rows of the current loss
+    _expects_old_logps = False  # whether TRL's next forward would compute old log-probs that are deferred
+    _loss_rows: dict[str, Any] | None = None  # the rows whose loss is being computed
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -75,13 +75,13 @@ class RealTokens(Layer):
 
     def _arrange(self, buffer: list[dict]) -> list[dict]:
         layout, budget = row_layout(self._tokenizer.pad_token_id), self.args.max_tokens_per_micro_batch
-        # All processes decide together, since only some may have images.
+        # Gather the decision, because only some processes may have images.
         if all(gather_object([all(is_per_row(batch, layout) for batch in buffer)])):
             unit = cast(Any, self.pad_to_multiple_of) or 1
             return arrange_rows(buffer, self._per_step, layout, self.accelerator, self._padding, budget, unit)
         if budget is not None:
             logger.warning(
-                "A rollout has inputs that are not per-row: `max_tokens_per_micro_batch` is ignored for it."
+                "`max_tokens_per_micro_batch` is ignored for a rollout, because some of its inputs are not per-row."
             )
         return buffer
 
@@ -108,7 +108,9 @@ class RealTokens(Layer):
 
     def _generate(self, prompts):
         outputs = super()._generate(prompts)
-        self._expects_old_logps = self._defers_old_logps  # set here, because a rollout_func may run forwards itself
+        self._expects_old_logps = (
+            self._defers_old_logps
+        )  # set after generation, because a rollout_func may run forwards itself
         return outputs
 
     def _get_per_token_logps_and_entropies(
@@ -135,7 +137,7 @@ class RealTokens(Layer):
         return outputs
 
     def _forward_real_tokens(self, model, input_ids, attention_mask, logits_to_keep, batch_size, budget, **kwargs):
-        """Run TRL's method on a model that trims or packs; without gradients, in batches of similar length."""
+        """Run TRL's method with a model that trims or packs; without gradients, batch rows of similar length."""
         run, spans = super()._get_per_token_logps_and_entropies, real_spans(attention_mask)
         unit = cast(Any, self.pad_to_multiple_of) or 1
         if batch_size is None:
@@ -164,10 +166,10 @@ class RealTokens(Layer):
                 self.accelerator.backward(loss, **({"scale_wrt_gas": False} if deepspeed else {}))
             earlier = earlier + loss.detach()
         loss = self._loss_of_piece(model, last, total)
-        return loss + earlier if first else loss  # `earlier` is for the log; it has no graph left
+        return loss + earlier if first else loss  # `earlier` is detached and only completes the logged loss
 
     def _loss_of_piece(self, model, rows, total: int):
-        """Return the share of `rows` in the loss of `total` rows; TRL normalizes by rollout tokens or by rows."""
+        """Return the part of `rows` in the loss of `total` rows; TRL normalizes by rollout tokens or by rows."""
         self._loss_rows = rows
         try:
             loss = super()._compute_loss(model, rows)
@@ -177,7 +179,7 @@ class RealTokens(Layer):
         return loss if size == total or self.loss_type in ("dapo", "cispo", "vespo") else loss * size / total
 
     def _log_first_ratio(self, rows: dict[str, Any], logps: torch.Tensor):
-        """Log the largest |log ratio| of a rollout's first micro-batch: 0 if old log-probs match the update's."""
+        """Log the largest |log ratio| of a rollout's first micro-batch; it is 0 if old and new log-probs match."""
         if not self.model.training or OLD not in rows or self._step % self._micro_steps_per_rollout():
             return
         if self._per_step == 0 and not self._padding.right:

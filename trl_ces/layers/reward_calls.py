@@ -1,8 +1,8 @@
 """Call reward functions with the model's own text, and check their results.
 
-Each completion gets a finite number or `None`; otherwise an error names the function. TRL itself trains on infinite
-rewards, reads NaN as `None`, and does not report the row of an invalid value. `trainer.reward_funcs` contains the
-user's own objects; guards replace them only while TRL calls them.
+Each completion must get a finite number or `None`; otherwise an error names the function. TRL itself trains on
+infinite rewards, treats NaN as `None`, and does not report the row of an invalid value. `trainer.reward_funcs`
+contains the user's own objects, which are replaced by guards only while TRL calls them.
 
 Overrides of TRL: `_generate`, `_calculate_rewards`.
 """
@@ -31,16 +31,16 @@ LARGEST = torch.finfo(torch.float32).max  # TRL stores rewards as float32
 
 
 class RewardError(RuntimeError):
-    """Failure or invalid result of a reward function. The message names the function, and the row if known."""
+    """Raised if a reward function fails or returns an invalid result. Names the function, and the row if known."""
 
 
 class RewardCalls(Layer):
     """
     Pass `REWARD_KEYWORDS` to the reward functions that accept them, and check the rewards of every function.
 
-    `on_reward_error="stop"` raises. `"skip"` warns and returns `None`, which excludes a row from its group's mean, for
-    rows with an invalid value, or for all rows if the function raised or returned the wrong number of rewards. No
-    function is called twice. Reward models are not checked.
+    With `on_reward_error="stop"`, an invalid result raises an error. With `"skip"`, the layer warns and returns `None`
+    for rows with an invalid value, or for all rows if the function raised or returned the wrong number of rewards.
+    `None` excludes a row from its group's mean. No function is called twice. Reward models are not checked.
 
     Raises:
         [`RewardError`]: During training, if a function raises, or returns anything but an iterable of one finite
@@ -99,7 +99,7 @@ def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: st
     shape = groups.correct.shape
     checked, cause = torch.full(shape, math.nan, device=groups.correct.device), None
     try:
-        result = rule(copy.deepcopy(groups))  # the rule may change them in place
+        result = rule(copy.deepcopy(groups))  # the rule may modify its argument in place
         if not isinstance(result, Tensor) or result.shape != shape:
             returned = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
             problem = f"returned {returned}, not a tensor of shape {tuple(shape)}"
@@ -185,6 +185,6 @@ def _number(reward: Any) -> float | None:
     """Return `reward` as a finite number in the range of float32, else `None`."""
     try:
         value = math.nan if isinstance(reward, str) else float(reward)
-    except (TypeError, ValueError, OverflowError, RuntimeError):  # the last: a tensor of several elements
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a tensor of several elements
         return None
     return value if abs(value) <= LARGEST else None

@@ -1,7 +1,7 @@
 """Metrics of the shaping rules, mainly `ces/*`: summed on the device per micro-batch, divided once per log step.
 
-Each metric is a ratio of two sums over the tokens or completions of all processes since the last log step, never an
-average of averages: a micro-batch with more tokens weighs more.
+Each metric is a ratio of two sums over the tokens or completions of all processes since the last log step. It is not
+an average of averages, so a micro-batch with more tokens has more weight.
 """
 
 import torch
@@ -60,7 +60,7 @@ def ces_metrics(totals: list[float]) -> dict[str, float]:
     """
     Compute the `ces/*` metrics from sums over processes and micro-batches, in the order of `SUMS`.
 
-    NaN where the denominator is 0, e.g. `ces/selected_entropy_incorrect` without wrong completions.
+    A metric is NaN if its denominator is 0, e.g. `ces/selected_entropy_incorrect` without wrong completions.
     """
     sums = dict(zip(SUMS, totals, strict=True))
     return {
