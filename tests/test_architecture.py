@@ -92,7 +92,7 @@ def test_the_core_does_not_import_the_lab():
     assert [name for name in loaded if name.startswith("trl_ces.lab")] == []
 
 
-def test_a_training_process_reaches_at_most_75_modules_and_9500_lines():
+def test_a_training_process_imports_at_most_75_modules_and_9500_lines():
     files, found = files_of_modules(), reached("cli.train_worker", import_graph())
     assert "grading.judge" in found
     assert not {"grading.grader", "grading.qwen.extract"} & found  # rewards use only the first grader
@@ -111,7 +111,7 @@ def test_no_chain_of_imports_is_longer_than_17():
     assert len(chain) <= 17, chain
 
 
-def test_layers_know_nothing_of_ces():
+def test_layers_do_not_depend_on_ces():
     graph, files = import_graph(), files_of_modules()
     layers = [module for module in files if room_of(module) == "layers"]
     assert len(layers) > 10
@@ -125,7 +125,7 @@ def test_the_trainer_has_at_most_12_bases():
     assert len(CESTrainer.__bases__) <= 12
 
 
-def test_only_the_trainer_and_its_layers_name_trls_private_methods():
+def test_only_the_trainer_and_its_layers_use_trls_private_methods():
     named = {room_of(module) for module, file in files_of_modules().items() if SEAM.search(file.read_text())}
     assert named == {"trainer", "layers"}
 
@@ -139,7 +139,7 @@ def test_the_package_and_the_grader_load_neither_torch_nor_trl():
     assert {"torch", "trl", "transformers"}.isdisjoint(loaded)
 
 
-def test_the_public_names():
+def test_public_names():
     import trl_ces
 
     assert trl_ces.__all__ == ["CESConfig", "CESTrainer"]
@@ -147,7 +147,7 @@ def test_the_public_names():
     assert trl_ces.CESTrainer.__module__ == "trl_ces.trainer"
 
 
-def test_no_test_file_imports_from_another():
+def test_no_test_file_imports_another_test_file():
     tests = Path(__file__).parent
     files = list(tests.rglob("test_*.py"))
     test_modules = {file.stem for file in files}

@@ -39,7 +39,7 @@ def quality_model(tokenizer):
 
 
 @pytest.mark.parametrize("wanted", [None, "quality"])
-def test_a_reward_model_works_beside_the_accuracy_reward_or_as_it(tmp_path, wanted):
+def test_a_reward_model_works_with_or_as_the_accuracy_reward(tmp_path, wanted):
     script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
     tokenizer = tiny_tokenizer()
     judge = quality_model(tokenizer)
@@ -87,7 +87,7 @@ def graded_accuracy(completions, level, **kwargs):
 @pytest.mark.parametrize(
     ("wanted", "index", "accuracy"), [(None, 1, 0.0), ("graded_accuracy", 1, 0.0), ("ExactAnswer", 0, 1.0)]
 )
-def test_partial_functions_and_callable_objects_have_trls_names(tmp_path, wanted, index, accuracy):
+def test_partial_functions_and_callable_objects_are_named_as_in_trl(tmp_path, wanted, index, accuracy):
     rewards = [ExactAnswer(), functools.partial(functools.partial(graded_accuracy), level=0.5)]
     trainer = tiny_trainer(tmp_path, rewards, PROMPTS, max_steps=1, ces_accuracy_reward=wanted)
     assert trainer.reward_func_names == ["ExactAnswer", "graded_accuracy"]
@@ -129,7 +129,7 @@ AROUND: dict[str, dict] = {
 
 
 @pytest.mark.parametrize("case", AROUND)
-def test_ces_shapes_every_kind_of_advantage_within_every_objective_of_trl(tmp_path, case):
+def test_ces_works_with_every_advantage_and_objective_of_trl(tmp_path, case):
     script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
     policy = with_reference(tiny_model(), tmp_path)
     trainer = make_trainer(tmp_path, script, model=policy, ces_tau=float(TAU), **AROUND[case])
@@ -196,7 +196,7 @@ def test_vllms_importance_weights_multiply_the_shaped_advantage(tmp_path, mode):
     assert_loss_and_gradients_agree(trainer, loss, model, expected)
 
 
-def test_an_evaluation_with_continuous_batching_stays_an_evaluation(tmp_path):
+def test_an_evaluation_with_continuous_batching_logs_evaluation_metrics(tmp_path):
     """Paged attention is replaced, which needs a GPU; the rest of TRL's branch runs."""
     model = tiny_model()
     model.generate_batch = lambda prompts, **kwargs: {

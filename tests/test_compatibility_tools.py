@@ -117,7 +117,7 @@ def quiet_reward(completions, **kwargs):
 @pytest.mark.parametrize(
     ("rewards", "wanted"), [(None, None), ([quiet_reward], "Till")], ids=["the only source", "one of two, by name"]
 )
-def test_the_reward_of_an_environment_decides_correctness(tmp_path, rewards, wanted):
+def test_the_reward_of_an_environment_determines_correctness(tmp_path, rewards, wanted):
     columns = {"prompt": [question("pay"), question("pay")], "owed": [2, 7]}
     changes = {"ces_accuracy_reward": wanted}
     trainer = chat_trainer(tmp_path, rewards, qwen_tokenizer(), columns, changes, environment_factory=Till)
@@ -131,7 +131,7 @@ def test_the_reward_of_an_environment_decides_correctness(tmp_path, rewards, wan
     assert trainer.state.log_history[-1]["ces/group_accuracy"] == 0.25
 
 
-def test_an_environment_beside_another_reward_must_be_named(tmp_path):
+def test_an_environment_with_another_reward_must_be_named(tmp_path):
     columns = {"prompt": [question("pay")] * 2, "owed": [2, 2]}
     with pytest.raises(ValueError, match=r"Set `ces_accuracy_reward` .*\. Reward functions: quiet_reward, Till\."):
         chat_trainer(tmp_path, [quiet_reward], qwen_tokenizer(), columns, environment_factory=Till)

@@ -7,7 +7,7 @@ from trl import GRPOConfig
 from trl_ces import CESConfig
 
 
-def test_defaults_are_the_papers_and_dapos(tmp_path):
+def test_defaults_match_the_paper_and_dapo(tmp_path):
     expected = {
         "shaping": "ces",
         "ces_tau": 0.01,
@@ -32,7 +32,7 @@ def test_defaults_are_the_papers_and_dapos(tmp_path):
     assert {name: getattr(config, name) for name in expected} == expected
 
 
-def test_every_own_field_has_help():
+def test_every_added_field_has_help():
     own = set(CESConfig.__dataclass_fields__) - set(GRPOConfig.__dataclass_fields__)
     assert {name for name in own if CESConfig.__dataclass_fields__[name].metadata.get("help")} == own
 
@@ -127,12 +127,12 @@ def test_a_grpo_config_keeps_its_settings_and_gets_the_defaults_of_ces(tmp_path)
     assert config.generation_batch_size == 24
 
 
-def test_a_ces_config_is_returned_as_it_is(tmp_path):
+def test_a_ces_config_is_returned_unchanged(tmp_path):
     config = CESConfig(**settings(tmp_path, ces_tau=0.05))
     assert CESConfig.from_grpo(config) is config
 
 
-def test_conversion_checks_settings_of_grpo_and_settings_changed_later(tmp_path):
+def test_conversion_checks_grpo_settings_and_settings_changed_later(tmp_path):
     plain = GRPOConfig(**settings(tmp_path, top_entropy_quantile=0.2))
     changed = CESConfig(**settings(tmp_path))
     changed.ces_tau = 3.0
@@ -142,7 +142,7 @@ def test_conversion_checks_settings_of_grpo_and_settings_changed_later(tmp_path)
 
 
 @pytest.mark.parametrize("mode", ["sequence_mask", "sequence_truncate"])
-def test_sequence_ratios_of_vllm_are_warned_of(tmp_path, mode):
+def test_sequence_ratios_with_vllm_cause_a_warning(tmp_path, mode):
     changes = {"use_vllm": True, "vllm_importance_sampling_mode": mode}
     with pytest.warns(UserWarning, match=f"`vllm_importance_sampling_mode` is '{mode}'.*token_truncate"):
         CESConfig(**settings(tmp_path, **changes))

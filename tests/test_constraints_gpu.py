@@ -17,14 +17,14 @@ def pinned(requirement):
     return PINS[canonicalize_name(requirement.name)]
 
 
-def test_every_requirement_of_the_package_and_its_extras_has_a_version_that_it_allows():
+def test_every_requirement_is_pinned_to_an_allowed_version():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     named = [*project["dependencies"], *(line for extra in EXTRAS for line in project["optional-dependencies"][extra])]
     for requirement in map(Requirement, named):
         assert requirement.specifier.contains(pinned(requirement)), requirement
 
 
-def test_trl_is_the_tested_one_and_vllm_one_that_it_supports():
+def test_trl_is_the_tested_version_and_supports_the_pinned_vllm():
     tested = (ROOT / "constraints.txt").read_text().splitlines()
     assert f"trl=={PINS['trl']}" in tested
     found = [Requirement(line) for line in requires("trl")]

@@ -17,7 +17,7 @@ STILL = {"learning_rate": 0.0, "gradient_accumulation_steps": 2, "steps_per_gene
     [(AS_TRL, {}), (AS_TRL, {"script_options": {"masked": True}}), ({}, {})],
     ids=["as trl", "tool mask", "arranged"],
 )
-def test_a_step_is_divided_by_its_own_tokens(tmp_path, changes, options):
+def test_the_loss_of_a_step_is_divided_by_its_own_tokens(tmp_path, changes, options):
     _, mean = train(CESTrainer, tmp_path / "trl", **STILL, **changes, **options)
     trainer, own = train(CESTrainer, tmp_path / "own", **STILL, **changes, **options, normalize_each_step=True)
     buffer = trainer._buffered_inputs
@@ -30,7 +30,7 @@ def test_a_step_is_divided_by_its_own_tokens(tmp_path, changes, options):
             torch.testing.assert_close(value, by_mean[name] * weight, rtol=1e-4, atol=1e-7)
 
 
-def test_with_one_step_per_rollout_it_changes_nothing(tmp_path):
+def test_with_one_step_per_rollout_the_setting_has_no_effect(tmp_path):
     _, upstream = train(GRPOTrainer, tmp_path / "trl", **CASES["on-policy"])
     _, own = train(CESTrainer, tmp_path / "own", **CASES["on-policy"], **AS_TRL, normalize_each_step=True)
     for one, other in zip(upstream.gradients, own.gradients, strict=True):

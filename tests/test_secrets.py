@@ -47,7 +47,7 @@ def test_remote_code_is_trusted_only_on_request(tmp_path):
     assert load_recipe(recipe, {"trust_remote_code": []}).training["trust_remote_code"] is True
 
 
-def test_code_beside_a_model_is_not_run(tmp_path):
+def test_code_in_a_model_folder_is_not_run(tmp_path):
     recipe, output = make_job(tmp_path)
     model = tmp_path / "model"
     (model / "modeling_mine.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
@@ -78,7 +78,7 @@ def reads_code(call):
     )
 
 
-def test_the_package_reads_no_pickle():
+def test_the_package_does_not_read_pickles():
     files = list(PACKAGE.rglob("*.py"))
     assert len(files) > 50
     for file in files:

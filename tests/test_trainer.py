@@ -84,7 +84,7 @@ def test_without_args_the_defaults_of_ces_are_used(tmp_path, monkeypatch):
     assert (trainer.args.output_dir, trainer.args.ces_tau, trainer.epsilon_high) == ("tiny-CES", 0.01, 0.28)
 
 
-def test_logged_metrics_follow_from_the_rollout(tmp_path):
+def test_logged_metrics_match_the_rollout(tmp_path):
     """Every row selects tokens (tau 1, b from the group), so the script alone determines the metrics."""
     accuracies = [[1, 1, 1, 0], [1, 1, 1, 1]]
     script = random_script(PROMPTS[:2], accuracies, torch.Generator().manual_seed(2), truncated=(3,))
@@ -155,7 +155,7 @@ def test_evaluation_logs_its_own_metrics(tmp_path):
     assert not any(trainer._ces_totals.values())
 
 
-def test_the_log_has_trls_entries_around_an_evaluation(tmp_path):
+def test_logs_of_a_run_with_evaluation_have_the_same_keys_as_in_trl(tmp_path):
     changes = {"max_steps": 6, "eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": 8}
     ours = trained(CESTrainer, CESConfig, tmp_path / "ours", shaping="none", **AS_TRL, **changes)
     trls = trained(GRPOTrainer, GRPOConfig, tmp_path / "trl", **changes)
@@ -186,7 +186,7 @@ def test_accumulation_over_micro_batches_gives_the_weights_of_one_batch(tmp_path
         assert logged[name] == pytest.approx(logged_many[name], rel=1e-5), name
 
 
-def test_lora_trains_only_the_adapter_which_reloads(tmp_path):
+def test_lora_trains_only_the_adapter_and_the_adapter_reloads(tmp_path):
     lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
     trainer = trained(CESTrainer, CESConfig, tmp_path, peft_config=lora, max_steps=4)
     start, end = tiny_model().state_dict(), trainer.model.state_dict()
@@ -220,7 +220,7 @@ def test_an_iterable_dataset_trains(tmp_path):
     assert_weights_moved(trainer)
 
 
-def test_async_rewards_and_a_threshold_decide_correctness(tmp_path):
+def test_async_rewards_and_a_threshold_determine_correctness(tmp_path):
     async def graded_accuracy(completions, **kwargs):
         return [0.5 if index % 2 else 0.2 for index in range(len(completions))]
 

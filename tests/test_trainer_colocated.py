@@ -38,7 +38,7 @@ def test_each_rollout_is_sampled_from_the_weights_of_its_step(tmp_path, model, s
     assert ratios == pytest.approx([1.0] * STEPS, abs=1e-4)
 
 
-def test_the_seed_decides_the_samples(tmp_path, model):
+def test_the_seed_determines_the_samples(tmp_path, model):
     drawn = []
     for number, seed in enumerate([1, 1, 2]):
         trainer = ready(make_trainer(tmp_path / str(number), model, seed=seed, shuffle_dataset=False))

@@ -56,7 +56,7 @@ CASES: dict[str, tuple[list, dict, dict, dict]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_loss_and_gradients_equal_those_of_algorithm_1(tmp_path, case):
+def test_loss_and_gradients_equal_algorithm_1(tmp_path, case):
     accuracies, changes, reference_changes, script_options = CASES[case]
     changes, reference_changes = {"ces_tau": 0.3, **changes}, {"tau": "0.3", **reference_changes}
     length = changes.pop("max_completion_length", 40)

@@ -43,7 +43,7 @@ def make_trainer(folder, stand_in=None, rollout_func=None, **changes):
     return tiny_trainer(folder, prompts=PROMPTS, more={"rollout_func": rollout_func}, **arguments)
 
 
-def test_training_with_a_server_equals_sampling_from_the_own_model_bit_for_bit(tmp_path, stand_in):
+def test_training_with_a_server_is_bit_identical_to_sampling_from_the_policy(tmp_path, stand_in):
     """Each rollout is sampled from the weights of its step."""
     through = make_trainer(tmp_path / "through", stand_in, vllm_importance_sampling_correction=False)
     through.train()

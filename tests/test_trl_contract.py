@@ -78,7 +78,7 @@ def spy(trainer, monkeypatch, name):
     return calls
 
 
-def test_trls_trainer_has_every_method_that_ours_calls():
+def test_grpo_trainer_has_every_method_that_the_layers_call():
     package = Path(__file__).parents[1] / "trl_ces"
     layers = [package / "trainer.py", *(package / "layers").glob("*.py")]
     called = set().union(*(re.findall(r"super\(\)\.(\w+)", file.read_text()) for file in layers))
@@ -109,7 +109,7 @@ def test_the_loss_computes_entropies_once_and_reads_the_advantages_afterwards(tr
     )
 
 
-def test_entropies_are_in_the_graph_in_nats_at_the_sampling_temperature(trainer, examples, monkeypatch):
+def test_entropies_are_differentiable_in_nats_at_the_sampling_temperature(trainer, examples, monkeypatch):
     calls = spy(trainer, monkeypatch, "_get_per_token_logps_and_entropies")
     batch = trainer._generate_and_score_completions(examples)
     trainer._compute_loss(trainer.model, batch)
@@ -319,7 +319,7 @@ def test_the_data_loader_returns_the_samplers_rows_unchanged(tmp_path):
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])
-def test_steps_count_from_0_in_every_run_and_before_a_checkpoint_is_written(tmp_path, monkeypatch, accumulation):
+def test_steps_are_counted_from_0_in_every_run_and_before_checkpoints(tmp_path, monkeypatch, accumulation):
     found, rollouts = [], []
 
     class Watched(GRPOTrainer):
@@ -361,7 +361,7 @@ def test_steps_count_from_0_in_every_run_and_before_a_checkpoint_is_written(tmp_
     assert json.loads((tmp_path / "checkpoint-3" / "trainer_state.json").read_text())["global_step"] == 3
 
 
-def test_generate_returns_eight_outputs_which_are_all_that_scoring_reads(trainer, examples, monkeypatch):
+def test_generate_returns_eight_outputs_and_scoring_reads_nothing_else(trainer, examples, monkeypatch):
     """DynamicSampling replays the completions of the kept groups through TRL's own method."""
     generated = spy(trainer, monkeypatch, "_generate")
     first = trainer._generate_and_score_completions([dict(row) for row in examples])
@@ -381,7 +381,7 @@ def test_generate_returns_eight_outputs_which_are_all_that_scoring_reads(trainer
     assert not again["advantages"].any()  # of the replayed rewards
 
 
-def test_the_forwards_after_generation_are_for_old_then_reference_log_probs(trainer, examples, monkeypatch):
+def test_forwards_after_generation_compute_old_then_reference_log_probs(trainer, examples, monkeypatch):
     """RealTokens returns zeros for the first and computes old log-probs later."""
     trainer.args.steps_per_generation = 2
     trainer.beta, trainer.ref_model = 0.1, tiny_model(seed=3)
@@ -452,7 +452,7 @@ def test_all_requests_of_the_client_go_through_its_retrying_session(model, monke
         assert [url.removeprefix(stand_in.url) for _, url in found] == [e["path"] for e in stand_in.log()[before:]]
 
 
-def test_a_refused_request_is_a_plain_exception_with_this_beginning(model, monkeypatch):
+def test_a_refused_request_raises_a_plain_exception_with_a_fixed_prefix(model, monkeypatch):
     """train/server.py recognizes it by that."""
     stub_here(monkeypatch)
     with served_here(model) as (stand_in, _):
@@ -462,7 +462,7 @@ def test_a_refused_request_is_a_plain_exception_with_this_beginning(model, monke
         assert type(caught.value) is Exception
 
 
-def test_the_client_checks_these_properties_of_a_server(model, monkeypatch):
+def test_the_client_checks_the_configuration_of_a_server(model, monkeypatch):
     """train/server.py checks them before a run; TRL itself only warns of the log-probs."""
     stub_here(monkeypatch)
     with served_here(model, *FLAGS[2:]) as (stand_in, _):

@@ -43,7 +43,7 @@ def installed(built, tmp_path_factory):
     return folder
 
 
-def test_twine_takes_both(built):
+def test_twine_accepts_wheel_and_sdist(built):
     said = run([*PYTHON, "twine", "check", "--strict", *map(str, built)], ROOT)
     assert said.count("PASSED") == 2
     assert [file.name for file in built] == [
@@ -52,7 +52,7 @@ def test_twine_takes_both(built):
     ]
 
 
-def test_the_page_on_pypi_names_where_it_links_to(built):
+def test_links_on_the_pypi_page_point_to_files_of_the_release(built):
     with zipfile.ZipFile(built[0]) as wheel:
         [name] = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
         metadata = Parser().parsestr(wheel.read(name).decode())
@@ -70,7 +70,7 @@ def test_the_page_on_pypi_names_where_it_links_to(built):
         assert (ROOT / link.split("#")[0]).is_file()
 
 
-def test_it_holds_the_package_its_recipes_and_studies_and_no_more(built):
+def test_the_wheel_contains_only_the_package_recipes_and_studies(built):
     with zipfile.ZipFile(built[0]) as wheel:
         files = {name for name in wheel.namelist() if ".dist-info/" not in name}
     tracked = run(["git", "ls-files", "trl_ces", "recipes", "experiments/*/study.yaml"], ROOT).split()

@@ -57,7 +57,7 @@ def test_processes_get_similar_numbers_of_tokens():
         assert packed.max() / packed.min() < 1.3 < 3 < loads_of(lengths, 8).max() / loads_of(lengths, 8).min()
 
 
-def test_deal_goes_forwards_then_backwards():
+def test_deal_alternates_its_direction():
     assert deal([10, 11, 12, 13, 14, 15, 16, 17], 3) == [[10, 15, 16], [11, 14, 17], [12, 13]]
 
 
@@ -84,5 +84,5 @@ def test_no_forward_exceeds_the_budget_on_any_process(processes, packed):
         start += size
 
 
-def test_a_row_longer_than_the_budget_goes_alone():
+def test_a_row_longer_than_the_budget_is_a_separate_piece():
     assert piece_sizes([[99, 5, 5]], 10, packed=False) == [1, 2]

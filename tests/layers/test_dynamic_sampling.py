@@ -64,7 +64,7 @@ def alternating_accuracy_reward(completions, **kwargs):
 
 @pytest.mark.parametrize("accumulation", [1, 2])
 @pytest.mark.parametrize("case", ["nothing dropped", "one round"])
-def test_without_further_rounds_training_equals_trls_bit_for_bit(tmp_path, accumulation, case):
+def test_with_one_round_per_batch_training_is_bit_identical_to_trl(tmp_path, accumulation, case):
     """Real sampling, 16 prompts, four per rollout, so the run reaches its third epoch."""
     accuracy = alternating_accuracy_reward if case == "nothing dropped" else vowel_accuracy_reward
     rounds = {} if case == "nothing dropped" else {"dynamic_sampling_max_rounds": 1}
@@ -187,7 +187,7 @@ def test_over_an_epoch_every_batch_is_full_and_every_prompt_is_used_once(tmp_pat
     assert [entry["step"] for entry in logged] == [1, 5, 9, 13]  # as many optimizer steps per batch as without
 
 
-def test_without_informative_groups_dropped_ones_fill_the_batch_with_a_warning(tmp_path, caplog):
+def test_without_informative_groups_dropped_groups_fill_the_batch_with_a_warning(tmp_path, caplog):
     trainer = make_trainer(tmp_path, make_script(outcomes=OUTCOMES[:1]), max_steps=2, dynamic_sampling_max_rounds=3)
     used, rounds = record_batches(trainer)
     trainer.train()
@@ -250,7 +250,7 @@ def test_a_checkpoint_without_dynamic_sampling_is_refused(tmp_path):
 # What is refused.
 
 
-def test_data_that_cannot_be_drawn_is_refused_before_the_model_is_loaded(tmp_path):
+def test_unsupported_datasets_are_refused_before_the_model_is_loaded(tmp_path):
     args = CESConfig(**settings(tmp_path, shaping="none", dynamic_sampling=True))
     data = Dataset.from_dict({"prompt": PROMPTS})
     stream = data.to_iterable_dataset()
@@ -335,7 +335,7 @@ def test_a_rollout_func_may_compute_log_probs_with_the_trainer(tmp_path, dynamic
 
 
 @pytest.mark.parametrize("partial", ["mask", "logprobs"])
-def test_masks_of_some_rounds_are_completed_and_log_probs_dropped(tmp_path, partial):
+def test_missing_tool_masks_are_added_and_incomplete_log_probs_are_dropped(tmp_path, partial):
     """So that every process has the same tensors. Without a mask, every token is the policy's."""
     script = make_script(masked=True)
     scripted, rounds = rollout_with_logprobs(script), []
@@ -376,7 +376,7 @@ def process_results(tmp_path_factory):
 
 
 @pytest.mark.parametrize("case", PROCESS_CASES)
-def test_two_processes_use_the_prompts_of_one_and_end_with_its_weights(process_results, case):
+def test_two_processes_give_the_prompts_and_weights_of_one(process_results, case):
     one, first, second = (result[case] for result in process_results)
     assert len(one["used"]) == len(one["log"]) == 3
     # The two halves, in order, are the batch.

@@ -38,7 +38,7 @@ def compares_text(completions, solution, answer, level, **kwargs):
         (groups([1, 0, 0, 0]), "^$"),
     ],
 )
-def test_a_first_rollout_without_a_reward_to_learn_from_is_explained(rollout, warning):
+def test_a_first_rollout_without_a_learning_signal_causes_a_warning(rollout, warning):
     assert re.search(warning, warn_if_nothing_to_learn(rollout, "EXAMPLE"))
 
 
@@ -80,11 +80,11 @@ def test_the_trainer_warns_once(tmp_path, caplog):
         (torch.float32, 2e-7, "^$"),
     ],
 )
-def test_weights_too_coarse_for_the_learning_rate_are_counted(dtype, rate, share):
+def test_weights_too_coarse_for_the_learning_rate_cause_a_warning(dtype, rate, share):
     assert re.search(share, warn_of_rounding(torch.tensor([0.5, 0.5, 0.1, 0.1], dtype=dtype), rate))
 
 
-def test_the_trainer_warns_of_coarse_weights_unless_it_trains_an_adapter(tmp_path, caplog):
+def test_the_trainer_warns_about_coarse_weights_unless_it_trains_an_adapter(tmp_path, caplog):
     coarse = {"model": tiny_model().bfloat16()}
     adapter = {"model": tiny_model().bfloat16(), "peft_config": LoraConfig(target_modules="all-linear")}
     for more in ({"model": tiny_model()}, adapter, coarse):

@@ -53,7 +53,7 @@ def recording(rule):
 
 
 @pytest.mark.parametrize("masked", [False, True], ids=["", "tools"])
-def test_it_sees_correctness_lengths_and_truncation_of_whole_groups(tmp_path, masked):
+def test_a_group_reward_receives_correctness_lengths_and_truncation_of_whole_groups(tmp_path, masked):
     script = script_of(masked)
     reward, calls = recording(lambda groups: groups.lengths.float())
     make_trainer(tmp_path, [scripted_accuracy_reward, reward], script=script).train()
@@ -71,7 +71,7 @@ def test_it_sees_correctness_lengths_and_truncation_of_whole_groups(tmp_path, ma
     torch.testing.assert_close(groups.group_accuracy, torch.tensor([0.5, 1.0, 0.0, 0.0]))
 
 
-def test_it_has_a_weight_and_a_logged_mean_and_skips_unscored_completions(tmp_path):
+def test_a_group_reward_has_a_weight_and_a_logged_mean_and_skips_unscored_completions(tmp_path):
     reward = get_alp_length_reward(beta=0.5)
     trainer = make_trainer(tmp_path, [scripted_accuracy_reward, reward], reward_weights=[1.0, 3.0])
     found = recorded(trainer, "_calculate_rewards")
@@ -93,7 +93,7 @@ def test_it_has_a_weight_and_a_logged_mean_and_skips_unscored_completions(tmp_pa
     assert entry["reward"] == pytest.approx(total, rel=1e-5)
 
 
-def test_the_threshold_decides_what_is_correct(tmp_path):
+def test_the_threshold_determines_correctness(tmp_path):
     reward, calls = recording(lambda groups: torch.zeros_like(groups.rewards))
     script = script_of()
     for row in script["ab"]:
@@ -111,7 +111,7 @@ def test_evaluation_uses_its_own_group_size(tmp_path):
     assert [groups.lengths.shape for groups in calls] == [(4, 2)]
 
 
-def test_the_layer_alone_computes_it_and_trls_trainer_refuses_it(tmp_path):
+def test_the_layer_alone_computes_group_rewards_and_grpo_trainer_refuses_them(tmp_path):
     rewards = [scripted_accuracy_reward, get_alp_length_reward(0.5)]
     make_trainer(tmp_path / "layer", rewards, Alone, shaping="none").train()
     with pytest.raises(RuntimeError, match=r"alp_length_reward is a reward of whole groups.*GRPOTrainer"):
@@ -133,7 +133,7 @@ def test_dynamic_sampling_keeps_the_rewards_of_each_round(tmp_path):
         assert any(torch.equal(group.nan_to_num(9), other.nan_to_num(9)) for other in of_rounds.view(-1, 4, 2))
 
 
-def test_a_reward_of_zeros_trains_the_same_weights(tmp_path):
+def test_a_group_reward_of_zeros_does_not_change_training(tmp_path):
     zeros = group_reward(lambda groups: torch.zeros_like(groups.rewards))
     trained = []
     for name, more in (("with", [zeros]), ("without", [])):
@@ -162,7 +162,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_failing_rule_is_named_or_skipped(tmp_path, case, caplog):
+def test_a_failing_group_reward_is_named_or_skipped(tmp_path, case, caplog):
     rule, problem, lost = BROKEN[case]
     reward, _ = recording(rule)
     with pytest.raises(RewardError, match=f"'recording_reward' {problem}.*finite number"):
@@ -174,7 +174,7 @@ def test_a_failing_rule_is_named_or_skipped(tmp_path, case, caplog):
     assert found[0][:, 1].isnan().sum() == 16 - SCORED + lost
 
 
-def test_a_rule_may_change_its_groups_in_place_and_return_bools(tmp_path):
+def test_a_group_reward_may_change_its_groups_in_place_and_return_bools(tmp_path):
     def destructive(groups):
         groups.correct.zero_()
         groups.scored.zero_()
@@ -193,7 +193,7 @@ def test_a_rule_may_change_its_groups_in_place_and_return_bools(tmp_path):
     assert trainer.state.log_history[0]["ces/group_accuracy"] == pytest.approx(known.nanmean().item())
 
 
-def test_the_largest_float32_is_a_reward(tmp_path):
+def test_the_largest_float32_is_a_valid_reward(tmp_path):
     reward = group_reward(lambda groups: torch.full(groups.rewards.shape, LARGEST))
     trainer = make_trainer(tmp_path, [scripted_accuracy_reward, reward], reward_weights=[1.0, 0.0])
     found = recorded(trainer, "_calculate_rewards")
@@ -201,7 +201,7 @@ def test_the_largest_float32_is_a_reward(tmp_path):
     assert (found[0][:, 1] == LARGEST).sum() == SCORED
 
 
-def test_it_needs_an_accuracy_reward(tmp_path):
+def test_a_group_reward_needs_an_accuracy_reward(tmp_path):
     alp = get_alp_length_reward(0.5)
     for trainer_class in (CESTrainer, Alone):
         with pytest.raises(

@@ -103,13 +103,13 @@ def test_reward_calls_alone_stops_at_an_invalid_reward(tmp_path):
 
 
 @pytest.mark.parametrize("layer", [Correctness, UpstreamFixes])
-def test_a_layer_without_a_task_is_trls_trainer_bit_for_bit(tmp_path, layer):
+def test_an_inactive_layer_is_bit_identical_to_grpo_trainer(tmp_path, layer):
     runs = [trained(trainer_class, tmp_path, max_steps=2) for trainer_class in (alone(layer), GRPOTrainer)]
     assert_same_bits(*map(weights, runs))
 
 
 @pytest.mark.parametrize("shaping", ["ces", "entropy_advantage", "none"])
-def test_shaping_alone_equals_ces_trainer_with_its_switches_off_bit_for_bit(tmp_path, shaping):
+def test_shaping_alone_is_bit_identical_to_ces_trainer_with_the_other_layers_off(tmp_path, shaping):
     changes = {"shaping": shaping, "ces_tau": 0.3, **AS_TRL}
     runs = [trained(trainer_class, tmp_path, **changes) for trainer_class in (alone(Shaping), CESTrainer)]
     assert_same_bits(*map(weights, runs))

@@ -52,7 +52,7 @@ def test_a_micro_batch_in_one_piece_is_not_copied(batch):
     assert next(pieces(batch)) is batch
 
 
-def test_rows_of_all_processes_are_padded_as_trl_pads_them():
+def test_rows_of_all_processes_are_padded_as_in_trl():
     def pad_across_processes(values, dim, pad_index, pad_first):
         return torch.nn.functional.pad(values, (1, 0) if pad_first else (0, 1), value=pad_index)
 

@@ -97,7 +97,7 @@ def test_deepspeed_must_have_skipped_the_step(tmp_path, monkeypatch, skipped):
     ("norm", "fp16", "counted"),
     [(1.0, False, 0), (math.inf, False, 1), (math.nan, False, 1), (None, False, 0), (math.nan, True, 0)],
 )
-def test_norms_are_numbers_or_missing_and_fp16_scaling_handles_its_own(tmp_path, monkeypatch, norm, fp16, counted):
+def test_missing_norms_are_accepted_and_fp16_is_left_to_loss_scaling(tmp_path, monkeypatch, norm, fp16, counted):
     trainer = make_trainer(tmp_path, save_strategy="no")
     trainer._buffered_inputs, trainer._step, trainer.args.fp16 = [{}], 1, fp16
     monkeypatch.setattr(Trainer, "_get_grad_norm", lambda self, model, grad_norm=None: norm)
@@ -105,7 +105,7 @@ def test_norms_are_numbers_or_missing_and_fp16_scaling_handles_its_own(tmp_path,
     assert trainer._nonfinite_steps == counted
 
 
-def test_counts_survive_a_restart_and_are_logged_in_training_only(tmp_path, monkeypatch):
+def test_counts_survive_a_restart_and_are_logged_only_in_training(tmp_path, monkeypatch):
     trainer = make_trainer(tmp_path, save_strategy="no")
     trainer.load_state_dict({**trainer.state_dict(), "nonfinite": [5, 2]})
     assert (trainer._nonfinite_steps, trainer._nonfinite_in_a_row) == (5, 2)

@@ -58,7 +58,7 @@ def test_the_first_importance_ratio_of_a_rollout_is_exactly_1(tmp_path, dtype, c
     assert min(found[1:4] + found[5:]) > 0  # the policy has moved
 
 
-def test_it_is_1_in_each_micro_batch_of_the_first_step(tmp_path):
+def test_the_ratio_is_1_in_each_micro_batch_of_the_first_step(tmp_path):
     found, _ = log_ratios(tmp_path, torch.bfloat16, gradient_accumulation_steps=2, max_steps=4)
     assert found[0] == found[1] == found[4] == found[5] == 0.0
     assert found[2] > 0

@@ -117,7 +117,7 @@ IDS = torch.tensor([[0, 5, 6, 7], [4, 3, 0, 0]])
 MASK = torch.tensor([[0, 1, 1, 1], [1, 1, 0, 0]])
 
 
-def test_rows_are_shifted_left_and_columns_behind_them_are_not_labels():
+def test_rows_are_shifted_left_and_columns_after_them_are_not_labels():
     received, back = call_inner(TrimmedModel, IDS, MASK)
     assert received["input_ids"].tolist() == [[5, 6, 7], [4, 3, 0]]
     assert received["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
@@ -185,7 +185,7 @@ SIZES |= {"num_key_value_heads": 2, "vocab_size": 40, "pad_token_id": 0, "head_d
 
 
 @pytest.mark.parametrize("model_type", PACKED_APART)
-def test_models_known_to_pack_keep_rows_apart(model_type):
+def test_packed_rows_of_supported_models_do_not_affect_each_other(model_type):
     torch.manual_seed(0)
     config = AutoConfig.for_model(model_type, **SIZES)
     model = fused(AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval())
@@ -254,14 +254,14 @@ NONE, TRIMMED, ALL = (False, False, False), (True, True, False), (True, True, Tr
         (lambda: unpackable(flash(tiny_model())), True, None, False, TRIMMED, "not known to keep packed rows apart"),
     ],
 )
-def test_the_plan_follows_settings_and_model_and_logs_what_stays(caplog, model, trim, pack, split, plan, logged):
+def test_the_plan_depends_on_settings_and_model_and_logs_why_padding_stays(caplog, model, trim, pack, split, plan, logged):
     with caplog.at_level(logging.INFO, "trl_ces.layers.padding"):
         assert padding_plan(model(), trim, pack, split)[:3] == plan
     assert logged in caplog.text
     assert bool(caplog.records) == bool(logged)
 
 
-def test_padding_free_is_refused_where_rows_cannot_be_packed():
+def test_padding_free_is_refused_if_rows_cannot_be_packed():
     with pytest.raises(ValueError, match=r"follow the padded length.*padding_free=False"):
         padding_plan(dynamic(), trim=True, pack=True)
     with pytest.raises(ValueError, match="sequences are split over processes"):
@@ -269,7 +269,7 @@ def test_padding_free_is_refused_where_rows_cannot_be_packed():
 
 
 @pytest.mark.parametrize("config", [PromptTuningConfig, PrefixTuningConfig])
-def test_padding_stays_where_prompts_are_learned(config):
+def test_padding_stays_if_prompts_are_learned(config):
     model = get_peft_model(tiny_model(), config(task_type="CAUSAL_LM", num_virtual_tokens=3))
     support = padding_support(model)
     assert support[:3] == (False, False, False)

@@ -205,7 +205,7 @@ def test_guards_are_removed_after_an_error(tmp_path):
     assert trainer.reward_funcs == [failing]
 
 
-def test_a_skipped_row_is_left_out_of_its_groups_mean_and_of_the_shaping(tmp_path):
+def test_a_skipped_row_is_excluded_from_its_groups_mean_and_from_shaping(tmp_path):
     trainer = make_trainer(tmp_path, "skip")
     rollout = trainer._generate_and_score_completions([{"prompt": p} for p in ["1+1=", "2+2="] for _ in range(4)])
     assert rollout["scored"].tolist() == [True, False] * 4  # rewards 0, none, 2, none: mean 1

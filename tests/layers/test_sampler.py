@@ -25,7 +25,7 @@ def test_each_epoch_has_the_order_of_trls_sampler():
     assert drawn == expected
 
 
-def test_an_epoch_includes_the_prompts_that_fill_no_batch():
+def test_an_epoch_includes_prompts_that_do_not_fill_a_batch():
     expected = list(RepeatSampler(range(10), mini_repeat_count=1, batch_size=4, shuffle=True, seed=5))
     stream = PromptStream(10, seed=5, shuffle=True)
     assert len(expected) == 8
@@ -103,7 +103,7 @@ def make_sampler(stream, is_informative, wanted, group_size, max_rounds, process
     return sampler, generate, rounds
 
 
-def test_every_prompt_is_decided_once_per_epoch_and_in_order(monkeypatch):
+def test_every_prompt_is_kept_or_dropped_once_per_epoch_in_order(monkeypatch):
     choose = random.Random(1)
     for trial in range(150):
         prompts, group_size = choose.randint(3, 60), choose.choice([2, 3, 4])
@@ -165,7 +165,7 @@ def test_only_groups_that_may_be_needed_are_kept_in_memory():
     assert len(sampler.sample(generate)[0]) == 4
 
 
-def test_a_checkpoint_has_the_next_position_or_that_of_the_rollout_in_progress():
+def test_a_checkpoint_stores_the_positions_before_and_after_a_rollout_in_progress():
     sampler, generate, _ = make_sampler(PromptStream(9, 1, True), lambda prompt: prompt % 2 == 0, 4, 2, 100)
     sampler.sample(generate)
     first = sampler.stream.position

@@ -72,7 +72,7 @@ def is_sorted_by_length(trainer):
     return all(step == sorted(step, reverse=True) for step in steps)
 
 
-def test_rows_are_not_moved_where_the_loss_depends_on_the_micro_batch(tmp_path):
+def test_rows_are_not_moved_if_the_loss_depends_on_the_micro_batch(tmp_path):
     trainer, _ = train(CESTrainer, tmp_path / "dapo")
     assert is_sorted_by_length(trainer)
     # The second: optimizer steps that begin in one rollout and end in the next.
@@ -91,7 +91,7 @@ def exchanged(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", ["rows", "pieces"])
-def test_two_processes_exchange_rows_and_end_with_the_weights_of_one(exchanged, kind):
+def test_two_processes_exchange_rows_and_give_the_weights_of_one(exchanged, kind):
     one, two = (torch.load(folder / f"{kind}.pt", weights_only=True) for folder in exchanged)
     assert one["margin"] > 1e-4, "the script needs another seed: the processes' rounding could select other tokens"
     start = tiny_model(spread=0.1).state_dict()

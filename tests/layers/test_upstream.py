@@ -74,7 +74,7 @@ def test_fsdp2_returns_float32_outputs_and_keeps_its_other_dtypes():
     keep_float32_outputs(None)  # without FSDP
 
 
-def test_the_trainer_applies_it_to_the_accelerators_plugin(monkeypatch):
+def test_the_trainer_keeps_float32_outputs_in_the_accelerators_plugin(monkeypatch):
     plugin = FullyShardedDataParallelPlugin(fsdp_version=2)
     plugin.set_mixed_precision("bf16")
 
@@ -121,7 +121,7 @@ def changed(before, after):
     return [name for name in before if not torch.equal(before[name], after[name])]
 
 
-def test_with_trl_alone_a_16_bit_base_drifts():
+def test_without_the_fix_a_16_bit_base_drifts():
     model = adapted(torch.bfloat16)
     before = base_of(model)
     for _ in range(SYNCS):
@@ -130,7 +130,7 @@ def test_with_trl_alone_a_16_bit_base_drifts():
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_16_bit_base_is_the_same_bits_after_any_number_of_syncs(dtype):
+def test_a_16_bit_base_is_bit_identical_after_many_syncs(dtype):
     model, plain = adapted(dtype), adapted(dtype)
     plain.load_state_dict(model.state_dict())
     restore_base_after_merge(model)
@@ -164,7 +164,7 @@ def test_the_base_is_copied_once_and_trained_biases_keep_their_values(monkeypatc
 @pytest.mark.parametrize(
     ("use_vllm", "peft", "restored"), [(True, True, True), (True, False, False), (False, True, False)]
 )
-def test_the_trainer_restores_the_base_where_vllm_receives_merged_weights(monkeypatch, use_vllm, peft, restored):
+def test_the_trainer_restores_the_base_if_vllm_receives_merged_weights(monkeypatch, use_vllm, peft, restored):
     model = adapted(torch.bfloat16) if peft else tiny_model()
 
     def init(self):

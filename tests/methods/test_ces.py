@@ -34,7 +34,7 @@ def test_a_fair_coin_has_one_bit():
     assert entropy_in_bits(torch.tensor([math.log(2), math.log(8)])).tolist() == pytest.approx([1.0, 3.0])
 
 
-def test_group_accuracy_leaves_unscored_completions_out_of_both_counts():
+def test_group_accuracy_excludes_unscored_completions_from_both_counts():
     correct, scored = bools(1, 0, 0, 0, 1, 1), bools(1, 1, 0, 0, 1, 1)
     group_correct, group_scored = group_counts(correct, scored, group_size=3)
     assert group_correct.tolist() == [1, 1, 1, 2, 2, 2]  # the third and fourth completions are unscored
@@ -55,7 +55,7 @@ def test_multiplier_is_accuracy_when_correct_and_its_complement_when_wrong():
     assert list(zip(numerator.tolist(), denominator.tolist(), strict=True)) == [(1, 3), (2, 3), (2, 3)]
 
 
-def test_300_tokens_in_a_group_of_two_thirds_select_one_token():
+def test_300_tokens_in_a_group_with_accuracy_two_thirds_select_one_token():
     # floor(300 * 0.01 * (1 - 2/3)) = floor(1) = 1. In float32 1 - 2/3 = 0.33333331 and the floor is 0.
     assert selection_size(ints(300), 0.01, (ints(1), ints(3))).tolist() == [1]
 
@@ -73,7 +73,7 @@ def test_without_a_multiplier_the_selection_is_a_constant_share():
     assert selection_size(ints(99, 100, 250), 0.005).tolist() == [0, 0, 1]
 
 
-def test_tau_0_selects_nothing_and_tau_1_with_multiplier_1_everything():
+def test_tau_0_selects_no_token_and_tau_1_with_multiplier_1_selects_every_token():
     assert selection_size(ints(7, 0), 0.0, (ints(4, 4), ints(4, 4))).tolist() == [0, 0]
     assert selection_size(ints(7, 0), 1.0, (ints(4, 4), ints(4, 4))).tolist() == [7, 0]
 
@@ -89,7 +89,7 @@ def test_exactly_k_tokens_are_selected_and_ties_go_to_the_earlier_position():
     assert selected.tolist() == [[False, True, True, False, False], [True, True, True, False, False]]
 
 
-def test_correct_completions_lose_advantage_and_wrong_ones_gain_it_at_selected_tokens():
+def test_selected_tokens_lose_advantage_if_correct_and_gain_advantage_if_wrong():
     shaped = ces_advantages(
         advantages=torch.tensor([1.0, -1.0]),
         entropies=torch.tensor([[2.0, 0.5], [2.0, 0.5]]),
@@ -168,7 +168,7 @@ def test_without_entropy_gradient_the_value_is_the_same_and_detached():
     assert not detached.advantages.requires_grad
 
 
-def test_unscored_completions_and_masked_ones_are_not_shaped():
+def test_unscored_and_masked_completions_are_not_shaped():
     batch = micro_batch(scored=bools(1, 0), group_correct=ints(1, 1), group_scored=ints(1, 1))
     mask = torch.tensor([[0, 0, 0, 0], [1, 1, 1, 1]])  # the first is truncated and masked, the second is unscored
     shaped = conditional_entropy_shaping(batch, NATS, mask, tau=1.0, beta_correct=0.1, beta_incorrect=0.2)
@@ -229,14 +229,14 @@ def test_entropy_advantage_is_detached():
         (0.4, 0.4, []),
     ],
 )
-def test_negative_betas_are_named(correct, incorrect, words):
+def test_negative_betas_cause_a_warning(correct, incorrect, words):
     warning = warn_of_negative_betas(correct, incorrect)
     assert [part for part in words if part not in warning] == []
     assert bool(warning) == bool(words)
 
 
 @pytest.mark.parametrize(("length", "tau"), [(3983, 0.01), (400, 0.01), (70, 0.0571), (20, 0.2), (2, 1.0)])
-def test_automatic_tau_is_four_tokens_per_completion_and_at_least_the_papers(length, tau):
+def test_automatic_tau_selects_four_tokens_per_completion_and_is_at_least_0_01(length, tau):
     assert automatic_tau(length) == tau
 
 
@@ -244,13 +244,13 @@ def test_automatic_tau_is_four_tokens_per_completion_and_at_least_the_papers(len
     ("tau", "longest", "warning"),
     [(0.01, 99, "at most 99 tokens .* `ces_tau` 0.01 .* Set it to 0.04,"), (0.01, 100, "^$"), (0.0, 9, "^$")],
 )
-def test_completions_too_short_for_tau_are_warned_of(tau, longest, warning):
+def test_completions_too_short_for_tau_cause_a_warning(tau, longest, warning):
     assert re.search(warning, warn_if_unshaped(tau, longest))
     rollout = warn_if_rollout_is_unshaped(tau, ints(longest, longest // 3))
     assert re.search("^$" if warning == "^$" else "has 99 tokens, .* one in 100. Set it to about 0.06,", rollout)
 
 
-def test_tau_auto_and_an_unlimited_length_are_not_warned_of():
+def test_tau_auto_and_an_unlimited_length_cause_no_warning():
     assert warn_if_unshaped("auto", 5) == warn_if_unshaped(0.01, None) == ""
 
 

@@ -25,7 +25,7 @@ def expected_rewards():
 
 # Of twelve rows in groups of four, two processes hold six each and share the middle group; four hold three each.
 @pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_a_group_split_over_processes_has_the_rewards_of_the_oracle_on_each(tmp_path, processes):
+def test_a_group_split_over_processes_gets_the_rewards_of_the_oracle(tmp_path, processes):
     one, _ = gathered_rewards(tmp_path, 1)
     for found, expected in zip(one.T.tolist(), expected_rewards(), strict=True):
         known = [math.nan if value is None else value for value in expected]

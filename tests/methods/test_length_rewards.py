@@ -129,7 +129,7 @@ def test_random_rollouts_get_the_rewards_of_the_oracle_group_by_group(name):
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_lengthening_an_incorrect_completion_never_pays(name):
+def test_a_longer_incorrect_completion_never_gets_a_higher_reward(name):
     generator, paid = random.Random(name), 0
     for _ in range(300):
         size = generator.randint(2, 8)
@@ -147,7 +147,7 @@ def test_lengthening_an_incorrect_completion_never_pays(name):
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
-def test_defaults_are_those_of_the_source(name):
+def test_defaults_match_the_source(name):
     groups = groups_of([GROUPS["mixed"]])
     assert FUNCTIONS[name](groups).tolist() == FUNCTIONS[name](groups, **DEFAULTS[name]).tolist()
 
@@ -169,7 +169,7 @@ def test_alp_divides_by_the_normalizer_else_by_the_longest_length():
         alp(groups_of(rows, max_length=None), beta=0.5)
 
 
-def test_gr3_and_the_accuracy_reward_add_up_to_the_rescaled_reward():
+def test_gr3_and_the_accuracy_reward_sum_to_the_rescaled_reward():
     accuracies, lengths = GROUPS["graded"]
     column = FUNCTIONS["gr3"](groups_of([(accuracies, lengths)]), alpha=0.5)[0]
     mean = sum(lengths) / 4

@@ -140,13 +140,13 @@ def test_a_broken_rule_is_refused(sentence):
         check_rule(shaped_by(BROKEN[sentence]))
 
 
-def test_a_rule_reads_correctness_only_if_it_declares_so():
+def test_a_rule_must_declare_that_it_reads_correctness():
     with pytest.raises(AssertionError, match=r"reads 'correct': add `Need.CORRECTNESS` to its `needs`"):
         check_rule(shaped_by(lambda s, b, h, m: (s.advantages, s.selected), needs=()))
 
 
 @pytest.mark.parametrize("name", ["ces", "entropy_advantage", "on_policy_sft"])
-def test_the_rules_of_the_package_pass(name):
+def test_the_built_in_rules_pass(name):
     check_rule(name)
 
 
