@@ -1,10 +1,11 @@
 r"""
-Completions that would hang, exhaust memory, break a parser or run as code. `run` passes them through the reward and
-the evaluation's verdict, each next to an answer that needs algebra.
+Completions that try to hang the grader, exhaust memory, break a parser or run as code.
 
-    python tests/hostile_answers.py 3 1   # limit of the evaluation in seconds, and n to take every n-th completion
+`run` grades each one with the reward function and the evaluation, next to a completion that needs algebra.
 
-prints wrong verdicts and the run's cost as JSON.
+    python tests/hostile_answers.py 3 1   # time limit of the evaluation in seconds; use every n-th completion
+
+This prints wrong grades, times and memory as JSON.
 """
 
 import json
@@ -18,7 +19,7 @@ from trl_ces.grading import WorkerPool, grade_many
 from trl_ces.grading import pool as pool_module
 from trl_ces.grading.pool import WorkerLost
 
-# Written by code in an answer, should it ever run.
+# File that exists only if code in a completion was executed.
 SENTINEL = "hostile-answer-was-executed"
 MEGABYTE = 1_000_000
 
@@ -175,15 +176,15 @@ FAMILIES = (
 )  # fmt: skip
 
 
-def whole_responses():
-    """Hostile around the answer, not in it: boxes, thinking tags, statements."""
+def whole_completions():
+    """Yield completions that are hostile outside the final answer: boxes, thinking tags, statements."""
     yield from (
         r"\boxed{" * 10_000, r"\boxed{" * 10_000 + "7" + "}" * 10_000, r"\boxed" * 50_000, r"\boxed{7}" * 50_000 + "8",
         r"\boxed " * 50_000, r"\boxed{}", r"\boxed{}" * 9_999, r"\boxed{7", r"\boxed 7}", r"\fbox{7}\boxed{",
         r"\boxed{7\}", r"\boxed{\{7}", r"\boxed{\\}7}", "{" * MEGABYTE + r"\boxed{7}", "}" * MEGABYTE + r"\boxed{7}",
         "{" * 300_000 + r"\boxed{7}" + "}" * 300_000, "</think>" * 100_000, "<think>" * 100_000,
         "<think></think>" * 50_000 + r"\boxed{7}", r"<think>\boxed{7}", "<think" * 100_000, "</think" * 100_000,
-        # what context.py reads around a box
+        # text around a box, which context.py reads
         r"\text  " * 40 + r"x\boxed{7}", r"\boxed{7} the answer is" + " " * MEGABYTE + "x",
         r"\boxed{7} " + "1" * MEGABYTE, r"\boxed{7} for " + "and 1 " * 170_000, r"\boxed{" + r"\[" * 100_000 + "}",
         r"\boxed{7} " + "no wait " * 125_000, r"\boxed{7}" + ", " * 500_000, r"\boxed{7} " + "or " * 330_000,
@@ -199,13 +200,13 @@ def whole_responses():
 
 
 def hostile_completions():
-    """Name -> completion. All are wrong for the golds below."""
+    """Return completions by name. All are wrong for `GOLDS`."""
     corpus = {}
     for family in FAMILIES:
         for number, content in enumerate(family()):
             corpus[f"{family.__name__} {number}"] = rf"So the result is \boxed{{{content}}}."
-    for number, text in enumerate(whole_responses()):
-        corpus[f"whole_responses {number}"] = text
+    for number, text in enumerate(whole_completions()):
+        corpus[f"whole_completions {number}"] = text
     return corpus
 
 
@@ -213,7 +214,7 @@ GOLDS = ("42", r"\sqrt{x}+42\pi", "(41,42]", "41, 42; 43", r"\begin{pmatrix}41\\
 
 
 def neighbour(number):
-    """Completion, gold and verdict of an answer that needs the algebra; all are different."""
+    """Return a completion that needs algebra, its gold, and its correctness. No two are equal."""
     n = number + 2
     return (
         (rf"\boxed{{\sqrt{{{2 * n * n}}}}}", rf"{n}\sqrt{{2}}", True),
@@ -223,7 +224,7 @@ def neighbour(number):
 
 
 class WatchedPool(WorkerPool):
-    """Records the status of each reply, "lost" where the worker was."""
+    """Pool that records the status of each reply, or "lost" if the worker was lost."""
 
     def __init__(self):
         super().__init__()
@@ -244,7 +245,7 @@ class WatchedPool(WorkerPool):
         return watched
 
     def end(self):
-        """Lets the workers exit by themselves, so that the kernel counts their memory as that of children."""
+        """Let the workers exit by themselves, so that the kernel reports their memory as memory of children."""
         for worker in self.workers:
             if worker.process is not None:
                 worker.process.stdin.close()
@@ -256,24 +257,24 @@ def resident_bytes():
 
 
 def run(corpus, limit_s):
-    """Grades the corpus as training and as the evaluation do, each completion next to a neighbour."""
-    pool_module.GRACE_S = 60.0  # on a busy machine too, a worker is lost only if the kernel does not end the request
+    """Grade the corpus as in training and as in an evaluation, each completion next to a neighbour."""
+    pool_module.GRACE_S = 60.0  # even on a busy machine, a worker is lost only if the kernel does not end the request
     pool = pool_module._shared = WatchedPool()
     pool.map([{"op": "equal", "gold": "x", "answer": "y"}] * 8)  # starts the workers
-    responses, golds, expected, names = [], [], [], []
+    completions, golds, expected, names = [], [], [], []
     for number, (name, text) in enumerate(corpus.items()):
-        beside, its_gold, its_verdict = neighbour(number)
-        responses += [text, beside]
-        golds += [GOLDS[number % len(GOLDS)], its_gold]
-        expected += [False, its_verdict]
+        neighbour_text, neighbour_gold, neighbour_is_correct = neighbour(number)
+        completions += [text, neighbour_text]
+        golds += [GOLDS[number % len(GOLDS)], neighbour_gold]
+        expected += [False, neighbour_is_correct]
         names += [name, f"neighbour of {name}"]
     before = resident_bytes()
     start = time.monotonic()
-    found = rewards.accuracy_reward(responses, golds, prompts=[""] * len(golds))
-    rewards.think_format_reward(responses)
+    found = rewards.accuracy_reward(completions, golds, prompts=[""] * len(golds))
+    rewards.think_format_reward(completions)
     reward_seconds, start = time.monotonic() - start, time.monotonic()
-    grades = grade_many(responses, golds, limit_s=limit_s)
-    verdict_seconds = time.monotonic() - start
+    grades = grade_many(completions, golds, limit_s=limit_s)
+    evaluation_seconds = time.monotonic() - start
     growth = resident_bytes() - before
     pool.end()
     return {
@@ -288,7 +289,7 @@ def run(corpus, limit_s):
             names[i] for i, (a, b) in enumerate(zip(grades, expected, strict=True)) if a.correct is not b
         ],
         "reward_seconds": round(reward_seconds, 1),
-        "verdict_seconds": round(verdict_seconds, 1),
+        "evaluation_seconds": round(evaluation_seconds, 1),
         "lost_workers": pool.statuses.count("lost"),
         "requests_at_the_limit": pool.statuses.count("timeout"),
         "largest_worker_bytes": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024,
@@ -298,5 +299,5 @@ def run(corpus, limit_s):
 
 if __name__ == "__main__":
     limit, every = float(sys.argv[1]), int(sys.argv[2])
-    completions = hostile_completions()
-    print(json.dumps(run({name: completions[name] for name in list(completions)[::every]}, limit)))
+    all_completions = hostile_completions()
+    print(json.dumps(run({name: all_completions[name] for name in list(all_completions)[::every]}, limit)))

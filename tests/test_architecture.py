@@ -1,4 +1,4 @@
-"""The rooms of docs/architecture.md: which may import which, and names that only one of them may use."""
+"""The rooms of docs/architecture.md: allowed imports between them, and names that only some rooms may use."""
 
 import ast
 import re
@@ -9,8 +9,8 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "trl_ces"
 
-# From the ground up: a room, a folder or a file of the package, imports only from rooms before it in this list. The
-# core is what a training needs.
+# A room is a folder or a file of the package. It may import only from rooms before it in this list. Training needs
+# only the core.
 CORE = ("support", "grading.qwen", "grading", "methods", "config", "layers", "trainer", "rewards", "train")
 LAB = tuple(
     f"lab.{name}" for name in ("evaluation.code", "evaluation", "tasks", "inspect", "plan", "study", "testing")
@@ -22,13 +22,13 @@ SEAM = re.compile(
 
 
 def room_of(module):
-    """The innermost room of a module such as `lab.evaluation.code.judge`."""
+    """Return the innermost room of a module such as `lab.evaluation.code.judge`."""
     inside = [room for room in ROOMS if module == room or module.startswith(f"{room}.")]
     return max(inside, key=len, default=None)
 
 
 def files_of_modules():
-    """Module, named below the package -> its file."""
+    """Map each module, named relative to the package, to its file."""
     files = {}
     for file in sorted(PACKAGE.rglob("*.py")):
         module = ".".join(file.relative_to(PACKAGE).with_suffix("").parts)
@@ -37,7 +37,7 @@ def files_of_modules():
 
 
 def import_graph():
-    """Module -> the modules of the package that it imports, at its top or in a function."""
+    """Map each module to the modules of the package that it imports, at its top or in a function."""
     files = files_of_modules()
     graph = {module: set() for module in files}
     for module, file in files.items():
@@ -55,7 +55,7 @@ def import_graph():
 
 
 def reached(module, graph):
-    """The modules that may be loaded with `module`, itself and their packages included."""
+    """Return all modules that importing `module` may load, including itself and all parent packages."""
     found, remaining = set(), {module}
     while remaining:
         name = remaining.pop()
@@ -97,14 +97,13 @@ def test_a_training_process_imports_at_most_75_modules_and_9500_lines():
     assert "grading.judge" in found
     assert not {"grading.grader", "grading.qwen.extract"} & found  # rewards use only the first grader
     assert len(found) <= 75
-    assert (
-        sum(len(files[module].read_text().splitlines()) for module in found) <= 9_500
-    )  # of which the grader has 2,800
+    # The grader accounts for 2,800 of these lines.
+    assert sum(len(files[module].read_text().splitlines()) for module in found) <= 9_500
 
 
 def test_no_chain_of_imports_is_longer_than_17():
     graph, longest = import_graph(), {}
-    for module in TopologicalSorter(graph).static_order():  # what it imports comes first; a cycle is an error
+    for module in TopologicalSorter(graph).static_order():  # imported modules come first; a cycle raises an error
         below = max((longest[name] for name in graph[module]), key=len, default=())
         longest[module] = (module, *below)
     chain = max(longest.values(), key=len)

@@ -1,4 +1,4 @@
-"""A vision-language model in CESTrainer: LLaVA, because Qwen-VL's processors need torchvision for video."""
+"""CESTrainer with a vision-language model. The model is LLaVA, because Qwen-VL's processors need torchvision."""
 
 import functools
 import math
@@ -72,7 +72,7 @@ def vision_trainer(trainer_class, config_class, tmp_path, **changes):
 
 
 def trained(trainer):
-    trainer.train()  # right away: building a trainer seeds its sampling
+    trainer.train()  # before the next trainer is created, because creating a trainer seeds the sampling
     return trainer
 
 
@@ -125,4 +125,4 @@ def test_the_loss_of_a_vision_model_equals_algorithm_1(tmp_path):
         reference = model.get_parameter(name).grad
         assert (trainer.model.get_parameter(name).grad.double() - reference).norm() / reference.norm() < 1e-4, name
     swapped = objective(with_images[::-1], rows, advantages)
-    assert abs(swapped.item() - expected.item()) > 1e-3, "the images must matter"
+    assert abs(swapped.item() - expected.item()) > 1e-3, "the test needs images that change the loss"

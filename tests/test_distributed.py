@@ -1,4 +1,4 @@
-"""Two processes over gloo must train what one process trains, although a group's completions lie on both."""
+"""Two processes over gloo must give the results of one process, even if a group is split over both."""
 
 import pytest
 import torch

@@ -1,3 +1,5 @@
+"""The accuracy and format rewards."""
+
 import logging
 from functools import partial
 
@@ -54,7 +56,8 @@ def test_an_unusable_reference_answer_gives_none_and_one_warning(caplog):
         assert accuracy_reward(completions, solution, prompts=prompts) == [1.0, None, None, None, None]
         assert accuracy_reward(["<think>"], [r"\frac{"], prompts=["One?"]) == [None]
     assert [record.getMessage() for record in caplog.records] == [
-        rf"The solution {gold!r} cannot be parsed as a reference answer; its reward is None." for gold in (r"\frac{", "")
+        rf"The solution {gold!r} cannot be parsed as a reference answer; its reward is None."
+        for gold in (r"\frac{", "")
     ]
 
 

@@ -31,7 +31,7 @@ from trl_ces.support.reward_names import accuracy_reward_index
 
 
 def trained(trainer_class, config_class, tmp_path, peft_config=None, dataset=None, **changes):
-    """Ten optimizer steps of real sampling, by default four per generation batch."""
+    """Train with real sampling, by default for ten optimizer steps with four steps per generation batch."""
     defaults = {"max_steps": 10, "steps_per_generation": 4, "epsilon_high": 0.28, "ces_tau": 0.3}
     trainer = tiny_trainer(
         tmp_path,
@@ -85,7 +85,7 @@ def test_without_args_the_defaults_of_ces_are_used(tmp_path, monkeypatch):
 
 
 def test_logged_metrics_match_the_rollout(tmp_path):
-    """Every row selects tokens (tau 1, b from the group), so the script alone determines the metrics."""
+    """With tau 1, every row has selected tokens, so the metrics depend only on the script."""
     accuracies = [[1, 1, 1, 0], [1, 1, 1, 1]]
     script = random_script(PROMPTS[:2], accuracies, torch.Generator().manual_seed(2), truncated=(3,))
     for group in script.values():
@@ -95,7 +95,9 @@ def test_logged_metrics_match_the_rollout(tmp_path):
     trainer.train()
     logged = trainer.state.log_history[0]
     mixed, solved = ([len(row["completion_ids"]) for row in script[prompt]] for prompt in PROMPTS[:2])
-    sizes = [math.floor(length * 3 / 4) for length in mixed] + solved  # b = a = 3/4 and, when wrong, 1 - 3/4
+    sizes = [
+        math.floor(length * 3 / 4) for length in mixed
+    ] + solved  # b = a = 3/4; for the wrong completion, b = 1 - 3/4
     sizes[3] = mixed[3] // 4
     assert set(CES_METRICS) <= set(logged)
     assert logged["ces/group_accuracy"] == pytest.approx((4 * 0.75 + 4 * 1.0) / 8)
@@ -122,7 +124,7 @@ def test_ces_adds_no_forward(tmp_path):
 
 
 def test_shaping_adds_no_device_synchronization(tmp_path):
-    """The host waits for a read of a value (item, bool) and for an op whose shape depends on values (nonzero)."""
+    """Count ops that synchronize: reads of a value (item, bool), and ops with a value-dependent shape (nonzero)."""
     synchronizing = {torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default}
 
     class CountSynchronizations(TorchDispatchMode):
@@ -140,7 +142,7 @@ def test_shaping_adds_no_device_synchronization(tmp_path):
             trainer._compute_loss(trainer.model, batch).backward()
         counts[shaping] = mode.count
     assert counts["ces"] == counts["none"] > 0
-    assert counts["none"] <= counts["TRL's"] + 1  # one read of the rows' spans
+    assert counts["none"] <= counts["TRL's"] + 1  # one read of the spans of the rows
 
 
 def test_evaluation_logs_its_own_metrics(tmp_path):
@@ -158,8 +160,8 @@ def test_evaluation_logs_its_own_metrics(tmp_path):
 def test_logs_of_a_run_with_evaluation_have_the_same_keys_as_in_trl(tmp_path):
     changes = {"max_steps": 6, "eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": 8}
     ours = trained(CESTrainer, CESConfig, tmp_path / "ours", shaping="none", **AS_TRL, **changes)
-    trls = trained(GRPOTrainer, GRPOConfig, tmp_path / "trl", **changes)
-    keys = [[set(entry) - {"step_time"} for entry in trainer.state.log_history] for trainer in (ours, trls)]
+    upstream = trained(GRPOTrainer, GRPOConfig, tmp_path / "trl", **changes)
+    keys = [[set(entry) - {"step_time"} for entry in trainer.state.log_history] for trainer in (ours, upstream)]
     assert keys[0] == keys[1]
 
 
@@ -182,7 +184,7 @@ def test_accumulation_over_micro_batches_gives_the_weights_of_one_batch(tmp_path
     (one, logged), (many, logged_many) = results
     for name, value in one.items():
         torch.testing.assert_close(value, many[name], rtol=1e-5, atol=1e-6)
-    for name in CES_METRICS:  # sums over the log window: the split into micro-batches does not matter
+    for name in CES_METRICS:  # sums over a log step, which do not depend on the split into micro-batches
         assert logged[name] == pytest.approx(logged_many[name], rel=1e-5), name
 
 
@@ -252,10 +254,10 @@ def test_the_accuracy_reward_is_found_by_name(names, wanted, index):
     ],
 )
 def test_an_ambiguous_accuracy_reward_is_refused_with_the_names(names, wanted, sentence):
-    with pytest.raises(ValueError) as refusal:
+    with pytest.raises(ValueError) as error:
         accuracy_reward_index(names, wanted)
-    assert sentence in str(refusal.value)
-    assert f"Reward functions: {', '.join(names)}." in str(refusal.value)
+    assert sentence in str(error.value)
+    assert f"Reward functions: {', '.join(names)}." in str(error.value)
 
 
 def test_an_unknown_reward_name_is_refused_before_the_model_is_loaded(tmp_path):

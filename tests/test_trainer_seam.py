@@ -1,4 +1,4 @@
-"""CESTrainer at its seams with TRL and users: a lost seam, unusual rollouts, strict rewards, cost of the metrics."""
+"""Where CESTrainer meets TRL and user code: changes in TRL, unusual rollouts, warnings, and metrics."""
 
 import inspect
 import logging
@@ -64,7 +64,7 @@ def test_a_trl_that_reads_advantages_before_entropies_is_refused(tmp_path, monke
     [
         ([1, 1, 1], (0, 3)),
         ([1, 0, 0, 1, 1], (3, 5)),
-        ([1, 0, 1, 1, 0, 0], (2, 4)),  # ends with the environment's turn
+        ([1, 0, 1, 1, 0, 0], (2, 4)),  # the environment has the last turn
         ([0, 0], (0, 0)),
         ([], (0, 0)),
     ],
@@ -216,7 +216,7 @@ def test_an_evaluation_between_micro_batches_does_not_change_training_metrics(tm
     trainer.accelerator.gradient_state._set_sync_gradients(False)
     trainer._compute_loss(trainer.model, batch)
     trainer.model.eval()
-    trainer._compute_loss(trainer.model, batch)  # evaluated although no gradient is due
+    trainer._compute_loss(trainer.model, batch)  # evaluate although gradients are not synchronized
     trainer.model.train()
     trainer.accelerator.gradient_state._set_sync_gradients(True)
     trainer._compute_loss(trainer.model, batch)
@@ -232,7 +232,7 @@ def test_help_shows_trls_parameters():
 
 
 def detach_entropies(trainer, monkeypatch):
-    """Detaches the entropies, as TRL 1.9 and before did."""
+    """Detach the entropies, as in TRL 1.9 and earlier."""
     upstream = GRPOTrainer._get_per_token_logps_and_entropies
 
     def under_no_grad(self, *args, **kwargs):

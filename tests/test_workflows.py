@@ -1,4 +1,4 @@
-"""The workflows of .github/workflows start what is there, and a release that would say something false stops."""
+"""The workflows in .github/workflows run existing commands, and a release with a wrong version or repository fails."""
 
 import os
 import re
@@ -32,8 +32,8 @@ def test_workflows_run_existing_ci_scripts_and_make_targets():
 
 def test_changes_are_tested_with_every_supported_python():
     classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
-    named = [one.rpartition(" ")[2] for one in classifiers if re.search(r":: Python :: \d\.\d+$", one)]
-    assert WORKFLOWS["tests"]["jobs"]["tests"]["strategy"]["matrix"]["python"] == named
+    versions = [line.rpartition(" ")[2] for line in classifiers if re.search(r":: Python :: \d\.\d+$", line)]
+    assert WORKFLOWS["tests"]["jobs"]["tests"]["strategy"]["matrix"]["python"] == versions
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def test_changes_are_tested_with_every_supported_python():
 )
 def test_a_release_must_match_the_version_and_the_repository(tag, repository, code):
     [check] = [step["run"] for step in steps("release") if "GITHUB_REF_NAME" in step.get("run", "")]
-    given = {"GITHUB_REF_NAME": tag, "GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": repository}
-    done = subprocess.run(["bash", "-e", "-c", check], cwd=ROOT, env={**os.environ, **given}, check=False)
+    variables = {"GITHUB_REF_NAME": tag, "GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": repository}
+    done = subprocess.run(["bash", "-e", "-c", check], cwd=ROOT, env={**os.environ, **variables}, check=False)
     assert done.returncode == code
 
 

@@ -75,7 +75,7 @@ def test_the_trainer_warns_once(tmp_path, caplog):
     ("dtype", "rate", "share"),
     [
         (torch.bfloat16, 2e-7, "100.0 % of the bfloat16 weights .* `learning_rate` 2e-07"),
-        (torch.bfloat16, 0.0019, "50.0 %"),  # less than half of the distance between 0.5 and the next number
+        (torch.bfloat16, 0.0019, "50.0 %"),  # less than half the distance from 0.5 to the next number
         (torch.bfloat16, 0.004, "^$"),
         (torch.float32, 2e-7, "^$"),
     ],

@@ -1,4 +1,4 @@
-"""A reward of whole groups sees the gathered rollout, and is used in `reward_funcs` like any other."""
+"""A reward of whole groups receives the gathered rollout and is used in `reward_funcs` like any other reward."""
 
 import math
 
@@ -42,7 +42,7 @@ def make_trainer(folder, rewards, trainer_class=CESTrainer, script=None, **chang
 
 
 def recording(rule):
-    """A group reward, and the list of the groups that it was called with."""
+    """Return a group reward, and the list of the `Groups` that it was called with."""
     calls = []
 
     def recording_reward(groups):
@@ -77,7 +77,7 @@ def test_a_group_reward_has_a_weight_and_a_logged_mean_and_skips_unscored_comple
     found = recorded(trainer, "_calculate_rewards")
     trainer.train()
     script = script_of()
-    rates = [0.5, 1.0, 0.25, 0.25]  # without a correct one, as if one of four were correct
+    rates = [0.5, 1.0, 0.25, 0.25]  # 1 / G if no completion is correct
     expected = [
         [
             math.nan if row["accuracy"] is None else -0.5 * rate * len(row["completion_ids"]) / LIMIT
@@ -128,9 +128,9 @@ def test_dynamic_sampling_keeps_the_rewards_of_each_round(tmp_path):
     trainer.train()
     assert len(calls) == 2
     kept = found[-1]
-    of_rounds = torch.cat(found[:-1])
+    generated = torch.cat(found[:-1])
     for group in kept.view(-1, 4, 2):
-        assert any(torch.equal(group.nan_to_num(9), other.nan_to_num(9)) for other in of_rounds.view(-1, 4, 2))
+        assert any(torch.equal(group.nan_to_num(9), other.nan_to_num(9)) for other in generated.view(-1, 4, 2))
 
 
 def test_a_group_reward_of_zeros_does_not_change_training(tmp_path):
@@ -188,7 +188,7 @@ def test_a_group_reward_may_change_its_groups_in_place_and_return_bools(tmp_path
     trainer.train()
     known = torch.tensor([math.nan if value is None else value for group in OUTCOMES for value in group])
     torch.testing.assert_close(found[0][:, 0], known, equal_nan=True)
-    torch.testing.assert_close(found[0][:, 2], known, equal_nan=True)  # 1.0 where it is correct
+    torch.testing.assert_close(found[0][:, 2], known, equal_nan=True)  # 1.0 if correct
     assert calls[0].scored.sum() == SCORED
     assert trainer.state.log_history[0]["ces/group_accuracy"] == pytest.approx(known.nanmean().item())
 

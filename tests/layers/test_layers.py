@@ -1,4 +1,4 @@
-"""Each layer works alone over GRPOTrainer; CESTrainer without layers equals CESTrainer with their switches off."""
+"""Each layer works alone on GRPOTrainer, and `Shaping` alone equals CESTrainer with the other layers switched off."""
 
 import pytest
 import torch
@@ -117,7 +117,7 @@ def test_shaping_alone_is_bit_identical_to_ces_trainer_with_the_other_layers_off
 
 
 def test_the_state_of_each_layer_has_defaults_without_init():
-    """TRL's own tests make a trainer by `__new__`."""
+    """TRL's own tests create a trainer with `__new__`."""
     trainer = CESTrainer.__new__(CESTrainer)
     names = ["sampler", "round", "replay", "expects_old_logps", "defers_old_logps", "loss_rows", "train_sampler"]
     names += ["rule", "loss_inputs", "nonfinite_steps", "nonfinite_in_a_row", "in_tool_loop"]

@@ -1,4 +1,4 @@
-"""Resumed from any checkpoint, training ends with the weights and log of an uninterrupted run."""
+"""A run resumed from any checkpoint ends with the weights and the log of an uninterrupted run."""
 
 import json
 import logging
@@ -15,7 +15,7 @@ from trl_ces.layers.files import load_micro_batches, save_micro_batches
 from trl_ces.methods.ces import automatic_tau
 
 CASES = {
-    "four steps a rollout": {},
+    "four steps per rollout": {},
     "two iterations": {"num_iterations": 2, "steps_per_generation": 2},
     "accumulated": {"gradient_accumulation_steps": 2, "steps_per_generation": 8, "max_completion_length": 8},
     "masked truncation": {"mask_truncated_completions": True},
@@ -37,7 +37,7 @@ def test_exact_resume_continues_bit_for_bit(tmp_path, case):
     whole.train()
     for step in (1, 2, 3, 5, 6):
         resumed = make_trainer(tmp_path / f"from-{step}", **CASES[case])
-        torch.manual_seed(step)  # whatever ran before
+        torch.manual_seed(step)  # the random state before resuming must not matter
         resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
         assert_same_bits(weights(resumed), weights(whole))
         if case != "logged every third step":  # transformers loses the losses not yet logged
@@ -49,14 +49,16 @@ def test_metrics_not_yet_logged_are_kept(tmp_path):
     whole.train()
     resumed = make_trainer(tmp_path / "resumed", logging_steps=3)
     resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-5"))
-    one, other = (next(entry for entry in run.state.log_history if entry["step"] == 6) for run in (whole, resumed))
+    expected, found = (
+        next(entry for entry in run.state.log_history if entry["step"] == 6) for run in (whole, resumed)
+    )
     names = ("reward", "entropy", "ces/selected_tokens", "ces/selected_entropy_incorrect", "completions/mean_length")
-    assert {name: one[name] for name in names} == {name: other[name] for name in names}
-    assert one["loss"] != other["loss"]  # the Trainer's own sum, which it does not save
+    assert {name: expected[name] for name in names} == {name: found[name] for name in names}
+    assert expected["loss"] != found["loss"]  # the Trainer does not save its running sum of losses
 
 
 def test_resumed_runs_use_the_prompt_order_of_the_current_epoch(tmp_path):
-    """Eight prompts are one epoch of eight steps: TRL draws an order per epoch."""
+    """Resume in each of several epochs of eight steps; TRL draws a new prompt order per epoch."""
     whole = make_trainer(tmp_path / "whole", prompts=PROMPTS[:8], max_steps=20)
     whole.train()
     for step in (7, 8, 9, 12, 17):
@@ -118,7 +120,7 @@ def test_a_rollout_with_images_is_not_saved_but_other_state_is(tmp_path):
     assert (rollout, state["step"]) == ([], 1)
     trainer._nonfinite_steps = 0
     trainer._load_rollout(tmp_path)
-    # Step 0, as on a process without the file: otherwise only that process would generate.
+    # The step is 0, as on a process without the file; otherwise only some processes would generate.
     assert (trainer._step, trainer._nonfinite_steps) == (0, 3)
 
 
@@ -141,7 +143,7 @@ def test_two_processes_resume_inside_a_rollout(tmp_path):
 
 
 def test_the_position_in_the_prompt_stream_is_read_on_the_first_machine(tmp_path):
-    """Without a shared disk, the others have no dynamic_sampling.json."""
+    """Without a shared disk, the other machines do not have dynamic_sampling.json."""
     changes = {"per_device_train_batch_size": 2, "max_steps": 8, "max_completion_length": 4}
     changes = CASES["dynamic sampling"] | changes
     whole = run_two(tmp_path, "whole", **changes)

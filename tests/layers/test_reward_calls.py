@@ -1,4 +1,4 @@
-"""Invalid rewards: the function is named, with the row if known; the run stops, or continues without its rewards."""
+"""Invalid rewards cause an error or a warning that names the function, and the row if known."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ def returning(*rewards):
 
 
 def failing(completions, solution, **kwargs):
-    """Raises on a wrong completion, as a parser does on unexpected text."""
+    """Raise on a wrong completion, as a parser does on unexpected text."""
     return [1.0 / (completion == gold) for completion, gold in zip(completions, solution, strict=True)]
 
 
@@ -90,7 +90,7 @@ def test_skip_warns_and_leaves_invalid_rows_without_a_reward(case, caplog):
     assert record.getMessage().endswith(f"{lost} of 3 completions get no reward from it.")
 
 
-# Anything that TRL can iterate over.
+# TRL accepts any iterable.
 VALID = {
     "list": (returning(1, 0.5, None), [1.0, 0.5, None]),
     "bools and numpy": (returning(True, False, numpy.float32(0.25)), [1.0, 0.0, 0.25]),
@@ -173,7 +173,7 @@ def make_trainer(tmp_path, on_error, rewards=nan_for_odd, **changes):
 
 
 def rewards_of(trainer):
-    """The rewards of eight completions, (8, functions)."""
+    """Return the rewards of eight completions, shape (8, functions)."""
     prompts = ["1+1=", "2+2="] * 4
     examples = [{"prompt": prompt} for prompt in prompts]
     return trainer._calculate_rewards(examples, prompts, ["c"] * 8, [[5]] * 8).tolist()
@@ -181,7 +181,7 @@ def rewards_of(trainer):
 
 def test_the_trainer_keeps_the_users_own_objects(tmp_path):
     class Accuracy:
-        """A reward whose state other code changes and reads during training."""
+        """Reward with state that other code reads and changes during training."""
 
         def __init__(self):
             self.scale, self.calls = 1.0, 0
@@ -208,7 +208,7 @@ def test_guards_are_removed_after_an_error(tmp_path):
 def test_a_skipped_row_is_excluded_from_its_groups_mean_and_from_shaping(tmp_path):
     trainer = make_trainer(tmp_path, "skip")
     rollout = trainer._generate_and_score_completions([{"prompt": p} for p in ["1+1=", "2+2="] for _ in range(4)])
-    assert rollout["scored"].tolist() == [True, False] * 4  # rewards 0, none, 2, none: mean 1
+    assert rollout["scored"].tolist() == [True, False] * 4  # rewards 0, None, 2, None: mean 1
     assert rollout["advantages"][[0, 2]].sum().item() == pytest.approx(0, abs=1e-5)
     assert rollout["advantages"][0].item() < -0.5
     assert rollout["advantages"][[1, 3]].tolist() == [0.0, 0.0]

@@ -1,4 +1,4 @@
-"""Each function of methods/ces.py against numbers worked out by hand in the comments."""
+"""The functions of methods/ces.py against values computed by hand in the comments."""
 
 import math
 import re
@@ -112,7 +112,7 @@ def test_the_cap_bounds_wrong_completions_and_stops_the_gradient_where_it_binds(
     entropies = torch.tensor([[2.0, 1.0, 0.5]] * 3, requires_grad=True)
     selected = torch.ones(3, 3, dtype=torch.bool)
     shaped = ces_advantages(torch.tensor([1.0, -1.0, 0.0]), entropies, selected, bools(1, 0, 0), -0.4, 0.5, 2.0)
-    # Wrong: at most |A| / 2, here 0.5, which 0.5 * 1 bit just reaches. Where A is 0, so is the cap. Correct: no cap.
+    # Wrong: at most |A| / 2, here 0.5, which equals 0.5 * 1 bit. If A is 0, the cap is 0. Correct: no cap.
     expected = torch.tensor([[1.8, 1.4, 1.2], [-0.5, -0.5, -0.75], [0.0, 0.0, 0.0]])
     torch.testing.assert_close(shaped.detach(), expected)
     shaped.sum().backward()
@@ -120,7 +120,7 @@ def test_the_cap_bounds_wrong_completions_and_stops_the_gradient_where_it_binds(
 
 
 def micro_batch(**changes):
-    """Two completions of one group, the first correct, four tokens each."""
+    """Return two completions of one group with four tokens each; the first is correct."""
     return {
         "advantages": torch.tensor([0.7, -0.7]),
         "correct": bools(1, 0),
@@ -177,7 +177,7 @@ def test_unscored_and_masked_completions_are_not_shaped():
 
 
 def test_tool_output_counts_neither_in_the_length_nor_as_a_candidate():
-    # Row 1: 2 of 4 tokens are the policy's: k = floor(2 * 1 * 1/2) = 1, at the best of those two.
+    # Row 1: the policy generated 2 of 4 tokens, so k = floor(2 * 1 * 1/2) = 1, the token of higher entropy.
     mask = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1]])
     shaped = conditional_entropy_shaping(micro_batch(), NATS, mask, tau=1.0, beta_correct=0.1, beta_incorrect=0.2)
     assert shaped.selected.int().tolist() == [[0, 1, 0, 0], [1, 1, 0, 0]]
@@ -194,7 +194,7 @@ def test_entropy_advantage_is_capped_at_a_share_of_the_advantage_and_never_flips
 
 
 def test_entropy_advantage_keeps_every_sign_and_grows_with_the_entropy():
-    # a bound independent of the formula: A' lies between A and A (1 + sign / kappa)
+    # bounds that do not use the formula: A' is between A and A + |A| / kappa
     generator = torch.Generator().manual_seed(0)
     for kappa in (1.001, 2.0, 50.0):
         advantages = torch.randn(64, generator=generator, dtype=torch.float64) * 3
@@ -218,7 +218,7 @@ def test_entropy_advantage_is_detached():
 
 
 @pytest.mark.parametrize(
-    ("correct", "incorrect", "words"),
+    ("correct", "incorrect", "parts"),
     [
         (-0.4, -0.4, ["signs swapped", "raised on correct completions and lowered on wrong ones", "2604.04894"]),
         (-0.4, 0.0, ["`ces_beta_correct` is -0.4", "raised on correct"]),
@@ -229,10 +229,10 @@ def test_entropy_advantage_is_detached():
         (0.4, 0.4, []),
     ],
 )
-def test_negative_betas_cause_a_warning(correct, incorrect, words):
+def test_negative_betas_cause_a_warning(correct, incorrect, parts):
     warning = warn_of_negative_betas(correct, incorrect)
-    assert [part for part in words if part not in warning] == []
-    assert bool(warning) == bool(words)
+    assert [part for part in parts if part not in warning] == []
+    assert bool(warning) == bool(parts)
 
 
 @pytest.mark.parametrize(("length", "tau"), [(3983, 0.01), (400, 0.01), (70, 0.0571), (20, 0.2), (2, 1.0)])
@@ -247,7 +247,7 @@ def test_automatic_tau_selects_four_tokens_per_completion_and_is_at_least_0_01(l
 def test_completions_too_short_for_tau_cause_a_warning(tau, longest, warning):
     assert re.search(warning, warn_if_unshaped(tau, longest))
     rollout = warn_if_rollout_is_unshaped(tau, ints(longest, longest // 3))
-    assert re.search("^$" if warning == "^$" else "has 99 tokens, .* one in 100. Set it to about 0.06,", rollout)
+    assert re.search("^$" if warning == "^$" else "has 99 tokens, .* one token in 100. Set it to about 0.06,", rollout)
 
 
 def test_tau_auto_and_an_unlimited_length_cause_no_warning():
@@ -255,7 +255,7 @@ def test_tau_auto_and_an_unlimited_length_cause_no_warning():
 
 
 def test_ties_at_the_threshold_go_to_the_earlier_tokens_in_every_row():
-    # Against Python's stable sort; five values in 300 places, so that nearly every threshold is a tie.
+    # Compare with Python's stable sort. Five values in 300 positions make nearly every threshold a tie.
     generator = torch.Generator().manual_seed(1)
     entropies = torch.randint(0, 5, (64, 300), generator=generator).float()
     mask = torch.rand(64, 300, generator=generator) < 0.7

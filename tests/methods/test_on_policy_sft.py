@@ -1,4 +1,4 @@
-"""On-policy SFT: its gradient against the reference is in tests/test_trainer_reference.py."""
+"""On-policy SFT. Its gradient is compared with the reference in tests/test_trainer_reference.py."""
 
 import math
 

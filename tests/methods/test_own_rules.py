@@ -1,4 +1,4 @@
-"""A token rule from outside the package: lookup, training, settings, and `check_rule` on each kind of broken rule."""
+"""Token rules from outside the package: lookup, training, settings, and `check_rule` with broken rules."""
 
 import runpy
 import sys
@@ -24,7 +24,7 @@ EXAMPLE = ROOT / "docs" / "examples" / "my_rule.py"
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
-    """The example as an installed package that registers it, for this process and for training processes."""
+    """Install the example as a package that registers its rule, for this process and for training processes."""
     (tmp_path / "somebodys_rules.py").write_text(EXAMPLE.read_text())
     metadata = tmp_path / "somebodys_rules-1.0.dist-info"
     metadata.mkdir()
@@ -100,7 +100,7 @@ class Settings:
 
 
 def shaped_by(change, needs=(Need.CORRECTNESS,), differentiates="entropies"):
-    """A rule that is CES but for `change(shaped, batch, nats, mask)`, which returns A' and the selected tokens."""
+    """Create a rule that applies `change(shaped, batch, nats, mask)`, which returns A' and `selected`, to CES."""
 
     def function(batch, entropies_nats, mask, **_):
         shaped = conditional_entropy_shaping(
