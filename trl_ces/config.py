@@ -279,7 +279,7 @@ class CESConfig(GRPOConfig):
 
     @property
     def needs_accuracy(self) -> bool:
-        """Whether the rule or dynamic sampling reads the accuracy reward. Rewards of whole groups also read it."""
+        """Whether the rule or dynamic sampling reads the accuracy reward. Group rewards also read it."""
         return self.needs(Need.CORRECTNESS) or self.dynamic_sampling
 
     def shaping_settings(self) -> dict[str, Any]:

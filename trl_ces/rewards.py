@@ -3,7 +3,7 @@ Reward functions for TRL.
 
 - [`accuracy_reward`], [`boxed_accuracy_reward`] and [`think_format_reward`] read one completion each. They take
   into account whether the chat template already opened `<think>` (docs/deviations.md, rows 17 and 18).
-- `get_NAME_length_reward`: length rewards of whole groups. [`group_reward`] turns your own function into one.
+- `get_NAME_length_reward`: length rewards, computed per group. [`group_reward`] turns your own function into one.
 
 TRL's `get_soft_overlong_punishment` is the soft overlong punishment of DAPO.
 """

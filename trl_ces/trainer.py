@@ -268,8 +268,8 @@ class CESTrainer(
     Raises:
         `ImportError`: The installed TRL is not supported.
         `ValueError`: See [`CESConfig`]. Also if the accuracy reward is ambiguous and `shaping="ces"`,
-            `dynamic_sampling` or a reward of whole groups needs it, or if `dynamic_sampling` is used with a dataset
-            that is streamed or contains images.
+            `dynamic_sampling` or a group reward needs it, or if `dynamic_sampling` is used with a dataset that is
+            streamed or contains images.
     """
 
     _tag_names = ["trl", "ces"]  # noqa: RUF012

@@ -1,4 +1,4 @@
-"""A reward of whole groups receives the gathered rollout and is used in `reward_funcs` like any other reward."""
+"""A group reward receives the gathered rollout and is used in `reward_funcs` like any other reward."""
 
 import math
 
@@ -114,7 +114,7 @@ def test_evaluation_uses_its_own_group_size(tmp_path):
 def test_the_layer_alone_computes_group_rewards_and_grpo_trainer_refuses_them(tmp_path):
     rewards = [scripted_accuracy_reward, get_alp_length_reward(0.5)]
     make_trainer(tmp_path / "layer", rewards, Alone, shaping="none").train()
-    with pytest.raises(RuntimeError, match=r"alp_length_reward is a reward of whole groups.*GRPOTrainer"):
+    with pytest.raises(RuntimeError, match=r"alp_length_reward is a group reward.*GRPOTrainer"):
         make_trainer(tmp_path / "trl", rewards, GRPOTrainer).train()
 
 
@@ -205,7 +205,7 @@ def test_a_group_reward_needs_an_accuracy_reward(tmp_path):
     alp = get_alp_length_reward(0.5)
     for trainer_class in (CESTrainer, Alone):
         with pytest.raises(
-            ValueError, match=r"alp_length_reward rewards whole groups.*add an accuracy reward to `reward_funcs`"
+            ValueError, match=r"alp_length_reward is a group reward.*add an accuracy reward to `reward_funcs`"
         ):
             make_trainer(tmp_path, [alp], trainer_class, shaping="none")
         with pytest.raises(ValueError, match="Set `ces_accuracy_reward` to the name"):

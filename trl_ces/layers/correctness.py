@@ -65,7 +65,7 @@ class Correctness(Layer):
         facts = gather(torch.stack([lengths, self._truncated(completion_ids_list)], dim=1))
         facts, accuracy = facts.view(-1, self._group_size, 2), accuracy.view(-1, self._group_size)
         self._groups = Groups(
-            correct=accuracy >= self.args.ces_correct_threshold,  # False where it is NaN
+            correct=accuracy >= self.args.ces_correct_threshold,  # False if NaN
             scored=~accuracy.isnan(),
             truncated=facts[..., 1].bool(),
             lengths=facts[..., 0],

@@ -93,22 +93,22 @@ class DynamicSampling(Correctness):
     def _sample_round(self, prompts: list[int]) -> tuple[list[bool], list[Group]]:
         """Generate for `prompts` (row numbers). Return whether each group is informative, and the groups."""
         size = self.num_generations
-        mine = self._rows_of_this_process(torch.tensor(prompts).repeat_interleave(size))
+        rows = self._rows_of_this_process(torch.tensor(prompts).repeat_interleave(size))
         # vLLM's importance ratio needs old log-probs, which a round does not compute.
         corrected, self.vllm_importance_sampling_correction = self.vllm_importance_sampling_correction, False
         self._round = []
         try:
-            self._sample(self._examples(mine))
+            self._sample(self._examples(rows))
             generated, rewards = self._round
         finally:
             self._round, self.vllm_importance_sampling_correction = None, corrected
         groups = [
-            Group(prompt, of_group, self._groups.group(number), {})
-            for number, (prompt, of_group) in enumerate(
+            Group(prompt, group_rewards, self._groups.group(number), {})
+            for number, (prompt, group_rewards) in enumerate(
                 zip(prompts, rewards.view(len(prompts), size, -1), strict=True)
             )
         ]
-        first = self.accelerator.process_index * len(mine)
+        first = self.accelerator.process_index * len(rows)
         for row, values in enumerate(generated, start=first):
             groups[row // size].generated[row % size] = values
         return informative_groups(self._groups.rewards.flatten(), size).tolist(), groups
@@ -119,10 +119,10 @@ class DynamicSampling(Correctness):
 
     def _score(self, groups: list[Group]) -> dict[str, Any]:
         """Return this process's part of TRL's rollout of `groups`, without generating or rewarding again."""
-        mine = self._rows_of_this_process(
+        rows = self._rows_of_this_process(
             torch.tensor([group.prompt for group in groups]).repeat_interleave(self.num_generations)
         )
-        examples = [{"prompt": NO_PROMPT, **example} for example in self._examples(mine)]
+        examples = [{"prompt": NO_PROMPT, **example} for example in self._examples(rows)]
         self._replay = Replay(
             self._generated(groups),
             torch.cat([group.rewards for group in groups]),
@@ -137,12 +137,12 @@ class DynamicSampling(Correctness):
     def _generated(self, groups: list[Group]) -> tuple:
         """Collect this process's rows of `groups` from the processes that generated them, in `_generate`'s format."""
         size = self.num_generations
-        here = {
+        local_outputs = {
             place * size + member: values
             for place, group in enumerate(groups)
             for member, values in group.generated.items()
         }
-        outputs = dict(gather_object(list(here.items())))
+        outputs = dict(gather_object(list(local_outputs.items())))
         columns = zip(
             *(outputs[row] for row in self._rows_of_this_process(torch.arange(len(groups) * size))), strict=True
         )

@@ -1,4 +1,4 @@
-"""Compute rewards of whole groups from gathered facts after the other rewards; exact on any number of processes.
+"""Compute group rewards from the gathered rollout, after the other rewards; exact on any number of processes.
 
 Overrides of TRL: `_calculate_rewards`.
 """
@@ -21,7 +21,7 @@ class GroupRewards(Correctness):
     Fill the reward columns of the functions that [`group_reward`] made.
 
     Raises:
-        `ValueError`: There is a reward of whole groups, but the accuracy reward is ambiguous.
+        `ValueError`: A group reward is used, but the accuracy reward is ambiguous.
         [`RewardError`]: During training; see [`call_group_reward`].
     """
 

@@ -60,8 +60,8 @@ def arrange_rows(
         assigned = arrange(lengths, processes, per_step, padding.pack, in_pieces=budget is not None)
         for step, old in enumerate(step_batches):
             shares = [process[step] for process in assigned]
-            mine = torch.tensor(shares[accelerator.process_index], device=rows["prompt_ids"].device)
-            batch = {**old, **{name: values[mine] for name, values in rows.items()}}
+            numbers = torch.tensor(shares[accelerator.process_index], device=rows["prompt_ids"].device)
+            batch = {**old, **{name: values[numbers] for name, values in rows.items()}}
             if budget is not None:
                 batch[PIECES] = piece_sizes(
                     [[lengths[row] for row in share] for share in shares], budget, padding.pack

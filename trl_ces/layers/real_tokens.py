@@ -86,11 +86,11 @@ class RealTokens(Layer):
         return buffer
 
     def _may_defer_old_logps(self) -> bool:
-        """Return whether only the update needs old log-probs."""
+        """Return whether TRL computes old log-probs, but only the update needs them."""
         args = self.args
-        wanted = args.gradient_accumulation_steps % self._micro_steps_per_rollout() != 0
+        computed = args.gradient_accumulation_steps % self._micro_steps_per_rollout() != 0
         corrected = self.use_vllm and self.vllm_importance_sampling_correction
-        return wanted and not corrected and not self._is_vlm and (self._per_step > 0 or self._padding.right)
+        return computed and not corrected and not self._is_vlm and (self._per_step > 0 or self._padding.right)
 
     @torch.no_grad()
     def _compute_old_logps(self, buffer: list[dict]):
@@ -119,8 +119,8 @@ class RealTokens(Layer):
         if self._expects_old_logps and batch_size is not None:
             self._expects_old_logps = False
             return torch.zeros(input_ids.size(0), logits_to_keep, device=input_ids.device), None, None
-        others = kwargs.keys() - {"compute_entropy", "compute_aux_loss"}
-        images = any(kwargs[name] is not None for name in others)
+        image_inputs = kwargs.keys() - {"compute_entropy", "compute_aux_loss"}
+        images = any(kwargs[name] is not None for name in image_inputs)
         budget = self.args.max_tokens_per_micro_batch if self.model.training and batch_size is not None else None
         if budget is not None and any(gather_object([images])):
             budget = None
@@ -144,14 +144,14 @@ class RealTokens(Layer):
             model = unpadded(model, self._padding, spans, unit)
             return run(model, input_ids, attention_mask, logits_to_keep, **kwargs)
         sort = self.args.arrange_by_length
-        together = forward_batches(spans, batch_size, sort, self._padding, budget, unit)
+        batches = forward_batches(spans, batch_size, sort, self._padding, budget, unit)
         parts = []
-        for rows in together:
-            here = unpadded(model, self._padding, [spans[row] for row in rows], unit)
-            parts.append(run(here, input_ids[rows], attention_mask[rows], logits_to_keep, **kwargs))
-        places = torch.tensor([row for rows in together for row in rows], device=input_ids.device).argsort()
+        for rows in batches:
+            wrapped = unpadded(model, self._padding, [spans[row] for row in rows], unit)
+            parts.append(run(wrapped, input_ids[rows], attention_mask[rows], logits_to_keep, **kwargs))
+        order = torch.tensor([row for rows in batches for row in rows], device=input_ids.device).argsort()
         logps, entropies = (
-            None if part[0] is None else torch.cat(part)[places] for part in list(zip(*parts, strict=True))[:2]
+            None if part[0] is None else torch.cat(part)[order] for part in list(zip(*parts, strict=True))[:2]
         )
         return logps, entropies, None  # no auxiliary loss without a gradient
 

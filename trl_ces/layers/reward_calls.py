@@ -43,8 +43,8 @@ class RewardCalls(Layer):
     `None` excludes a row from its group's mean. No function is called twice. Reward models are not checked.
 
     Raises:
-        [`RewardError`]: During training, if a function raises, or returns anything but an iterable of one finite
-            number or `None` per completion.
+        [`RewardError`]: During training, if a function raises, or does not return an iterable with a finite number or
+            `None` for each completion.
     """
 
     # Values of REWARD_KEYWORDS for the latest completions, by name.
@@ -88,10 +88,10 @@ def supported_arguments(func: Callable, arguments: dict[str, Any]) -> dict[str, 
 
 def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: str, on_error: str) -> Tensor:
     """
-    Call a rule of whole groups (see [`group_reward`]) and check its result; `on_error` as in [`RewardCalls`].
+    Call the rule of a [`group_reward`] and check its result. `on_error` is `on_reward_error` of [`RewardCalls`].
 
     Returns:
-        `Tensor`: Shape (P * G,), float32; NaN, which is TRL's `None`, where a completion is not scored.
+        `Tensor`: Shape (P * G,), float32; NaN (`None` in TRL) for unscored completions.
 
     Raises:
         [`RewardError`]: The rule raises, or returns another shape or a non-finite reward for a scored completion.
@@ -157,7 +157,7 @@ def _check(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) ->
     if isinstance(rewards, Exception):
         problem = f"raised {type(rewards).__name__}: {rewards}"
         if isinstance(rewards, AttributeError | TypeError) and count and isinstance(arguments["completions"][0], list):
-            where = ' (a completion is a list of messages here: its text is `completion[-1]["content"]`)'
+            where = ' (this completion is a list of messages: its text is `completion[-1]["content"]`)'
     elif not isinstance(rewards, list):
         problem = f"returned {reprlib.repr(rewards)}, a {type(rewards).__name__}, not one reward per completion"
     elif len(rewards) != count:
@@ -182,7 +182,7 @@ def _check(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) ->
 
 
 def _number(reward: Any) -> float | None:
-    """Return `reward` as a finite number in the range of float32, else `None`."""
+    """Return `reward` as a float, or `None` if it is not a finite number in the range of float32."""
     try:
         value = math.nan if isinstance(reward, str) else float(reward)
     except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a tensor of several elements

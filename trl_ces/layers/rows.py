@@ -57,9 +57,9 @@ def gather_rows(rows: dict[str, torch.Tensor], layout: dict[str, Padding | None]
 
 def rows_of_process(rows: dict[str, torch.Tensor], accelerator: Any) -> dict[str, torch.Tensor]:
     """Return this process's slice, N / processes rows, of gathered tensors of shape (N, ...)."""
-    here = next(iter(rows.values())).size(0) // accelerator.num_processes
-    start = accelerator.process_index * here
-    return {name: values[start : start + here] for name, values in rows.items()}
+    count = next(iter(rows.values())).size(0) // accelerator.num_processes
+    start = accelerator.process_index * count
+    return {name: values[start : start + count] for name, values in rows.items()}
 
 
 def overwrite_latest(table: Any, values: torch.Tensor) -> None:

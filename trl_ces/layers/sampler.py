@@ -58,8 +58,8 @@ def informative_groups(accuracy: torch.Tensor, group_size: int) -> torch.Tensor:
     """
     Return which groups differ in accuracy (DAPO, Eq. 11), shape (N / G,), bool.
 
-    `accuracy` has shape (N,), groups contiguous, NaN where unscored. A group with fewer than two scored completions is
-    not informative.
+    `accuracy` has shape (N,), with contiguous groups and NaN for unscored completions. A group with fewer than two
+    scored completions is not informative.
     """
     lowest, highest = group_extremes(accuracy, group_size)
     return highest > lowest

@@ -10,7 +10,7 @@ PROMPT_TAIL = 32
 
 
 def policy_lengths(completion_ids: Sequence[Iterable], masks: Sequence[Iterable] | None) -> list[int]:
-    """Count the policy's tokens in each completion: all tokens, or those where its mask is 1."""
+    """Count the policy's tokens in each completion: all tokens, or the tokens with mask 1 if there are masks."""
     return [len(list(ids)) for ids in completion_ids] if masks is None else [sum(_integers(row)) for row in masks]
 
 
@@ -43,7 +43,7 @@ def read_turns(
 
 
 def last_turn(mask: list[int]) -> tuple[int, int]:
-    """Return the start and end of the policy's last turn, the last run of ones; (0, 0) if there is none."""
+    """Return the start and end of the policy's last turn, which is the last run of ones; (0, 0) without ones."""
     end = len(mask)
     while end > 0 and mask[end - 1] == 0:
         end -= 1

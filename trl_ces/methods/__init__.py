@@ -1,9 +1,9 @@
-"""Pure functions on tensors: token rules that shape advantages, and rewards of whole groups.
+"""Pure functions on tensors: token rules that shape advantages, and group rewards.
 
 - `ces.py`: Conditional Entropy Shaping, arXiv 2605.19358, and its two ablations.
 - `entropy_advantage.py`: the paper's baseline "Entropy Advantage", arXiv 2506.14758.
 - `on_policy_sft.py`: On-policy SFT, arXiv 2602.13407.
-- `length_rewards.py`: length rewards of whole groups; `group_reward.py` turns them into reward functions.
+- `length_rewards.py`: length rewards; `group_reward.py` turns them into reward functions.
 - `rule.py`: the interface of a token rule.
 - `groups.py`: correctness and accuracy of groups.
 - `metrics.py`: logged metrics.

@@ -108,7 +108,7 @@ def ces_advantages(
     shaping = torch.where(correct, -beta_correct, beta_incorrect) * entropies
     if cap_incorrect is not None:
         bound = (-advantages).clamp(min=0.0) / cap_incorrect
-        # Not torch.minimum, which would pass half of the gradient where both are equal.
+        # Do not use torch.minimum, which would pass half of the gradient if both are equal.
         shaping = torch.where(correct | (shaping < bound), shaping, bound)
     return advantages + torch.where(selected, shaping, 0.0)
 

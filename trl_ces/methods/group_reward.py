@@ -1,5 +1,5 @@
 """
-Reward functions of whole groups.
+Group rewards: reward functions that need all completions of a prompt.
 
 TRL calls a reward function with the rows of one process, but a group may be split over several processes. The layer
 `GroupRewards` computes these rewards from the gathered rollout instead, so they are exact on any number of processes.
@@ -17,7 +17,7 @@ from .groups import Groups
 
 def group_reward(rule: Callable[[Groups], Tensor]) -> Callable[..., Any]:
     """
-    Create a reward function for [`CESTrainer`] from a rule that computes the rewards of whole groups.
+    Create a reward function for [`CESTrainer`] from a rule that computes the rewards of complete groups.
 
     Pass it in `reward_funcs` like any other reward function, with its own weight and metrics, together with the
     accuracy reward that determines correctness. A completion without an accuracy reward gets `None`.
@@ -25,7 +25,7 @@ def group_reward(rule: Callable[[Groups], Tensor]) -> Callable[..., Any]:
     Args:
         rule (`Callable[[Groups], Tensor]`):
             Takes the [`Groups`] of a rollout, P prompts with G completions each, gathered over processes, and returns
-            rewards of shape (P, G), finite where `groups.scored`. Every process calls it with the same groups.
+            rewards of shape (P, G), finite for scored completions. Every process calls it with the same groups.
 
     Returns:
         `Callable`: The reward function, with the name of `rule`. Its attribute `of_groups` is `rule`.
@@ -45,8 +45,8 @@ def group_reward(rule: Callable[[Groups], Tensor]) -> Callable[..., Any]:
     @functools.wraps(rule)
     def refuse(*_args: Any, **_kwargs: Any) -> Any:
         raise RuntimeError(
-            f"{rule.__name__} is a reward of whole groups, which only CESTrainer and the layer "
-            "trl_ces.layers.GroupRewards compute: use one of them in place of GRPOTrainer."
+            f"{rule.__name__} is a group reward, which only CESTrainer and the layer "
+            "trl_ces.layers.GroupRewards compute: use one of them instead of GRPOTrainer."
         )
 
     del refuse.__wrapped__  # otherwise its signature would be that of the rule
@@ -73,12 +73,12 @@ def accuracy_column(wanted: str | None, names: list[str], funcs: list[Any]) -> i
         `int`: Index of the accuracy reward.
 
     Raises:
-        `ValueError`: The accuracy reward does not exist, is ambiguous, or is a reward of whole groups.
+        `ValueError`: The accuracy reward does not exist, is ambiguous, or is a group reward.
     """
     index = accuracy_reward_index(names, wanted)
     if is_group_reward(funcs[index]):
         raise ValueError(
-            f"{names[index]} rewards whole groups, so it cannot be the accuracy reward that determines correctness: "
+            f"{names[index]} is a group reward, so it cannot be the accuracy reward that determines correctness: "
             "add an accuracy reward to `reward_funcs`, and name it in `ces_accuracy_reward`."
         )
     return index

@@ -123,6 +123,6 @@ def group_extremes(rewards: Tensor, group_size: int) -> tuple[Tensor, Tensor]:
 
 
 def graded_reward(accuracy: Tensor) -> float | None:
-    """Return the first of the rewards, any shape, that is a number other than 0 and 1; `None` if there is none."""
+    """Return the first reward that is a number other than 0 and 1, or `None`. `accuracy` has any shape."""
     graded = accuracy[~accuracy.isnan() & (accuracy != 0) & (accuracy != 1)]
     return graded[0].item() if graded.numel() > 0 else None

@@ -1,10 +1,10 @@
 """
-Length rewards of whole groups: one function per method, and a factory that turns it into a reward function.
+Length rewards, computed per group. Each method has a function, and a factory that turns it into a reward function.
 
 `NAME_length_reward(groups, *, settings)` computes the rewards of a rollout, given as [`Groups`], and
 `get_NAME_length_reward(settings)` returns the reward function for `reward_funcs`. In the formulas, l_i is the length
 of completion i in tokens that the policy generated, G is the group size, and p is the group accuracy (Eq. 2): the
-share of correct completions among the scored ones, or 0 if there are none.
+share of correct completions among the scored completions, or 0 if no completion is scored.
 
 Every function returns shape (P, G), float32. The values of unscored completions are arbitrary; the layer
 `GroupRewards` replaces them with `None`. A truncated completion has the length at which it was cut off, and its
@@ -203,7 +203,7 @@ def laser_length_reward(groups: Groups, *, alpha: float, target: float) -> Tenso
     The authors' code (hkust-nlp/Laser) has alpha = 0.5 and targets of 2,048, 4,096 and 8,192 tokens for
     R1-Distill-Qwen-1.5B. A target far below the policy's lengths has no effect, because no completion meets it.
 
-    Degenerate case: no completion correct: 0. A reward does not depend on the other completions of the group.
+    Degenerate case: no completion correct: 0. The reward does not depend on the other completions of the group.
 
     Args:
         groups ([`Groups`]): Reads `correct` and `lengths`.

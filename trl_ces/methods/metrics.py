@@ -30,8 +30,8 @@ def ces_sums(batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor, sha
     """
     Compute the sums for [`ces_metrics`] over one micro-batch, ordered as `SUMS`, float32; no device synchronization.
 
-    The arguments are those of [`conditional_entropy_shaping`] and its result; `batch` also contains `equal_rewards`
-    and `truncated`, shape (B,), bool.
+    The arguments are the same as in [`conditional_entropy_shaping`], plus its result. `batch` also contains
+    `equal_rewards` and `truncated`, shape (B,), bool.
     """
     advantages = batch["advantages"].unsqueeze(1)
     selected, correct = shaped.selected, batch["correct"]
@@ -71,7 +71,7 @@ def ces_metrics(totals: list[float]) -> dict[str, float]:
 
 @torch.no_grad()
 def selection_sums(mask: Tensor, shaped: ShapedAdvantages) -> Tensor:
-    """Count a micro-batch's tokens with a changed advantage, and those in the loss; float32, no synchronization."""
+    """Count the tokens with a changed advantage and the tokens in the loss; float32, no device synchronization."""
     return torch.stack([shaped.selected.sum().float(), mask.sum().float()])
 
 

@@ -137,7 +137,7 @@ def entropy_in_bits(entropies_nats: Tensor) -> Tensor:
 
 
 def _problem(entry: Any, value: Any) -> str | None:
-    """Return why a value does not fit a field of a rule's settings; `None` if it does."""
+    """Return why `value` is not valid for a field of a rule's settings, or `None` if it is valid."""
     if value is None and entry.default is None:
         return None
     if entry.default is None or isinstance(entry.default, float):
