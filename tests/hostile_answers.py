@@ -260,7 +260,7 @@ def run(corpus, limit_s):
     """Grade the corpus as in training and as in an evaluation, each completion next to a neighbour."""
     pool_module.GRACE_S = 60.0  # even on a busy machine, a worker is lost only if the kernel does not end the request
     pool = pool_module._shared = WatchedPool()
-    pool.map([{"op": "equal", "gold": "x", "answer": "y"}] * 8)  # starts the workers
+    pool.map([{"op": "equal", "gold": "x", "answer": "y"}] * 8)  # start the workers
     completions, golds, expected, names = [], [], [], []
     for number, (name, text) in enumerate(corpus.items()):
         neighbour_text, neighbour_gold, neighbour_is_correct = neighbour(number)

@@ -1,4 +1,4 @@
-"""CESTrainer in complete runs: bit-equality with TRL, logs, refused settings, saved files."""
+"""Complete runs of CESTrainer: bit-identity with TRL, logs, refused settings, saved files."""
 
 import math
 import warnings
@@ -286,7 +286,7 @@ def test_an_unsupported_trl_is_refused_with_the_install_command(version):
 
 
 @pytest.mark.parametrize("version", ["1.17.0", "1.18.0.dev0"])
-def test_a_trl_newer_than_the_tested_one_warns(version):
+def test_a_trl_newer_than_the_tested_version_causes_a_warning(version):
     with pytest.warns(UserWarning, match=rf"trl {version} is newer than 1\.16, the newest that .* tested with"):
         check_trl_version(version)
     with warnings.catch_warnings():

@@ -86,7 +86,7 @@ def test_the_trainer_selects_the_exact_floor_with_a_group_accuracy_of_two_thirds
 
 
 @pytest.mark.parametrize("beta", [0.4, 2.0])
-def test_off_policy_steps_clip_with_the_shaped_advantage_in_both_branches(tmp_path, beta):
+def test_off_policy_steps_clip_with_the_shaped_advantage(tmp_path, beta):
     script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
     trainer = make_trainer(
         tmp_path, script, ces_tau=0.5, ces_beta_correct=beta, ces_beta_incorrect=beta, steps_per_generation=2,
@@ -153,7 +153,7 @@ def test_the_loss_does_not_change_buffered_rollouts(tmp_path):
     assert trainer._compute_loss(trainer.model, batch).item() == first.item()
 
 
-def test_ces_its_ablations_and_dapo_have_different_gradients(tmp_path):
+def test_ces_ablations_and_dapo_have_different_gradients(tmp_path):
     """Check that the tests above can tell these methods apart."""
     script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
     gradients = {}

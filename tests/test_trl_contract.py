@@ -1,7 +1,7 @@
 """Assumptions of CESTrainer about TRL, one per test, checked on TRL's own GRPOTrainer.
 
-If a TRL release breaks an assumption, a test fails with a message that explains the consequence; otherwise only the
-results of training would differ. This file does not import trl_ces.
+If a TRL release breaks an assumption, a test fails here, before the results of a training run change unnoticed. This
+file does not import trl_ces.
 """
 
 import json

@@ -248,10 +248,10 @@ class CESConfig(GRPOConfig):
     @classmethod
     def from_grpo(cls, args: GRPOConfig) -> "CESConfig":
         """
-        Convert `args`, with defaults for the additional fields. Return a `CESConfig` unchanged.
+        Convert `args` to a `CESConfig`, with defaults for the additional fields. Return a `CESConfig` unchanged.
 
-        The settings of CES are checked again, since they may have changed. If `args` is of a subclass of `GRPOConfig`,
-        the result has the values of its additional fields, but not its methods.
+        The settings of CES are checked again, since they may have changed. If `args` is an instance of a subclass of
+        `GRPOConfig`, the result keeps the values of the subclass's fields, but not its methods.
 
         Raises:
             `ValueError`: See the class.
@@ -274,7 +274,7 @@ class CESConfig(GRPOConfig):
         return find_rule(self.shaping)
 
     def needs(self, need: Need) -> bool:
-        """Return whether the rule has this need."""
+        """Return whether the rule has `need`."""
         return self.rule is not None and need in self.rule.needs
 
     @property

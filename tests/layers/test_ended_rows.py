@@ -32,7 +32,7 @@ SMALL = {
 }  # fmt: skip
 MODELS = {
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**SMALL)),
-    "a sliding window": lambda: MistralForCausalLM(MistralConfig(**SMALL, sliding_window=6)),
+    "sliding window": lambda: MistralForCausalLM(MistralConfig(**SMALL, sliding_window=6)),
 }
 PROMPTS = [[5, 6, 7, 8, 9], [4], [7, 3], [2, 2, 2], [9, 8, 7], [3, 4, 5, 6], [6], [8, 8, 5]]
 

@@ -142,7 +142,7 @@ def test_a_row_of_one_token_keeps_one_column_to_predict(kind):
     assert back.tolist() == [[1, 0]]
 
 
-def test_a_row_of_one_prompt_token_without_completion_stays_in_the_graph():
+def test_a_row_of_one_prompt_token_without_completion_has_a_gradient():
     ids, mask = torch.tensor([[0, 0, 5, 0, 0]]), torch.tensor([[0, 0, 1, 0, 0]])
     labels = torch.full_like(ids, -100)
     model = TrimmedModel(fused(tiny_model()), real_spans(mask))
@@ -298,7 +298,7 @@ def test_packed_forwards_pass_row_boundaries_to_attention():
     arguments, spans, _ = padded_rows()
     packed = PackedModel(model, spans)
     packed(**arguments)
-    assert len(received) == 2  # layers
+    assert len(received) == 2  # one call per layer
     for tokens, starts, key_starts, longest, longest_key in received:
         assert tokens == sum(PROMPTS + COMPLETIONS)
         assert starts.tolist() == key_starts.tolist() == [0, 7, 19, 26, 35]

@@ -47,12 +47,12 @@ def call(func, on_error):
 INVALID = {
     "nan": (returning(1.0, NAN, 0), "returned nan for row 1 of 3", [1.0, None, 0.0]),
     "infinity": (returning(1.0, 0.5, float("inf")), "returned inf for row 2 of 3", [1.0, 0.5, None]),
-    "a tensor's nan": (lambda **_: torch.tensor([1.0, 2.0, torch.nan]), "for row 2 of 3", [1.0, 2.0, None]),
-    "a text": (returning("1.0", 0, 0), "returned '1.0' for row 0 of 3", [None, 0.0, 0.0]),
+    "nan in a tensor": (lambda **_: torch.tensor([1.0, 2.0, torch.nan]), "for row 2 of 3", [1.0, 2.0, None]),
+    "text": (returning("1.0", 0, 0), "returned '1.0' for row 0 of 3", [None, 0.0, 0.0]),
     "a list": (returning(1, [1], 0), "returned [1] for row 1 of 3", [1.0, None, 0.0]),
     "a complex number": (returning(1, 1j, 0), "returned 1j for row 1 of 3", [1.0, None, 0.0]),
     "two logits": (lambda **_: torch.eye(3)[:, :2], "returned tensor([1., 0.]) for row 0 of 3", [None] * 3),
-    "too large an integer": (returning(1, 10**400, 0), "for row 1 of 3", [1.0, None, 0.0]),
+    "integer too large": (returning(1, 10**400, 0), "for row 1 of 3", [1.0, None, 0.0]),
     "infinite as float32": (returning(1, 1e39, 0), "returned 1e+39 for row 1 of 3", [1.0, None, 0.0]),
     "two invalid rows": (returning(None, "x", NAN), "returned 'x' for row 1 of 3", [None, None, None]),
     "too few": (returning(1.0, 1.0), "returned 2 rewards for 3 completions", [None] * 3),
@@ -66,7 +66,7 @@ INVALID = {
 
 
 @pytest.mark.parametrize("case", INVALID)
-def test_stop_names_the_function_the_row_and_the_way_out(case):
+def test_stop_names_the_function_the_row_and_the_remedy(case):
     func, problem, _ = INVALID[case]
     with pytest.raises(RewardError) as caught:
         call(func, "stop")

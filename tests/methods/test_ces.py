@@ -50,7 +50,7 @@ def test_an_unscored_group_has_accuracy_and_multiplier_0():
     assert denominator.tolist() == [1, 1]
 
 
-def test_multiplier_is_accuracy_when_correct_and_its_complement_when_wrong():
+def test_the_multiplier_is_the_accuracy_if_correct_and_its_complement_if_wrong():
     numerator, denominator = multiplier(bools(1, 0, 0), ints(1, 1, 1), ints(3, 3, 3))
     assert list(zip(numerator.tolist(), denominator.tolist(), strict=True)) == [(1, 3), (2, 3), (2, 3)]
 
@@ -134,7 +134,7 @@ def micro_batch(**changes):
 NATS = math.log(2) * torch.tensor([[1.0, 2.0, 3.0, 4.0], [4.0, 3.0, 2.0, 1.0]])  # 1 to 4 bits
 
 
-def test_algorithm_1_on_a_batch_by_hand():
+def test_algorithm_1_equals_values_computed_by_hand():
     # tau 0.5, b = 1/2: k = floor(4 * 0.5 * 0.5) = 1, the token of 4 bits. 0.7 - 0.1 * 4 = 0.3 and -0.7 + 0.2 * 4 = 0.1
     shaped = conditional_entropy_shaping(
         micro_batch(), NATS, torch.ones(2, 4), tau=0.5, beta_correct=0.1, beta_incorrect=0.2

@@ -28,7 +28,7 @@ def hand_made_micro_batch():
     return batch, bits * math.log(2), mask, ShapedAdvantages(shaped, selected)
 
 
-def test_metrics_by_hand():
+def test_metrics_equal_values_computed_by_hand():
     metrics = ces_metrics(ces_sums(*hand_made_micro_batch()).tolist())
     assert metrics == {
         "ces/group_accuracy": pytest.approx(0.5),  # over the two scored completions

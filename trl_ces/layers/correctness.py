@@ -32,7 +32,7 @@ class Correctness(Layer):
 
     _inputs: set[str] = set()  # noqa: RUF012
     _groups: Groups
-    _masks: list | None = None  # one per latest completion of this process; 1 on the policy's own tokens
+    _masks: list | None = None  # masks of this process's latest completions; 1 on the policy's own tokens
     _accuracy_index: int | None = None
     _warned_of_graded = False
     _had_rollout = False

@@ -16,7 +16,7 @@ ENTROPY_RISE, ACCURACY_FALL = 1.5, 0.8
 
 class DivergenceWatch(TrainerCallback):
     """
-    Compare the last logged entropies and accuracies with the first, and warn once.
+    Callback that compares the last logged entropies and accuracies with the first, and warns once.
 
     Args:
         reward (`str`): Name of the accuracy reward, as TRL logs it.

@@ -37,7 +37,7 @@ class Group(NamedTuple):
     prompt: int  # row number in the dataset
     rewards: torch.Tensor  # (G, functions), float, over all processes
     facts: Groups  # with P = 1
-    generated: dict[int, tuple]  # index in the group -> its outputs of `_generate`; this process's members only
+    generated: dict[int, tuple]  # index in the group -> outputs of `_generate`; only this process's completions
 
 
 class Replay(NamedTuple):
@@ -50,7 +50,7 @@ class Replay(NamedTuple):
 
 class DynamicSampling(Correctness):
     """
-    Dynamic sampling in training, section 3.2 of DAPO (arXiv 2503.14476); `dynamic_sampling` of [`CESConfig`].
+    Dynamic sampling during training (DAPO, arXiv 2503.14476, section 3.2), as set by `dynamic_sampling`.
 
     Raises:
         `ValueError`: The dataset is streamed or contains images, the accuracy reward is ambiguous, or a checkpoint was

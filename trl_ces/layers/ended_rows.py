@@ -31,7 +31,7 @@ CALL_DEPENDENT = (
 
 class EndedRows(Layer):
     """
-    Stop computing a completion when it ends; `trim_padding` of [`CESConfig`].
+    Stop computing a completion when it ends, if `trim_padding` of [`CESConfig`] is set.
 
     Inactive with vLLM, continuous batching, sharded weights (all processes must run the same forwards), images,
     `generation_kwargs` or `cache_implementation`, without `max_completion_length`, and for models whose cache does not

@@ -31,8 +31,9 @@ OLD = "old_per_token_logps"
 
 class RealTokens(Layer):
     """
-    Keep padding out of forwards; `trim_padding`, `padding_free`, `arrange_by_length` and `max_tokens_per_micro_batch`
-    of [`CESConfig`]. Without `trim_padding` and `arrange_by_length`, this layer changes nothing.
+    Keep padding out of forwards, as set by `trim_padding`, `padding_free`, `arrange_by_length` and
+    `max_tokens_per_micro_batch` of [`CESConfig`]. Without `trim_padding` and `arrange_by_length`, this layer does
+    nothing.
 
     Raises:
         `ValueError`: The model or another setting does not allow `padding_free` or `max_tokens_per_micro_batch`.

@@ -25,7 +25,7 @@ def row_layout(pad_token_id: int) -> dict[str, Padding | None]:
     """
     Return TRL's padding of each known tensor of a rollout, or `None` if the tensor is not per-token, (B, T).
 
-    `pad_token_id` is the tokenizer's.
+    `pad_token_id` is the pad token of the tokenizer.
     """
     return {
         "prompt_ids": Padding(left=True, value=pad_token_id),

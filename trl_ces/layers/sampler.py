@@ -38,7 +38,7 @@ class PromptStream:
         self.position = 0
 
     def ahead(self, count: int) -> list[int]:
-        """Return the row numbers of the next `count` prompts, without moving `position`."""
+        """Return the row numbers of the next `count` prompts, without changing `position`."""
         places = range(self.position, self.position + count)
         return [self._order(place // self.num_prompts)[place % self.num_prompts] for place in places]
 
@@ -171,7 +171,7 @@ class DynamicSampler:
         return {"position": position, "after_rollout": self.stream.position}
 
     def load_state_dict(self, state: dict[str, int], with_rollout: bool = False):
-        """Restore the position; `with_rollout`: whether the batch in progress was saved too."""
+        """Restore the position; `with_rollout` states whether the saved batch was restored too."""
         self.stream.position = state["after_rollout" if with_rollout else "position"]
         self._rollout_start = state["position"]
 

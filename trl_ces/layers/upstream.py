@@ -2,8 +2,8 @@
 
 Overrides of TRL and transformers: `create_accelerator_and_postprocess`, `_load_optimizer_and_scheduler`,
 `_tool_call_loop`, `_generate_single_turn`. Reads `vllm_generation`: its client's `session`, its `llm`, `mode`,
-`enable_sleep_mode` and `_llm_weights_sleeping`; relies on TRL calling the model's `merge_adapter` before and
-`unmerge_adapter` after it reads the weights.
+`enable_sleep_mode` and `_llm_weights_sleeping`. Relies on TRL calling the model's `merge_adapter` before it reads the
+weights, and `unmerge_adapter` afterwards.
 """
 
 from collections.abc import Iterator
