@@ -1,7 +1,7 @@
 """`CESTrainer`: TRL's `GRPOTrainer` with the paper's shaped advantage.
 
-CES changes only the advantage. [`Shaping`] implements the paper by overriding three methods of TRL. The tests in
-tests/test_trl_contract.py check each assumption:
+CES changes only the advantage. [`Shaping`] implements the paper by overriding methods of TRL. It relies on the
+following behavior, which the tests in tests/test_trl_contract.py check:
 
 1. `_calculate_rewards` returns rewards gathered over all processes, with contiguous groups. At this point,
    `Correctness` determines which completions are correct, and [`Shaping`] computes the group accuracy (Eq. 2), before
@@ -9,7 +9,7 @@ tests/test_trl_contract.py check each assumption:
 2. `_generate_and_score_completions` returns the rollout. [`Shaping`] adds its (B,) tensors to the rollout, and TRL
    passes them on to the micro-batches.
 3. `_compute_loss` calls `_get_per_token_logps_and_entropies` for differentiable log-probs and entropies (Eq. 4), and
-   only then reads `inputs["advantages"]`, as (B,) or (B, T). In between, [`Shaping`] sets them to A' (Eq. 7).
+   only then reads `inputs["advantages"]`, as (B,) or (B, T). In between, [`Shaping`] writes A' (Eq. 7) to `inputs`.
 
 [`CESTrainer`] combines [`Shaping`] with the layers in layers/, one per concern.
 

@@ -37,7 +37,7 @@ def on_policy_sft(batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor
 
     Args:
         batch (`dict[str, Tensor]`):
-            `correct`, shape (B,), bool; `logps` and `old_logps`, shape (B, T), natural logs.
+            `correct`, shape (B,), bool; `logps` and `old_logps`, shape (B, T), natural log-probs.
         entropies_nats (`Tensor`): Not used.
         mask (`Tensor`): Shape (B, T), the loss mask.
 

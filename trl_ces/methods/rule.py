@@ -58,9 +58,9 @@ class Rule:
         function (`Callable`):
             `function(batch, entropies_nats, mask, **settings)`, which returns [`ShapedAdvantages`]. `batch`
             (`dict[str, Tensor]`) contains the rollout's tensors: `advantages` (B,), A of Eq. 3; the tensors listed in
-            `needs`; `logps` (B, T), differentiable natural logs of the policy being updated; and `old_logps` (B, T),
-            natural logs of the policy that sampled. `entropies_nats` (B, T): differentiable, in nats, 0 on padding.
-            `mask` (B, T): the loss mask.
+            `needs`; `logps` (B, T), differentiable log-probs (natural) of the policy being updated; and `old_logps`
+            (B, T), log-probs of the policy that sampled. `entropies_nats` (B, T): differentiable, in nats, 0 on
+            padding. `mask` (B, T): the loss mask.
         settings (`type`, *optional*):
             Settings of a rule from outside this package: a dataclass with a default for every field, see [`setting`].
         needs (`frozenset[Need]`): See [`Need`].
