@@ -18,7 +18,7 @@ def no_rewards(completions: Sequence[Any], **_arguments: Any) -> list[None]:
 
 class GroupRewards(Correctness):
     """
-    Fill the reward columns of the functions that [`group_reward`] made.
+    Fill the reward columns of the functions created by [`group_reward`].
 
     Raises:
         `ValueError`: A group reward is used, but the accuracy reward is ambiguous.

@@ -36,8 +36,8 @@ def selection_size(lengths: Tensor, tau: float, multiplier: tuple[Tensor, Tensor
     """
     Compute k = floor(|y| * tau * b) of Eq. 5, exactly.
 
-    Computed with integers: tau is the decimal that the user wrote, and b is a ratio of counts. In float32, 300 tokens
-    with tau 0.01 and b = 1 - 2/3 would give 0 instead of 1.
+    The computation uses integers: tau is the decimal that the user wrote, and b is a ratio of counts. In float32, 300
+    tokens with tau 0.01 and b = 1 - 2/3 would give 0 instead of 1.
 
     Args:
         lengths (`Tensor`): Shape (B,), int64, |y|: tokens in the loss mask.
@@ -179,7 +179,7 @@ def warn_if_unshaped(tau: float | str, longest: int | None) -> str:
 
 
 def warn_if_rollout_is_unshaped(tau: float, lengths: Tensor) -> str:
-    """Return such a warning for the completions of the first rollout; `lengths`, in tokens, has any shape."""
+    """Return a warning if no completion of the first rollout has a shaped token; `lengths` has any shape."""
     longest, mean = lengths.max().item(), lengths.float().mean().item()
     if tau == 0 or longest * exact(tau) >= 1:
         return ""

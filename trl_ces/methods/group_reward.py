@@ -55,7 +55,7 @@ def group_reward(rule: Callable[[Groups], Tensor]) -> Callable[..., Any]:
 
 
 def is_group_reward(func: Any) -> bool:
-    """Return whether `func` was made by [`group_reward`]."""
+    """Return whether `func` was created by [`group_reward`]."""
     return hasattr(func, "of_groups")
 
 

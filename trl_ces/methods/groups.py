@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-TENSORS = ("correct", "scored", "truncated", "lengths", "rewards")  # of `Groups`
+TENSORS = ("correct", "scored", "truncated", "lengths", "rewards")  # fields of `Groups`
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def group_counts(correct: Tensor, scored: Tensor, group_size: int) -> tuple[Tens
 
     Args:
         correct (`Tensor`): Shape (B,), bool, r_acc = 1. B is a multiple of `group_size`; groups are contiguous.
-        scored (`Tensor`): Shape (B,), bool, the accuracy reward is a number.
+        scored (`Tensor`): Shape (B,), bool: whether the accuracy reward is a number.
         group_size (`int`): G, completions per prompt.
 
     Returns:

@@ -33,10 +33,10 @@ def kimi_length_reward(groups: Groups, *, correct_only: bool = False) -> Tensor:
         reward_i = lambda_i if correct, min(0, lambda_i) if incorrect
 
     Minimum and maximum are over the whole group, including unscored completions, so one very long completion sets the
-    scale for the others. The reward's entry in `reward_weights` is its strength. open-r1's `len_reward` takes minimum
-    and maximum over the whole batch, in characters.
+    scale for the others. The strength is set by the reward's entry in `reward_weights`. open-r1's `len_reward` instead
+    uses characters, and the minimum and maximum over the whole batch.
 
-    Degenerate cases: all lengths equal, or G = 1: 0. No completion correct: at most 0.
+    The reward is 0 if all lengths are equal, and at most 0 if no completion is correct.
 
     Args:
         groups ([`Groups`]): Reads `correct` and `lengths`.
@@ -67,7 +67,8 @@ def arora_length_reward(groups: Groups, *, alpha: float) -> Tensor:
     (efficient-reasoning, reward_server/math_server.py). The paper's reward is the accuracy reward plus this term; it
     trains with alpha from 0.05 to 0.4. The authors count a completion without an end-of-sequence token as incorrect.
 
-    Degenerate cases: no completion correct: 0. One correct, or all correct lengths equal: -alpha / 2.
+    If no completion is correct, all rewards are 0. If one completion is correct, or all correct lengths are equal, the
+    reward of correct completions is -alpha / 2.
 
     Args:
         groups ([`Groups`]): Reads `correct` and `lengths`.
@@ -95,8 +96,8 @@ def alp_length_reward(
     The penalty per token is higher on problems that the policy solves more often. It also applies to incorrect
     completions.
 
-    Degenerate cases: no completion correct or scored: 1 / G replaces p. All lengths equal: the same penalty for all,
-    so A = 0.
+    If no completion is correct, the penalty is the same as with p = 1 / G. If all lengths are equal, so are all
+    penalties, and A = 0.
 
     Args:
         groups ([`Groups`]): Reads `correct`, `scored`, `lengths`, and `max_length` if `normalizer` is `None`.
@@ -139,7 +140,7 @@ def linear_length_reward(groups: Groups, *, coefficient: float = 0.25, correct_o
     to the group's longest completion, scored or not. prime-rl uses the group's mean reward for p, which is the same
     for rewards of 0 and 1.
 
-    Degenerate cases: no completion correct or scored: 0. All lengths equal, or G = 1: -c * p for all, so A = 0.
+    If no completion is correct, all rewards are 0. If all lengths are equal, all rewards are -c * p, so A = 0.
 
     Args:
         groups ([`Groups`]): Reads `correct`, `scored` and `lengths`.
@@ -169,8 +170,7 @@ def shorter_length_reward(groups: Groups, *, beta: float = 0.001, correct_only: 
     Completions shorter than l* are penalized too. The paper's reward is alpha * 1[correct] plus this term, where alpha
     is the accuracy reward's entry in `reward_weights`. The authors' code uses alpha = 2 and beta = 0.001.
 
-    Degenerate cases: no completion correct: l* is the mean of all lengths, including unscored completions. All lengths
-    equal, or G = 1: 0.
+    The mean length includes unscored completions. If all lengths are equal, all rewards are 0.
 
     Args:
         groups ([`Groups`]): Reads `correct` and `lengths`.
@@ -203,7 +203,7 @@ def laser_length_reward(groups: Groups, *, alpha: float, target: float) -> Tenso
     The authors' code (hkust-nlp/Laser) has alpha = 0.5 and targets of 2,048, 4,096 and 8,192 tokens for
     R1-Distill-Qwen-1.5B. A target far below the policy's lengths has no effect, because no completion meets it.
 
-    Degenerate case: no completion correct: 0. The reward does not depend on the other completions of the group.
+    The reward does not depend on the other completions of the group.
 
     Args:
         groups ([`Groups`]): Reads `correct` and `lengths`.
@@ -231,7 +231,7 @@ def mai_length_reward(groups: Groups, *, weight: float = 0.25) -> Tensor:
     The length of an incorrect completion does not matter. A term that depends on it would have unit variance after
     group scaling in groups without a correct completion, regardless of its weight (arXiv 2606.22716).
 
-    Degenerate cases: no completion correct: 0. One correct: -w * p, regardless of its length.
+    If exactly one completion is correct, its reward is -w * p, regardless of its length.
 
     Args:
         groups ([`Groups`]): Reads `correct`, `scored` and `lengths`.
@@ -265,7 +265,8 @@ def smart_thinker_length_reward(groups: Groups) -> Tensor:
     lengths. If both are normal distributions, l* is the length at which correct completions are most over-represented.
     Unscored completions count only in mu1, v1, min and max.
 
-    Degenerate cases: all correct: Lambda = 0. No completion correct: 0. One correct: l* is its length, so 0.
+    All rewards are 0 if all completions are correct (Lambda = 0), if no completion is correct, or if exactly one
+    completion is correct (l* is its length).
 
     Args:
         groups ([`Groups`]): Reads `correct`, `scored` and `lengths`.
@@ -304,7 +305,8 @@ def grpo_lead_length_reward(groups: Groups, *, alpha: float) -> Tensor:
     correctness, so set the weight of the accuracy reward to 0. It follows the paper, because the authors' public code
     has no length term. The paper's weighting of advantages by difficulty is not implemented.
 
-    Degenerate cases: one correct, or all correct lengths equal: 1. No completion correct: -1 for all, so A = 0.
+    If one completion is correct, or all correct lengths are equal, the reward of correct completions is 1. If no
+    completion is correct, all rewards are -1, so A = 0.
 
     Args:
         groups ([`Groups`]): Reads `correct` and `lengths`.
@@ -333,7 +335,7 @@ def gr3_length_reward(groups: Groups, *, alpha: float = 0.33) -> Tensor:
     calibration of alpha on the advantages is not implemented. A negative reward is not rescaled, because scaling it
     towards 0 would reward length.
 
-    Degenerate cases: no completion correct: 0. All lengths equal, or G = 1: R_i * -alpha / (1 + alpha).
+    If all lengths are equal, the reward is -R_i * alpha / (1 + alpha) for R_i > 0.
 
     Args:
         groups ([`Groups`]): Reads `lengths` and `rewards`.

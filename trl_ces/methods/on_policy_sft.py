@@ -13,9 +13,9 @@ clips.
 The authors' code drops wrong completions before the mean over tokens. Here, their tokens stay in the divisor, so a
 batch is weighted by its share of correct completions.
 
-Degenerate cases: if no completion is correct, the gradient is zero; if all completions are correct, it is not. A token
-with a log ratio below -64 nats has less weight, because its 1 / ratio would overflow. TRL's importance sampling
-correction for vLLM also scales this loss: set `vllm_importance_sampling_correction` to False.
+If no completion is correct, the gradient is zero; if all completions are correct, it is not. A token with a log ratio
+below -64 nats has less weight, because its 1 / ratio would overflow. TRL's importance sampling correction for vLLM
+also scales this loss: set `vllm_importance_sampling_correction` to False.
 """
 
 from typing import Any
