@@ -1,4 +1,4 @@
-"""Training process started by `trl-ces train`, which has already checked the recipe."""
+"""Training process, started by `trl-ces train` after it has checked the recipe."""
 
 import argparse
 import os
@@ -6,7 +6,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from ..support.errors import UserError, quiet_others
+from ..support.errors import UserError, ignore_deprecations
 from ..support.parent import end_with_launcher
 from ..train.arguments import RESUME
 from ..train.launch import ENDED, READY, REPORTED
@@ -16,7 +16,7 @@ from ..train.run import StoppedTraining, train
 
 def main(words: list[str]) -> int:
     """Train and save the model."""
-    quiet_others()
+    ignore_deprecations()
     # Read now: the user's code may change the environment.
     reported, rank = os.environ.get(REPORTED), os.environ.get("RANK", "0")
     is_local_main = os.environ.get("LOCAL_RANK", "0") == "0"

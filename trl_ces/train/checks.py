@@ -50,8 +50,8 @@ def _check_rewards(recipe: Recipe, config: CESConfig) -> None:
     names = list(map(reward_name, funcs))
     if config.reward_weights is not None and len(config.reward_weights) != len(names):
         raise UserError(
-            f"`reward_weights` has {len(config.reward_weights)} numbers for {len(names)} rewards: give one for each "
-            f"of {', '.join(names)}, in this order."
+            f"`reward_weights` has {len(config.reward_weights)} numbers for {len(names)} rewards: give one number for "
+            f"each of {', '.join(names)}, in this order."
         )
     if config.needs_accuracy or any(map(is_group_reward, funcs)):
         try:
@@ -68,13 +68,13 @@ def _check_model(recipe: Recipe) -> None:
         for pattern in ("config.json", "*.safetensors"):
             if not any(Path(name).glob(pattern)):
                 raise UserError(
-                    f"`model_name_or_path` {name!r} holds no {pattern}: name a Hub id, or a model's directory as "
-                    "`save_pretrained` writes it."
+                    f"`model_name_or_path` {name!r} holds no {pattern}: name a Hub id, or a directory written by "
+                    "`save_pretrained`."
                 )
 
 
 def _check_packages(recipe: Recipe) -> None:
-    """Check that all packages that the recipe needs are installed and that its settings are compatible."""
+    """Check that the required packages are installed and that the recipe's settings are compatible with them."""
     from transformers.integrations import integration_utils
     from transformers.utils import is_kernels_available
 
@@ -87,7 +87,7 @@ def _check_packages(recipe: Recipe) -> None:
     if str(recipe.attention).startswith("flash_attention") and (recipe.setting("use_cpu") or not has_flash):
         raise UserError(
             f"`attn_implementation` is {recipe.attention!r}, which needs a GPU and `flash-attn` or `kernels`: "
-            f"{install_line('flash')}, or give --attn_implementation sdpa."
+            f"{install_line('flash')}, or set --attn_implementation sdpa."
         )
     if recipe.setting("use_vllm") and (recipe.model.load_in_4bit or recipe.model.load_in_8bit):
         raise UserError(
@@ -95,4 +95,4 @@ def _check_packages(recipe: Recipe) -> None:
             "adapter's change: set `use_vllm: false`, or remove `load_in_4bit` and `load_in_8bit`."
         )
     if recipe.setting("use_vllm") and find_spec("vllm") is None:  # TRL's server client also imports it
-        raise UserError(f"`use_vllm` is true and vLLM is missing: {install_line('vllm')}, or set it to false.")
+        raise UserError(f"`use_vllm` is true, but vLLM is missing: {install_line('vllm')}, or set it to false.")

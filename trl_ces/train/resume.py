@@ -15,14 +15,14 @@ from .checkpoints import (
     Length,
     find_damage,
     has_optimizer,
-    is_at_its_end,
+    is_finished,
     list_checkpoints,
     newest_checkpoint,
     read_state,
 )
 from .recipe import RECIPE, Recipe
 
-# On resuming, the optimizer's saved state determines these, regardless of the recipe.
+# When a run resumes, these settings come from the optimizer's saved state, regardless of the recipe.
 IN_OPTIMIZER = ("learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "use_peft", "lora_r")
 # Settings that determine batch sizes together with the number of processes; only the resulting sizes are compared.
 BATCHES = (
@@ -67,18 +67,18 @@ def check_resume(recipe: Recipe, output_dir: Path, config: CESConfig) -> Path:
     state = None if checkpoint is None else read_state(checkpoint)
     if checkpoint is None or state is None:
         raise UserError(
-            f"`{RESUME}` is {value!r} and {checkpoint or output_dir} holds no complete checkpoint with "
-            "steps left: name a checkpoint-N directory, start without it, or raise `max_steps`."
+            f"`{RESUME}` is {value!r}, but {checkpoint or output_dir} has no complete checkpoint with steps left: name "
+            "a checkpoint-N directory, remove the setting, or raise `max_steps`."
         )
-    if is_at_its_end(state, length):
+    if is_finished(state, length):
         raise UserError(
-            f"`{RESUME}` {value!r} is at the end of its run, step {state['global_step']}: it holds the "
-            "trained model. Raise `max_steps` or `num_train_epochs` to train longer."
+            f"`{RESUME}` {value!r} is the end of a finished run, step {state['global_step']}: raise `max_steps` or "
+            "`num_train_epochs` to train longer."
         )
     if not has_optimizer(checkpoint):
         raise UserError(
-            f"{checkpoint} holds the model alone (`save_only_model`): Adam and the learning rate would restart. "
-            "Start a new run with it as `model_name_or_path`."
+            f"{checkpoint} contains only the model (`save_only_model`), so Adam and the learning rate would restart: "
+            "start a new run with it as `model_name_or_path`."
         )
     if value is not True and (damage := find_damage(checkpoint)):
         raise UserError(
@@ -90,8 +90,8 @@ def check_resume(recipe: Recipe, output_dir: Path, config: CESConfig) -> Path:
         if name in changes:
             old, new = changes[name]
             raise UserError(
-                f"`{name}` is {new} and was {old}, and the optimizer's saved state keeps the old value: restore it, "
-                "or start a new run with the checkpoint as `model_name_or_path`."
+                f"`{name}` is {new} but was {old}, and the optimizer's saved state keeps the old value: restore the "
+                "old value, or start a new run with the checkpoint as `model_name_or_path`."
             )
     if changes and not recipe.script.resume_with_changes:
         raise UserError(
