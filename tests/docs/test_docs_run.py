@@ -82,7 +82,7 @@ def test_the_two_commands_of_the_readme_are_in_the_makefile():
 def one_process(monkeypatch):
     """Make `trl-ces train` train in this process."""
 
-    def train_here(command, env):
+    def train_here(command, env, received=None):
         assert command[:3] == [sys.executable, "-m", WORKER]
         for name, value in env.items():
             monkeypatch.setenv(name, str(value))

@@ -67,8 +67,8 @@ def check_resume(recipe: Recipe, output_dir: Path, config: CESConfig) -> Path:
     state = None if checkpoint is None else read_state(checkpoint)
     if checkpoint is None or state is None:
         raise UserError(
-            f"`{RESUME}` is {value!r}, but {checkpoint or output_dir} has no complete checkpoint with steps left: name "
-            "a checkpoint-N directory, remove the setting, or raise `max_steps`."
+            f"`{RESUME}` is {value!r}, but {checkpoint or output_dir} has no complete checkpoint with steps left: "
+            "name a checkpoint-N directory, remove the setting, or raise `max_steps`."
         )
     if is_finished(state, length):
         raise UserError(
