@@ -6,6 +6,7 @@ import os
 import re
 
 import pytest
+import torch
 from accelerate import PartialState
 from colocated_vllm import colocated_here
 from jinja2 import TemplateError
@@ -67,7 +68,9 @@ def test_the_resume_hint_of_a_failed_run_names_no_checkpoint_of_another_run(tmp_
         own = tmp_path / f"checkpoint-{step}"
         own.mkdir()
         (own / "trainer_state.json").write_text(json.dumps({"global_step": step}))
-        (own / "rng_state").touch()
+        for name in ("model.bin", "optimizer", "rng_state"):
+            (own / name).touch()
+        torch.save({}, own / "scheduler.pt")
     names = {"own": tmp_path / "checkpoint-4"}
     checkpoint = resumed.format(**names) if isinstance(resumed, str) else resumed
     trainer = tiny_trainer(tmp_path, resume_from_checkpoint=checkpoint, max_steps=90)

@@ -130,10 +130,16 @@ def test_all_processes_stop_after_the_same_step(here, other, stops):
     assert control.should_evaluate != stops
 
 
+ENDED = "import os, pathlib; pathlib.Path(os.environ['TRL_CES_REPORTED']).with_name('ended')"
+
+
 @pytest.mark.parametrize(
     ("script", "code", "message"),
     [
-        ("raise SystemExit(0)", 0, ""),
+        (f"{ENDED}.write_text('0')", 0, ""),
+        (f"{ENDED}.write_text('130')", 130, ""),  # Ctrl-C, and a checkpoint is saved
+        ("raise SystemExit(0)", 1, "training ended with code 0 before its model was saved"),
+        ("import os; os._exit(130)", 130, "training ended with code 130; the first error"),
         (
             "raise SystemExit(1)",
             1,
@@ -143,7 +149,7 @@ def test_all_processes_stop_after_the_same_step(here, other, stops):
         # a launcher whose worker has printed its error
         ("import os; open(os.environ['TRL_CES_REPORTED'], 'w'); raise SystemExit(1)", 2, ""),
     ],
-    ids=["well", "bug", "killed", "reported"],
+    ids=["well", "stopped", "exit 0", "exit 130", "bug", "killed", "reported"],
 )
 def test_the_error_of_a_killed_training_says_how_to_resume(tmp_path, capfd, script, code, message):
     fields = {"model_name_or_path": "model", "dataset_name": "arithmetic", "output_dir": str(tmp_path)}
@@ -155,5 +161,6 @@ def test_the_error_of_a_killed_training_says_how_to_resume(tmp_path, capfd, scri
     assert run_training(Launch(1, None, [sys.executable, "-c", script]), recipe) == code
     errors = capfd.readouterr().err
     assert message in errors
-    assert errors.count("There is no checkpoint yet: start again.\n") == bool(message)
+    hint = "There is no checkpoint yet: start again with `--overwrite_output_dir true`.\n"
+    assert errors.count(hint) == bool(message)
     assert errors.count("\n") == bool(message)
