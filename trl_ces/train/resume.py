@@ -1,4 +1,4 @@
-"""Check what a start would overwrite, and which checkpoint and settings a resumed run may take."""
+"""Check what a start would overwrite, and which checkpoint and settings a resumed run may use."""
 
 import json
 import reprlib
@@ -20,41 +20,38 @@ from .checkpoints import (
     newest_checkpoint,
     read_state,
 )
-from .recipe import RECIPE, Recipe
+from .recipe import BATCHES, COUNTS, RECIPE, Recipe
 
 # When a run resumes, these settings come from the optimizer's saved state, regardless of the recipe.
 IN_OPTIMIZER = ("learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "use_peft", "lora_r")
-# Settings that determine batch sizes together with the number of processes; only the resulting sizes are compared.
-BATCHES = (
-    "responses_per_step", "responses_per_rollout", "per_device_train_batch_size", "gradient_accumulation_steps",
-    "steps_per_generation", "generation_batch_size",
-)  # fmt: skip
 # Settings that may change on resuming: they control length, evaluation, saving, logging, pushing, memory, speed and
 # the handling of failures, not what is trained.
 FREE_PREFIXES = ("eval_", "save_", "log_", "logging_", "hub_", "trackio_", "ddp_", "vllm_server_")
 FREE = {
     *START, "output_dir", "max_steps", "num_train_epochs", "num_eval_samples", "num_generations_eval",
     "per_device_eval_batch_size", "bf16_full_eval", "fp16_full_eval", "prediction_loss_only", "batch_eval_metrics",
-    "include_for_metrics", "enable_jit_checkpoint", "disable_tqdm", "report_to", "run_name", "project",
+    "include_for_metrics", "enable_jit_checkpoint", "disable_tqdm", "report_to", "run_name", "project", "use_cpu",
     "include_num_input_tokens_seen", "num_completions_to_print", "skip_memory_metrics", "push_to_hub",
     "activation_checkpointing", "activation_checkpointing_kwargs", "gradient_checkpointing",
-    "gradient_checkpointing_kwargs", "attn_implementation", "use_cpu", "torch_empty_cache_steps", "trim_padding",
+    "gradient_checkpointing_kwargs", "attn_implementation", "torch_empty_cache_steps", "trim_padding",
     "arrange_by_length", "padding_free", "max_tokens_per_micro_batch", "vllm_group_port", "vllm_enable_sleep_mode",
     "vllm_gpu_memory_utilization", "vllm_max_model_length", "vllm_tensor_parallel_size", "on_reward_error",
     "max_nonfinite_steps", "stop_on_divergence", "dataloader_num_workers", "dataloader_pin_memory",
     "dataloader_persistent_workers", "dataloader_prefetch_factor",
 }  # fmt: skip
+# Only the sizes that follow from these and the number of processes are compared.
+SIZES = {*COUNTS, BATCHES, "responses_per_rollout", "per_device_train_batch_size"}
 
 
 def refuse_to_overwrite(recipe: Recipe) -> None:
     """Refuse an `output_dir` with checkpoints that the run neither continues nor may delete."""
     output_dir, resumed = Path(recipe.setting("output_dir")), recipe.setting(RESUME)
-    if resumed is True or (resumed and Path(resumed).resolve().parent == output_dir.resolve()):
+    folders = list_checkpoints(output_dir)
+    if resumed is True or not folders or (recipe.script.overwrite_output_dir and not resumed):
         return
-    names = [folder.name for folder in list_checkpoints(output_dir)]
-    if names and (resumed or not recipe.script.overwrite_output_dir):
+    if not resumed or Path(resumed).resolve().parent != output_dir.resolve():
         raise UserError(
-            f"`output_dir` {output_dir} holds checkpoints of another run ({names[-1]}): continue it with "
+            f"`output_dir` {output_dir} holds checkpoints of another run ({folders[-1].name}): continue it with "
             f"`--{RESUME} true`, name another `output_dir`, or delete them with `--overwrite_output_dir true`."
         )
 
@@ -82,21 +79,23 @@ def check_resume(recipe: Recipe, output_dir: Path, config: CESConfig) -> Path:
         )
     if value is not True and (damage := find_damage(checkpoint)):
         raise UserError(
-            f"`{RESUME}` {value!r} is damaged ({damage}): name another checkpoint, or `true` for the newest complete "
-            "one."
+            f"`{RESUME}` {value!r} is damaged ({damage}): name another checkpoint, or set it to true, which takes the "
+            "newest complete one."
         )
     changes = changed_settings(checkpoint, recipe, config)
-    for name in IN_OPTIMIZER:
-        if name in changes:
-            old, new = changes[name]
-            raise UserError(
-                f"`{name}` is {new} but was {old}, and the optimizer's saved state keeps the old value: restore the "
-                "old value, or start a new run with the checkpoint as `model_name_or_path`."
-            )
-    if changes and not recipe.script.resume_with_changes:
+    for name in filter(changes.get, IN_OPTIMIZER):
+        old, new = changes[name]
         raise UserError(
-            f"The run of {checkpoint} had other settings: {describe_changes(changes)}. Restore them, start a new run "
-            "in another `output_dir`, or allow the changes with `--resume_with_changes true`."
+            f"`{name}` is {new} but was {old}, and the optimizer's saved state keeps the old value: restore the "
+            "old value, or start a new run with the checkpoint as `model_name_or_path`."
+        )
+    if changes and not recipe.script.resume_with_changes:
+        shown = ", ".join(
+            f"`{name}` {reprlib.repr(old)} -> {reprlib.repr(new)}" for name, (old, new) in changes.items()
+        )
+        raise UserError(
+            f"The run of {checkpoint} had other settings: {shown}. Restore them, start a new run in another "
+            "`output_dir`, or allow the changes with `--resume_with_changes true`."
         )
     return checkpoint
 
@@ -105,43 +104,40 @@ def changed_settings(checkpoint: Path, recipe: Recipe, config: CESConfig) -> dic
     """
     Map each setting that affects training and differs from the run of `checkpoint` to its old and new value.
 
-    The recipe saved in the checkpoint, or else beside it, is compared; without one, nothing is known to differ.
+    The recipe in the checkpoint, or else the one beside it, is compared; without one, nothing is known to differ.
     """
-    folder = _run_files(checkpoint)
-    if folder is None:
+    before, facts = _read_run(checkpoint)
+    now, old = dict(recipe.given), facts.get("settings")
+    if before is None:
         return {}
-    before, now = read_yaml(folder / RECIPE), dict(recipe.given)
     if now.get("ces_tau") == AUTO:  # training replaces `auto` with a number
         now["ces_tau"] = before.get("ces_tau", AUTO)
-    facts = read_facts(checkpoint).get("settings")
-    free = {*FREE, *(BATCHES if facts else ())}
-    changes = {}
-    for name, entry in recipe_fields().items():
-        old, new = before.get(name, entry.default), now.get(name, entry.default)
-        if old != new and name not in free and not name.startswith(FREE_PREFIXES):
-            changes[name] = (old, new)
-    if facts:
-        per_device = facts["per_device_train_batch_size"] * facts["world_size"]
-        step = config.per_device_train_batch_size * config.gradient_accumulation_steps * config.world_size
-        sizes = {
-            "completions per step": (per_device * facts["gradient_accumulation_steps"], step),
-            "completions per rollout": (per_device * facts["steps_per_generation"], config.generation_batch_size),
-        }
-        changes |= {name: pair for name, pair in sizes.items() if pair[0] != pair[1]}
+    values = {
+        name: (before.get(name, entry.default), now.get(name, entry.default))
+        for name, entry in recipe_fields().items()
+    }
+    free = FREE | SIZES if old else FREE
+    compared = {name: pair for name, pair in values.items() if name not in free and not name.startswith(FREE_PREFIXES)}
+    if old:
+        rows, world_size = old["per_device_train_batch_size"] * old["world_size"], config.world_size
+        step = config.per_device_train_batch_size * config.gradient_accumulation_steps * world_size
+        compared["completions per step"] = (rows * old["gradient_accumulation_steps"], step)
+        compared["completions per rollout"] = (rows * old["steps_per_generation"], config.generation_batch_size)
+    return {name: pair for name, pair in compared.items() if pair[0] != pair[1]}
+
+
+def list_changes(checkpoint: Path, recipe: Recipe, config: CESConfig) -> list[dict[str, Any]]:
+    """List the resumes with other settings so far and this one, with their steps and old and new values."""
+    changes = _read_run(checkpoint)[1].get("changes", [])
+    if new := changed_settings(checkpoint, recipe, config):
+        changes.append({"step": (read_state(checkpoint) or {}).get("global_step"), "settings": new})
     return changes
 
 
-def _run_files(checkpoint: Path) -> Path | None:
-    return next((folder for folder in (checkpoint, checkpoint.parent) if (folder / RECIPE).is_file()), None)
-
-
-def read_facts(checkpoint: Path) -> dict[str, Any]:
-    """Return the run.json of a checkpoint's run; empty if there is none."""
-    folder = _run_files(checkpoint)
-    file = None if folder is None else folder / FACTS
-    return {} if file is None or not file.is_file() else json.loads(file.read_text(encoding="utf-8"))
-
-
-def describe_changes(changes: dict[str, Any]) -> str:
-    """List changed settings with their old and new values."""
-    return ", ".join(f"`{name}` {reprlib.repr(old)} -> {reprlib.repr(new)}" for name, (old, new) in changes.items())
+def _read_run(checkpoint: Path) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """Return recipe.yaml and run.json of a checkpoint's run, `None` and empty if missing."""
+    for folder in (checkpoint, checkpoint.parent):
+        if (folder / RECIPE).is_file():
+            file = folder / FACTS
+            return read_yaml(folder / RECIPE), json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return None, {}

@@ -2,11 +2,9 @@
 
 import errno
 import os
-import shutil
 import signal
-from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,26 +19,17 @@ from ..layers.reward_calls import RewardError
 from ..support.errors import UserError, hub_errors
 from ..support.files import write_text
 from ..support.locks import TRAINING_LOCK, lock_file, sign
-from ..support.parent import stop_signals
 from ..support.reward_names import accuracy_reward_index
 from ..trainer import CESTrainer
 from .arguments import START
 from .callbacks import ProgressWithMetrics, RunFiles, SaveOnSigterm
-from .card import ADAPTER, CURVES, FACTS, write_card, write_facts
-from .checkpoints import (
-    STATE,
-    Length,
-    earlier_checkpoints,
-    list_checkpoints,
-    newest_checkpoint,
-    read_state,
-    resume_hint,
-)
+from .card import ADAPTER, write_card, write_facts
+from .checkpoints import Length, earlier_checkpoints, newest_checkpoint, resume_hint
 from .data import check_rows, load_datasets
 from .lookup import find_reward_functions, model_path
 from .push import Push
 from .recipe import RECIPE, Recipe
-from .resume import changed_settings, read_facts
+from .resume import list_changes
 from .server import server_failure
 
 REFUSALS = (ValueError, ImportError)  # raised by TRL and transformers for invalid settings
@@ -50,15 +39,8 @@ class StoppedTraining(UserError):
     """Failure during training that may occur on a single rank, so that every rank prints its own message."""
 
 
-def train(
-    recipe: Recipe, num_processes: int, distributed_type: str | None, on_ready: Callable[[], Any] = lambda: None
-) -> int:
-    """
-    Load data and model, train, save, and push the model if `push_to_hub` is set, with `output_dir` locked.
-
-    `on_ready` is called when signals are handled. Return the exit code of the command: 0, or 128 + n if signal n other
-    than SIGTERM ended training early.
-    """
+def train(recipe: Recipe, num_processes: int, distributed_type: str | None) -> None:
+    """Load data and model, train, save, and push the model if `push_to_hub` is set, with `output_dir` locked."""
     config = recipe.training_config(num_processes)
     if config.world_size != num_processes:
         raise UserError(
@@ -66,16 +48,9 @@ def train(
             "accelerate configuration."
         )
     state = PartialState()
-    with ExitStack() as stack:
-        if state.is_main_process:
-            lock = stack.enter_context(lock_file(Path(recipe.setting("output_dir")) / TRAINING_LOCK))
-            sign(lock, os.getpid())
-        return _train(recipe, config, state, distributed_type, on_ready)
-
-
-def _train(
-    recipe: Recipe, config: CESConfig, state: PartialState, distributed_type: str | None, on_ready: Callable[[], Any]
-) -> int:
+    if state.is_main_process:
+        lock = lock_file(Path(recipe.setting("output_dir")) / TRAINING_LOCK)  # until this function returns
+        sign(lock, os.getpid())
     push = Push(config) if config.push_to_hub else None
     if push is not None and state.is_main_process:
         push.open()
@@ -88,12 +63,10 @@ def _train(
     if not config.disable_tqdm:
         trainer.remove_callback(ProgressCallback)
         trainer.add_callback(ProgressWithMetrics(accuracy_reward_name(trainer)))
-    if code := train_to_end(trainer, recipe, on_ready):
-        return 0 if code == 128 + signal.SIGTERM else code
-    save(trainer, recipe, None if push is None else push.repo_id)
-    if push is not None and state.is_main_process:
-        push.upload()
-    return 0
+    if train_to_end(trainer, recipe):
+        save(trainer, recipe, None if push is None else push.repo_id)
+        if push is not None and state.is_main_process:
+            push.upload()
 
 
 def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CESTrainer:
@@ -130,32 +103,22 @@ def accuracy_reward_name(trainer: CESTrainer) -> str | None:
         return None
 
 
-def train_to_end(trainer: CESTrainer, recipe: Recipe, on_ready: Callable[[], Any] = lambda: None) -> int:
-    """Train, resuming from the recipe's checkpoint if set; return 128 + n if signal n ended training early, else 0."""
+def train_to_end(trainer: CESTrainer, recipe: Recipe) -> bool:
+    """Train, resuming from the recipe's checkpoint if set; return `False` if a signal ended training early."""
     output_dir, is_main = Path(str(trainer.args.output_dir)), trainer.accelerator.is_main_process
     checkpoint: Any = trainer.args.resume_from_checkpoint
     length = Length(trainer.args.max_steps, trainer.args.num_train_epochs)
     earlier = earlier_checkpoints(output_dir, checkpoint)
     if checkpoint is True:  # the Trainer would use the last folder even if it is incomplete
         checkpoint = str(newest_checkpoint(output_dir, length))
-        if is_main:
-            print(f"Resuming from {checkpoint}.", flush=True)
-    changes = _list_changes(trainer, recipe, Path(checkpoint)) if checkpoint else []
-
-    def begin() -> None:
-        if recipe.script.overwrite_output_dir and not checkpoint:
-            if trainer.accelerator.is_local_main_process:
-                _delete_old_run(output_dir)
-            trainer.accelerator.wait_for_everyone()
-        if is_main:
-            _write_files(trainer, recipe, output_dir, changes)
-
-    trainer.add_callback(
-        RunFiles(trainer.accelerator, begin, lambda folder: _write_files(trainer, recipe, folder, changes))
-    )
-    stop = SaveOnSigterm(trainer.accelerator, stop_signals())
+    if checkpoint and is_main:
+        print(f"Resuming from {checkpoint}.", flush=True)
+    changes = list_changes(Path(checkpoint), recipe, cast(CESConfig, trainer.args)) if checkpoint else []
+    write = partial(_write_files, trainer, recipe, changes)
+    overwrite = recipe.script.overwrite_output_dir and not checkpoint
+    trainer.add_callback(RunFiles(trainer.accelerator, write, overwrite))
+    stop = SaveOnSigterm(trainer.accelerator, (signal.SIGINT, signal.SIGTERM))
     trainer.add_callback(stop)
-    on_ready()
     try:
         _check_prompts(trainer)
         trainer.train(resume_from_checkpoint=checkpoint)
@@ -165,11 +128,11 @@ def train_to_end(trainer: CESTrainer, recipe: Recipe, on_ready: Callable[[], Any
             raise
         raise StoppedTraining(f"{problem} {resume_hint(output_dir, length, earlier)}") from error
     if not stop.stopped or trainer.state.global_step >= trainer.state.max_steps:
-        return 0
+        return True
     if is_main:
-        step, hint = trainer.state.global_step, resume_hint(output_dir, length, earlier)
-        print(f"Stopped by {stop.number.name} after step {step}. {hint}", flush=True)
-    return 128 + stop.number
+        step, name = trainer.state.global_step, signal.Signals(stop.signalled or signal.SIGTERM).name
+        print(f"Stopped by {name} after step {step}. {resume_hint(output_dir, length, earlier)}", flush=True)
+    return False
 
 
 def save(trainer: CESTrainer, recipe: Recipe, repo: str | None = None) -> None:
@@ -183,8 +146,6 @@ def save(trainer: CESTrainer, recipe: Recipe, repo: str | None = None) -> None:
     trainer.save_state()
     if not trainer.is_world_process_zero():
         return
-    facts = read_facts(output_dir)
-    _write_files(trainer, recipe, output_dir, facts.get("changes", []))  # again, because `ces_tau` may have been set
     if missing := write_card(output_dir, repo or output_dir.resolve().name):
         print(missing, flush=True)
     saved = sorted(file.name for file in output_dir.iterdir() if file.is_file() and file.name[0] != ".")
@@ -198,33 +159,13 @@ def save(trainer: CESTrainer, recipe: Recipe, repo: str | None = None) -> None:
     )
 
 
-def _write_files(trainer: CESTrainer, recipe: Recipe, folder: Path, changes: list[Any]) -> None:
-    """Write recipe.yaml, which repeats the run, and run.json into `output_dir` or a checkpoint."""
+def _write_files(trainer: CESTrainer, recipe: Recipe, changes: list[Any], folder: Path) -> None:
+    """Write recipe.yaml, which repeats the run, and run.json, after the first rollout, which may set `ces_tau`."""
     args = cast(CESConfig, trainer.args)
     write_facts(folder, args, accuracy_reward_name(trainer), changes)
     given = {name: value for name, value in recipe.given.items() if name not in START}
     given |= {"ces_tau": args.ces_tau} if "ces_tau" in given else {}
     write_text(folder / RECIPE, replace(recipe, given=given).to_yaml())
-
-
-def _list_changes(trainer: CESTrainer, recipe: Recipe, checkpoint: Path) -> list[Any]:
-    """List the resumes with other settings up to this one, as in run.json."""
-    changes = read_facts(checkpoint).get("changes", [])
-    if new := changed_settings(checkpoint, recipe, cast(CESConfig, trainer.args)):
-        step = cast(dict, read_state(checkpoint))["global_step"]
-        changes.append({"step": step, "settings": {name: list(pair) for name, pair in new.items()}})
-    return changes
-
-
-def _delete_old_run(output_dir: Path) -> None:
-    """Delete the checkpoints and files of an earlier run, but not its model, which is replaced at the end."""
-    checkpoints = list_checkpoints(output_dir)
-    if checkpoints:
-        print(f"Deleting {', '.join(folder.name for folder in checkpoints)} of the earlier run in {output_dir}.")
-    for folder in checkpoints:
-        shutil.rmtree(folder, ignore_errors=True)  # another machine may delete it at the same time
-    for name in (RECIPE, FACTS, STATE, CURVES):
-        (output_dir / name).unlink(missing_ok=True)
 
 
 def _check_prompts(trainer: CESTrainer) -> None:
