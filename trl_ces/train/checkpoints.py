@@ -62,7 +62,7 @@ def write_manifest(checkpoint: Path) -> None:
 
     Hashing reads every file once, at 0.3 to 2 GB/s per core and up to eight files at a time.
     """
-    files = [file for file in sorted(checkpoint.rglob("*")) if file.is_file() and file.name != MANIFEST]
+    files = [file for file in sorted(checkpoint.rglob("*")) if file.is_file() and not file.name.startswith(MANIFEST)]
     with ThreadPoolExecutor(8) as pool:  # hashing releases the GIL
         entries = list(pool.map(_describe, files))
     names = [file.relative_to(checkpoint).as_posix() for file in files]
@@ -112,12 +112,9 @@ def _find_damage_without_manifest(checkpoint: Path, thorough: bool) -> str | Non
                     if thorough and (member := archive.testzip()):
                         return f"{file.name}: {member} has changed"
             elif file.suffix == ".json":
-                content = json.loads(file.read_text(encoding="utf-8"))
-                shards = content.get("weight_map", {}).values() if file.name.endswith(".index.json") else ()
-                if missing := [name for name in sorted(set(shards)) if not (file.parent / name).is_file()]:
-                    return f"{missing[0]} is missing"
+                json.loads(file.read_text(encoding="utf-8"))
         # An empty file cannot be mapped; the directory of a zip file is written last.
-        except (SafetensorError, OSError, ValueError, zipfile.BadZipFile, AttributeError) as error:
+        except (SafetensorError, OSError, ValueError, zipfile.BadZipFile) as error:
             return f"{file.name}: {error}"
     return None
 
@@ -156,10 +153,7 @@ def earlier_checkpoints(output_dir: Path, resumed: Any) -> set[tuple[Path, int]]
 
 
 def newest_checkpoint(
-    output_dir: Path,
-    length: Length | None = None,
-    excluded: Collection[tuple[Path, int]] = (),
-    thorough: bool = True,
+    output_dir: Path, length: Length | None = None, excluded: Collection[tuple[Path, int]] = (), thorough: bool = True
 ) -> Path | None:
     """
     Return the newest checkpoint in `output_dir` that can be resumed and has steps left, or `None`.
