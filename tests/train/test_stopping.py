@@ -175,7 +175,8 @@ HANGS, LOADS = "signal.signal(signal.SIGINT, signal.SIG_IGN)", "signal.signal(si
 def test_ctrl_c_stops_the_training_processes_and_ends_with_130(tmp_path, capfd, handler, times):
     fields = {"model_name_or_path": "model", "dataset_name": "arithmetic", "output_dir": str(tmp_path)}
     send = "os.kill(os.getppid(), signal.SIGINT); time.sleep(0.5)\n" * times
-    script = f"import os, signal, time, pathlib\n{handler}\n{send}time.sleep(60)"
+    receive = "signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])"
+    script = f"import os, signal, time, pathlib\n{handler}\n{receive}\n{send}time.sleep(60)"
     command = [sys.executable, "-c", script, WORKER]
     assert run_training(Launch(1, None, command), make_recipe(fields, "recipe.yaml")) == 130
     assert "Traceback" not in capfd.readouterr().err

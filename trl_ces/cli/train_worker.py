@@ -12,6 +12,7 @@ if __name__ == "__main__":  # before imports that take seconds
     end_with_launcher()
     for number in (signal.SIGINT, signal.SIGTERM):  # until training handles them; launchers report other codes than 0
         signal.signal(number, lambda *_: os._exit(0))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
 from ..support.errors import UserError, ignore_deprecations
 from ..train.arguments import RESUME

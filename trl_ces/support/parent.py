@@ -18,6 +18,12 @@ def kill_with_parent() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
+def prepare_child() -> None:
+    """Tie a new child to its parent, and keep Ctrl-C pending until the child handles it (see `train_worker`)."""
+    kill_with_parent()
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+
+
 def end_with_launcher() -> None:
     """Kill this process when its parent, or `trl-ces train` as a parent's parent, ends."""
     parent = os.getppid()

@@ -21,7 +21,7 @@ import psutil
 
 from ..support.errors import UserError
 from ..support.imports import install_line
-from ..support.parent import LAUNCHER, kill_with_parent
+from ..support.parent import LAUNCHER, prepare_child
 from ..support.yaml import read_yaml
 from .arguments import RESUME, CommandLine
 from .checkpoints import Length, earlier_checkpoints, resume_hint
@@ -176,7 +176,7 @@ def run_child(command: list[str], env: dict[str, str], received: list[int] | Non
     env = {**os.environ, **env, LAUNCHER: str(os.getpid())}
     code = None
     try:
-        child = subprocess.Popen(command, env=env, start_new_session=True, preexec_fn=kill_with_parent)
+        child = subprocess.Popen(command, env=env, start_new_session=True, preexec_fn=prepare_child)
         if received:  # while the child was starting
             forward(received[-1])
         while code is None:  # with a timeout, to handle a signal that arrives just before the wait
