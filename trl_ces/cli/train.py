@@ -43,7 +43,6 @@ def run(argv: list[str]) -> int:
         return 0
     line = read_words(argv)
     recipe = load_recipe(line.config, line.overrides)
-    refuse_to_overwrite(recipe)
     launch = check(line, recipe)
     output_dir, script = Path(recipe.setting("output_dir")), recipe.script
     try:
@@ -53,6 +52,7 @@ def run(argv: list[str]) -> int:
         raise UserError(
             f"`output_dir` {str(output_dir)!r} cannot be written ({error.strerror}): name another."
         ) from None
+    refuse_to_overwrite(recipe)
     if any(output_dir.glob("*.safetensors")):
         print(f"Note: {output_dir} contains a trained model, which this run will replace.", file=sys.stderr)
     if script.model_builder is None and not recipe.setting("push_to_hub"):  # offline mode would prevent the push
