@@ -38,7 +38,7 @@ def test_divergence_causes_one_warning(later, warns, caplog):
     with caplog.at_level(logging.WARNING):
         control = log_all(START + later)
     assert [record.message for record in caplog.records] == warns * [
-        "Training diverges: entropy rose from 0.10 to 0.20 bits a token, and accuracy fell from 50 to 30 %. Stop the "
+        "Training diverges: entropy rose from 0.10 to 0.20 bits per token, and accuracy fell from 50 to 30 %. Stop the "
         "run (`stop_on_divergence: true` automates this); start a new run with the overlay `ces_mai`."
     ]
     assert not control.should_training_stop

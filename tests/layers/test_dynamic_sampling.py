@@ -26,7 +26,7 @@ from trl_ces.layers.sampler import PromptStream
 
 OUTCOMES = [[1, 1, 1, 1], [0, 1, 0, 0], [0, 0, 0, 0], [1, None, None, None], [1, 1, None, 0]]
 INFORMATIVE = {prompt for number, prompt in enumerate(PROMPTS) if number % 5 in (1, 4)}
-ORDER = [PROMPTS[number] for number in PromptStream(40, 7, True).ahead(40)]  # one epoch
+ORDER = [PROMPTS[number] for number in PromptStream(40, 7, True).peek(40)]  # one epoch
 
 
 def make_script(prompts=PROMPTS, outcomes=OUTCOMES, **options):

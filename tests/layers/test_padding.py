@@ -252,7 +252,7 @@ NONE, TRIMMED, ALL = (False, False, False), (True, True, False), (True, True, Tr
         (lambda: flash(tiny_model()), True, False, False, TRIMMED, ""),
         (lambda: flash(tiny_model()), False, None, False, NONE, ""),
         (lambda: flash(tiny_model()), True, None, True, NONE, "sequences are split"),
-        (dynamic, True, None, False, NONE, "follow the padded length"),
+        (dynamic, True, None, False, NONE, "depend on the padded length"),
         (dynamic, False, None, False, NONE, ""),  # trimming was not requested
         (lambda: unpackable(tiny_model()), True, None, False, TRIMMED, ""),  # not packed without FlashAttention anyway
         (lambda: unpackable(flash(tiny_model())), True, None, False, TRIMMED, "not known to keep packed rows apart"),
@@ -268,7 +268,7 @@ def test_the_plan_depends_on_settings_and_model_and_logs_why_padding_stays(
 
 
 def test_padding_free_is_refused_if_rows_cannot_be_packed():
-    with pytest.raises(ValueError, match=r"follow the padded length.*padding_free=False"):
+    with pytest.raises(ValueError, match=r"depend on the padded length.*padding_free=False"):
         padding_plan(dynamic(), trim=True, pack=True)
     with pytest.raises(ValueError, match="sequences are split over processes"):
         padding_plan(tiny_model(), trim=True, pack=True, sequences_are_split=True)
