@@ -1,4 +1,4 @@
-"""Training in this process with the stand-in for a vLLM server in tests/helpers/vllm_server.py."""
+"""Train in this process with a stand-in for a vLLM server (tests/helpers/vllm_server.py)."""
 
 import pytest
 import requests
@@ -67,7 +67,7 @@ def test_training_with_a_server_is_bit_identical_to_sampling_from_the_policy(tmp
     assert texts[0] != texts[1]
 
 
-def test_the_servers_log_probs_equal_the_trainers(tmp_path, stand_in):
+def test_the_log_probs_of_server_and_trainer_match(tmp_path, stand_in):
     trainer = make_trainer(tmp_path, stand_in)  # with TRL's correction, on by default
     trainer.train()
     differences = [entry["sampling/sampling_logp_difference/max"] for entry in trainer.state.log_history[:STEPS]]

@@ -1,4 +1,4 @@
-"""Removing ended completions from the batch keeps greedy completions and the sampling distribution."""
+"""Removing ended completions from the batch does not change greedy completions or the sampling distribution."""
 
 import math
 from types import SimpleNamespace
@@ -51,7 +51,7 @@ def config(**changes):
 
 @pytest.mark.parametrize("piece", [1, 5, 64])
 @pytest.mark.parametrize("name", MODELS)
-def test_greedy_completions_equal_those_of_generate(name, piece):
+def test_greedy_completions_match_generate(name, piece):
     torch.manual_seed(2)
     model = MODELS[name]().eval()
     assert can_drop_rows(model)

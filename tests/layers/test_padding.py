@@ -1,4 +1,4 @@
-"""Forwards without padding return the same values as padded forwards, in the columns that TRL reads."""
+"""Forward passes without padding return the same values as with padding, in the columns that TRL reads."""
 
 import copy
 import functools
@@ -75,7 +75,7 @@ WRAPPERS = {
 
 
 @pytest.mark.parametrize("kind", WRAPPERS)
-def test_log_probs_entropies_and_gradients_equal_those_of_padded_rows(kind):
+def test_log_probs_entropies_and_gradients_match_padded_rows(kind):
     arguments, spans, scored = padded_rows()
     plain = fused(tiny_model())
     other = fused(copy.deepcopy(tiny_model()))
@@ -136,7 +136,7 @@ def test_rows_are_shifted_left_and_columns_after_them_are_not_labels():
 
 
 @pytest.mark.parametrize("kind", [TrimmedModel, right_trimmed])
-def test_a_row_of_one_token_keeps_one_column_to_predict(kind):
+def test_a_row_of_one_token_gets_a_second_column(kind):
     received, back = call_inner(kind, torch.tensor([[5, 0, 0]]), torch.tensor([[1, 0, 0]]))
     assert received["input_ids"].tolist() == [[5, 0]]
     assert back.tolist() == [[1, 0]]
@@ -267,7 +267,7 @@ def test_the_plan_depends_on_settings_and_model_and_logs_why_padding_stays(
     assert bool(caplog.records) == bool(logged)
 
 
-def test_padding_free_is_refused_if_rows_cannot_be_packed():
+def test_padding_free_is_rejected_if_rows_cannot_be_packed():
     with pytest.raises(ValueError, match=r"depend on the padded length.*padding_free=False"):
         padding_plan(dynamic(), trim=True, pack=True)
     with pytest.raises(ValueError, match="sequences are split over processes"):
@@ -283,7 +283,7 @@ def test_padding_stays_if_prompts_are_learned(config):
     assert padding_support(get_peft_model(tiny_model(), LoraConfig(task_type="CAUSAL_LM")))[:3] == (True, True, True)
 
 
-def test_packed_forwards_pass_row_boundaries_to_attention():
+def test_packed_models_pass_row_boundaries_to_attention():
     """Otherwise, FlashAttention would derive them in every layer, with a device synchronization each time."""
     received, names = [], ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
 

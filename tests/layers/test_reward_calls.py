@@ -66,7 +66,7 @@ INVALID = {
 
 
 @pytest.mark.parametrize("case", INVALID)
-def test_stop_names_the_function_the_row_and_the_remedy(case):
+def test_the_stop_error_names_the_function_the_row_and_the_remedy(case):
     func, problem, _ = INVALID[case]
     with pytest.raises(RewardError) as caught:
         call(func, "stop")

@@ -1,4 +1,4 @@
-"""The functions of methods/ces.py against values computed by hand in the comments."""
+"""Compare the functions of methods/ces.py with values computed by hand in the comments."""
 
 import math
 import re
@@ -134,7 +134,7 @@ def micro_batch(**changes):
 NATS = math.log(2) * torch.tensor([[1.0, 2.0, 3.0, 4.0], [4.0, 3.0, 2.0, 1.0]])  # 1 to 4 bits
 
 
-def test_algorithm_1_equals_values_computed_by_hand():
+def test_algorithm_1_matches_values_computed_by_hand():
     # tau 0.5, b = 1/2: k = floor(4 * 0.5 * 0.5) = 1, the token of 4 bits. 0.7 - 0.1 * 4 = 0.3 and -0.7 + 0.2 * 4 = 0.1
     shaped = conditional_entropy_shaping(
         micro_batch(), NATS, torch.ones(2, 4), tau=0.5, beta_correct=0.1, beta_incorrect=0.2
@@ -144,7 +144,7 @@ def test_algorithm_1_equals_values_computed_by_hand():
     torch.testing.assert_close(shaped.advantages, expected)
 
 
-def test_without_dynamic_multiplier_every_completion_gets_tau():
+def test_without_dynamic_multiplier_k_depends_only_on_length_and_tau():
     # k = floor(4 * 0.5) = 2
     shaped = conditional_entropy_shaping(
         micro_batch(),

@@ -181,9 +181,9 @@ def keep_float32_outputs(plugin: Any) -> None:
     """
     Keep log-probs and entropies in float32 under FSDP2, as under every other engine.
 
-    With `bf16`, accelerate makes FSDP2 cast a model's outputs to bfloat16, which include TRL's log-probs and
-    entropies. With 8 bits of precision, importance ratios are wrong by a few percent, and different entropies, which
-    Eq. 5 must rank, become equal. Layers are still gathered and computed in the dtypes of the mixed-precision policy.
+    With `bf16`, accelerate makes FSDP2 cast a model's outputs, including TRL's log-probs and entropies, to bfloat16.
+    With 8 bits of precision, importance ratios are wrong by a few percent, and different entropies, which Eq. 5 must
+    rank, become equal. Layers are still gathered and computed in the dtypes of the mixed-precision policy.
 
     Upstream: `set_mixed_precision` of accelerate 1.15's FSDP plugin also sets `output_dtype`; no known issue.
     Obsolete once accelerate leaves it unset.
