@@ -91,8 +91,7 @@ class ExactResume(Layer):
 
     def _load_rollout(self, checkpoint: Path):
         """
-        Restore the rollout and the state that [`_save_rollout`] saved, if every process has a complete file with the
-        same settings.
+        Restore the saved rollout and state if every process has a complete file with the same settings.
 
         Otherwise, restore only the state of the first process, which is valid for any number of processes.
         """

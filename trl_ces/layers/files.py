@@ -1,7 +1,6 @@
 """Save and load micro-batches, to resume in the middle of a rollout or to inspect a batch with a non-finite gradient.
 
-Each process writes one safetensors file, which stores tensors as `NUMBER.NAME` and everything else as JSON in the
-header.
+Each process writes one safetensors file: tensors as `NUMBER.NAME`, and everything else as JSON in the header.
 """
 
 import json

@@ -47,9 +47,7 @@ class FiniteSteps(Layer):
             self._nonfinite_steps += 1
             stop = None
             if self._runs_deepspeed() and not self.accelerator.optimizer_step_was_skipped:
-                stop = (
-                    "DeepSpeed has already made the step: remove `check_grad_overflow: false` from its configuration"
-                )
+                stop = "DeepSpeed has already made the step: remove `check_grad_overflow: false` from its config"
             elif self._nonfinite_in_a_row >= self.args.max_nonfinite_steps:
                 stop = f"`max_nonfinite_steps` is {self.args.max_nonfinite_steps}"
             self._report_nonfinite(stop)

@@ -45,8 +45,7 @@ def arrange_rows(
         layout (`dict[str, Padding | None]`): See [`row_layout`].
         accelerator (`Accelerator`): Gathers the rows of all processes.
         padding ([`PaddingSupport`]): Padding that forward passes omit.
-        budget (`int`, *optional*):
-            Maximum number of token positions per forward pass. If set, `PIECES` is added; see [`piece_sizes`].
+        budget (`int`, *optional*): Limit on token positions per forward pass. Adds `PIECES`; see [`piece_sizes`].
         multiple (`int`): Row lengths are rounded up to a multiple of this.
     """
     names = [name for name, values in micro_batches[0].items() if name != NUM_ITEMS and values is not None]

@@ -79,10 +79,9 @@ def padding_plan(
     model: torch.nn.Module, trim: bool, pack: bool | None, sequences_are_split: bool = False
 ) -> PaddingSupport:
     """
-    Decide which padding a model's forward passes omit.
+    Decide which padding to omit, given the `trim_padding` and `padding_free` fields of [`CESConfig`].
 
-    `trim` and `pack` are the `trim_padding` and `padding_free` fields of [`CESConfig`]. All padding stays if context
-    or sequence parallelism splits sequences.
+    All padding stays if context or sequence parallelism splits sequences.
 
     Raises:
         `ValueError`: `pack` is `True`, but rows of this model cannot be packed.
@@ -92,9 +91,7 @@ def padding_plan(
         support = PaddingSupport(False, False, False, "sequences are split over processes, so padding stays")
     flash = is_flash_attention_requested(_text_config(model))
     if pack and not support.pack:
-        raise ValueError(
-            f"`padding_free=True` is not supported for this model ({support.reason}): set `padding_free=False`."
-        )
+        raise ValueError(f"The rows of this model cannot be packed ({support.reason}): set `padding_free=False`.")
     if pack and not flash:
         logger.warning(
             "`padding_free=True` without FlashAttention: each forward computes attention between all of its rows and "

@@ -1,14 +1,12 @@
 """Forward passes over real tokens only, with the rows of an optimizer step arranged by length.
 
-TRL pads each row of a rollout to the longest row and runs every forward pass at that width. This layer passes TRL's
-method a wrapper of the model that removes the padding (padding.py). It also arranges the rows of an optimizer step by
-length in TRL's buffer of micro-batches, over all processes (micro_batches.py). Both change only the order of
-floating-point additions.
+TRL pads each row of a rollout to the longest row and runs every forward pass at that width. This layer wraps the
+model to remove the padding (padding.py). It also arranges the rows of an optimizer step by length in TRL's buffer of
+micro-batches, over all processes (micro_batches.py). Both change only the order of floating-point additions.
 
 Old log-probs are computed over the same micro-batches as the update, so that the first importance ratio of a rollout
 is exactly 1, even in bf16. TRL computes them earlier, in different batches. This layer makes that call return zeros,
-which it replaces later. If TRL needs the values earlier, for its vLLM importance sampling correction, TRL's call is
-not changed.
+which it replaces later. If TRL needs the values for its vLLM importance sampling correction, they are not deferred.
 
 Overrides of TRL: `_generate`, `_get_per_token_logps_and_entropies`, `_prepare_inputs`, `_compute_loss`. Reads `_step`,
 `_metrics` and writes `_buffered_inputs`.
@@ -111,9 +109,8 @@ class RealTokens(Layer):
 
     def _generate(self, prompts):
         outputs = super()._generate(prompts)
-        self._expects_old_logps = (
-            self._defers_old_logps
-        )  # set after generation, because a rollout_func may run forward passes
+        # Set this after generation, because a rollout_func may run forward passes.
+        self._expects_old_logps = self._defers_old_logps
         return outputs
 
     def _get_per_token_logps_and_entropies(

@@ -1,5 +1,4 @@
-"""Workarounds for bugs in TRL, accelerate, DeepSpeed and peft. Each docstring states the bug and when the workaround
-becomes obsolete.
+"""Workarounds for bugs in TRL, accelerate, DeepSpeed and peft, and the conditions under which they become obsolete.
 
 Overrides of TRL and transformers: `create_accelerator_and_postprocess`, `_load_optimizer_and_scheduler`,
 `_tool_call_loop`, `_generate_single_turn`. Reads `vllm_generation`: its client's `session`, its `llm`, `mode`,
@@ -215,8 +214,7 @@ def register_lm_head(model: Any, plugin: Any) -> None:
 
 def replay_offloaded_adam(optimizer: Any) -> None:
     """
-    Repeat the steps before a checkpoint on a single element, so that DeepSpeed's offloaded Adam resumes with the same
-    state.
+    Restore the state of DeepSpeed's offloaded Adam by repeating the steps before the checkpoint on a single element.
 
     Adam's C++ code keeps the powers of beta as running products in float32, but a new process computes them with
     `std::pow`, which rounds differently.
@@ -243,8 +241,7 @@ def restore_base_after_merge(model: Any) -> None:
     float16, both operations round, and the errors accumulate over a run. The weights of the adapted layers are
     therefore copied to host memory once. ZeRO-3 needs no copy, because it discards changes to gathered weights.
 
-    Upstream: trl issue 6688, open. Obsolete once `GRPOTrainer` sends vLLM only the adapter (trl pull request 5188,
-    open).
+    Upstream: trl issue 6688, open. Obsolete once `GRPOTrainer` sends vLLM only the adapter (trl pull 5188, open).
     """
     merge, unmerge = model.merge_adapter, model.unmerge_adapter
     copies: list[tuple[torch.Tensor, torch.Tensor]] = []

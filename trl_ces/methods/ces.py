@@ -227,12 +227,5 @@ rule = Rule(
     needs=frozenset({Need.CORRECTNESS, Need.RATIOS}),
     differentiates="entropies",
     check=check,
-    config_fields=(
-        "tau",
-        "beta_correct",
-        "beta_incorrect",
-        "cap_incorrect",
-        "dynamic_multiplier",
-        "entropy_gradient",
-    ),
+    config_fields=("tau", "beta_correct", "beta_incorrect", "cap_incorrect", "dynamic_multiplier", "entropy_gradient"),
 )

@@ -2,8 +2,7 @@
 Group rewards: reward functions that need all completions of a prompt.
 
 TRL calls a reward function with the rows of one process, but a group may be split over several processes. The
-`GroupRewards` layer computes these rewards from the gathered rollout instead, so they do not depend on the number of
-processes.
+`GroupRewards` layer instead computes these rewards from the gathered rollout, for any number of processes.
 """
 
 import functools
