@@ -81,7 +81,7 @@ def test_existing_tables_of_completions_are_kept(tmp_path):
 
 
 @pytest.mark.parametrize("shaping", ["none", "ces"])
-def test_auto_tau_is_computed_from_a_new_rollout_if_the_checkpoint_has_no_tau(tmp_path, shaping):
+def test_auto_tau_uses_a_new_rollout_if_the_checkpoint_has_no_tau(tmp_path, shaping):
     make_trainer(tmp_path / "whole", max_steps=1, shaping=shaping, ces_tau=0.01).train()
     resumed = make_trainer(tmp_path / "resumed", max_steps=2, ces_tau="auto")
     resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-1"))

@@ -83,7 +83,7 @@ def test_rows_are_not_moved_if_the_loss_depends_on_the_micro_batch(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def exchanged(tmp_path_factory):
+def output_folders(tmp_path_factory):
     """Run one process and two processes, and return their output folders."""
     folder = tmp_path_factory.mktemp("exchanged")
     for processes in (1, 2):
@@ -92,8 +92,8 @@ def exchanged(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", ["rows", "pieces"])
-def test_two_processes_exchange_rows_and_match_the_weights_of_one_process(exchanged, kind):
-    one, two = (torch.load(folder / f"{kind}.pt", weights_only=True) for folder in exchanged)
+def test_two_processes_exchange_rows_and_match_the_weights_of_one_process(output_folders, kind):
+    one, two = (torch.load(folder / f"{kind}.pt", weights_only=True) for folder in output_folders)
     assert one["margin"] > 1e-4, "the script needs another seed: the processes' rounding could select other tokens"
     start = tiny_model(spread=0.1).state_dict()
     for name, value in one["weights"].items():

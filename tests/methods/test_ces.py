@@ -73,7 +73,7 @@ def test_without_a_multiplier_the_selection_is_a_constant_share():
     assert selection_size(ints(99, 100, 250), 0.005).tolist() == [0, 0, 1]
 
 
-def test_tau_0_selects_no_token_and_tau_1_with_multiplier_1_selects_every_token():
+def test_tau_0_selects_no_token_and_tau_1_selects_every_token():
     assert selection_size(ints(7, 0), 0.0, (ints(4, 4), ints(4, 4))).tolist() == [0, 0]
     assert selection_size(ints(7, 0), 1.0, (ints(4, 4), ints(4, 4))).tolist() == [7, 0]
 
@@ -183,7 +183,7 @@ def test_tool_output_counts_neither_in_the_length_nor_as_a_candidate():
     assert shaped.selected.int().tolist() == [[0, 1, 0, 0], [1, 1, 0, 0]]
 
 
-def test_entropy_advantage_is_capped_at_a_share_of_the_advantage_and_never_flips_it():
+def test_entropy_advantage_is_capped_and_never_flips_the_sign():
     # alpha 0.4 per nat, kappa 2. A = 1: min(0.4 * 0.5, 0.5) = 0.2 and min(0.4 * 5, 0.5) = 0.5. A = -1: -0.8, -0.5
     nats = torch.tensor([[0.5, 5.0], [0.5, 5.0], [0.5, 5.0]])
     batch = {"advantages": torch.tensor([1.0, -1.0, 0.0, 1.0])}

@@ -34,7 +34,7 @@ def multiplier(correct: Tensor, group_correct: Tensor, group_scored: Tensor) -> 
 
 def selection_size(lengths: Tensor, tau: float, multiplier: tuple[Tensor, Tensor] | None = None) -> Tensor:
     """
-    Compute k = floor(|y| * tau * b) of Eq. 5, exactly.
+    Compute k = floor(|y| * tau * b) of Eq. 5 with exact arithmetic.
 
     The computation uses integers: tau is an exact decimal, as written by the user, and b is a ratio of counts.
     In float32, 300 tokens with tau 0.01 and b = 1 - 2/3 would give 0 instead of 1.

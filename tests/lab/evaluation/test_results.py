@@ -149,7 +149,7 @@ def test_runs_are_compared_problem_by_problem(runs):
     assert compare(runs, "correct_qwen")["benchmarks"]["aime24"]["accuracy"][0]["mean"] == 0.375
 
 
-def test_questions_are_simple_if_more_than_half_of_the_first_runs_completions_are_correct(runs):
+def test_a_question_is_simple_if_most_completions_of_the_first_run_are_correct(runs):
     split = compare(runs)["split"]
     assert [split["aime24"][part]["problems"] for part in ("simple", "hard")] == [0, 2]  # exactly half is not enough
     assert [split["gsm8k"][part]["problems"] for part in ("simple", "hard")] == [2, 0]
