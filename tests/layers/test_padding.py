@@ -256,14 +256,7 @@ NONE, TRIMMED, ALL = (False, False, False), (True, True, False), (True, True, Tr
         (dynamic_rope_model, False, None, False, NONE, ""),  # trimming was not requested
         # Without FlashAttention, rows of this model would not be packed anyway.
         (lambda: make_unpackable(tiny_model()), True, None, False, TRIMMED, ""),
-        (
-            lambda: make_unpackable(with_flash(tiny_model())),
-            True,
-            None,
-            False,
-            TRIMMED,
-            "not known to keep packed rows",
-        ),
+        (lambda: make_unpackable(with_flash(tiny_model())), True, None, False, TRIMMED, "to keep packed rows apart"),
     ],
 )
 def test_the_plan_depends_on_settings_and_model_and_logs_why_padding_stays(
