@@ -249,7 +249,7 @@ def test_recipes_copy_writes_the_complete_recipe_to_a_new_file(tmp_path, capsys,
     assert main(["recipes", "copy", "arithmetic", "small.yaml"]) == 0  # with its section `overlays`
     assert compose(["small.yaml", "truncation"]) == compose(["arithmetic", "truncation"])
     assert main(["recipes", "copy", "R1-7B", "my.yaml"]) == 2
-    assert "my.yaml exists: name a new file" in capsys.readouterr().err
+    assert "my.yaml already exists: choose another" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -49,7 +49,7 @@ def test_schedule_memory_and_fit_are_printed(recipe, capsys):
 def test_missing_rows_and_device_memory_are_requested(recipe, capsys):
     output = planned(capsys, recipe)
     assert "total        unknown, because the number of rows is unknown: set --rows" in output
-    assert "Set --gpu_memory, the memory of a device, to check" in output
+    assert "Set --gpu_memory to the GiB per device to check" in output
     assert "Hours are not estimated" in output
 
 

@@ -106,7 +106,7 @@ def test_data_replaces_the_recipes_problems(recipe_file, tmp_path, sampled):
 
 def test_invalid_evaluation_settings_are_refused_before_the_first_run(recipe_file):
     check_evaluate(str(recipe_file), num_problems=5)
-    with pytest.raises(UserError, match="`group_by` is 'task', but the data have the columns solution"):
+    with pytest.raises(UserError, match="`group_by` is 'task', but the data set has the columns solution"):
         check_evaluate(str(recipe_file), group_by="task")
     with pytest.raises(UserError, match=r"nowhere\.yaml does not exist"):
         check_evaluate("nowhere.yaml")
@@ -122,5 +122,5 @@ def test_a_recipe_that_trains_on_all_its_data_is_refused(recipe_file, tmp_path):
         check_evaluate(str(recipe_file), num_problems=4)
     recipe_file.write_text(yaml.safe_dump(fields | {"num_eval_samples": 5}))
     check_evaluate(str(recipe_file), num_problems=4)
-    with pytest.raises(UserError, match="`num_problems` is 6, but there are only 5"):
+    with pytest.raises(UserError, match="`num_problems` is 6, but only 5 exist"):
         check_evaluate(str(recipe_file), num_problems=6)

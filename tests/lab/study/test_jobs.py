@@ -180,7 +180,7 @@ def test_an_invalid_run_is_refused_before_any_run_starts(tmp_path, monkeypatch, 
         ({"function": "trl_ces.lab.tasks.arithmetic_evaluation.evalute"}, "Did you mean `evaluate`"),
         (
             {"function": "trl_ces.lab.tasks.arithmetic_evaluation.evaluate", "mx_terms": 3},
-            "does not take these settings: .*'mx_terms'",
+            "does not accept these settings: .*'mx_terms'",
         ),
         (
             {"function": "trl_ces.lab.evaluation.run.evaluate", "benchmark": "gsm8k"},
@@ -202,7 +202,7 @@ def test_an_invalid_evaluation_is_refused_before_any_run_starts(tmp_path, monkey
 def test_invalid_jobs_and_unknown_studies_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_study(tmp_path)
-    with pytest.raises(UserError, match="--jobs: '0' is not a uninterrupted number of at least 1"):
+    with pytest.raises(UserError, match="--jobs: '0' is not a whole number of at least 1"):
         command.run(["--config", "mini.yaml", "--jobs", "0"])
     with pytest.raises(UserError, match=r"The study aritmetic does not exist .* Did you mean `arithmetic`\?"):
         command.run(["--config", "aritmetic"])
