@@ -40,7 +40,7 @@ def test_the_1_5b_plan_is_within_half_a_percent_of_the_h100_measurement():
     assert planned == pytest.approx(29_964, rel=0.005)
 
 
-def test_bytes_per_weight_of_each_engine():
+def test_bytes_per_weight_depend_on_the_engine():
     weights = count_step(step()).weights
     assert parts(Engine(1)) == ((4 * weights, 4 * weights, 8 * weights, 0), 0)
     assert parts(Engine(2))[0] == (4 * weights, 4 * weights, 8 * weights, 4 * weights)  # DDP's buckets
@@ -67,7 +67,7 @@ def test_fsdp2_shards_float32_and_gathers_layers_in_bfloat16():
     assert (mixed.sent_bytes, half.sent_bytes) == (4, 2)
 
 
-def test_lora_keeps_the_base_in_its_dtype_and_trains_float32_adapters():
+def test_lora_keeps_the_base_models_dtype_and_trains_float32_adapters():
     adapters = 4 * 4 * (128 + 128)  # four layers, r x (in + out)
     base = count_step(step()).weights
     adapted = step(**HALF, lora=LORA)
@@ -82,13 +82,13 @@ def test_lora_keeps_the_base_in_its_dtype_and_trains_float32_adapters():
     assert ddp.sent_bytes == 2  # merged into the base
 
 
-def test_a_kl_term_keeps_a_second_model():
+def test_a_kl_term_adds_a_reference_model():
     weights = count_step(step()).weights
     memory = plan_memory(setup(Engine(1), step(), reference=True))
     assert memory.parts["weights"] == 2 * 4 * weights
 
 
-def test_zero3_gathers_one_tensor_at_a_time_or_all_with_lora():
+def test_zero3_gathers_one_tensor_at_a_time_and_all_tensors_with_lora():
     vllm = Generation(True, utilization=0.5, sleeps=True, sequences=24, kv_bytes=1024)
 
     def gathered(engine, **changes):
@@ -109,7 +109,7 @@ def test_host_memory_is_counted_per_node():
 
     offloaded = planned(Engine(4, 3, offload_optimizer=True, nodes=2))
     assert offloaded.host == 18 * weights // 2
-    # ZeRO-3: the first process reads bfloat16. ZeRO-2: each process loads float32. FSDP2: one process per node does.
+    # ZeRO-3: the first process reads bfloat16. ZeRO-2: each process loads float32. FSDP2: one process per node.
     assert offloaded.loading == 2 * weights
     assert planned(Engine(4, 2, nodes=2)).loading == 2 * 4 * weights
     assert planned(Engine(4, fsdp=True, loads_once=True, nodes=2)).loading == 4 * weights
@@ -131,7 +131,7 @@ def colocated(sleeps=True, utilization=0.5):
 
 def test_vllms_share_counts_during_training_unless_it_sleeps():
     awake, asleep = colocated(sleeps=False), colocated()
-    assert awake.training - asleep.training == 19 * GIB  # 20 GiB, of which vLLM is assumed to keep 1
+    assert awake.training - asleep.training == 19 * GIB  # vLLM frees 19 of its 20 GiB
     assert awake.generating == asleep.generating
     assert awake.full_completions == pytest.approx(
         (20 * GIB - 2 * count_step(step()).weights - 2 * GIB) / (1024 * 256)
@@ -140,7 +140,7 @@ def test_vllms_share_counts_during_training_unless_it_sleeps():
     assert colocated(utilization=0.06).full_completions > 1 > colocated(utilization=0.05).full_completions
 
 
-def test_without_vllm_each_process_has_a_cache_and_with_a_server_none_has():
+def test_only_generation_without_vllm_has_a_key_value_cache():
     generation = Generation(False, sequences=24, kv_bytes=1024)
     local = plan_memory(setup(Engine(2, 3), step(**HALF), generation=generation))
     assert local.parts["key-value cache"] == 24 * 1024 * 256

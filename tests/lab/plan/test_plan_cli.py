@@ -43,7 +43,7 @@ def test_schedule_memory_and_fit_are_printed(recipe, capsys):
     assert "2 steps, off-policy (1 of 2 updates)" in output
     assert "total        2 rollouts, 4 steps" in output
     assert "row length   at most 128 tokens (prompt: --prompt_length)" in output
-    assert "Fits: 38 % of 8.0 GiB at the peak." in output  # almost only the reserve of 3 GiB
+    assert "Fits: 38 % of 8.0 GiB at the peak." in output  # mostly the 3 GiB reserve
 
 
 def test_missing_rows_and_device_memory_are_requested(recipe, capsys):
@@ -77,7 +77,7 @@ def test_peak_disk_usage_is_printed(recipe, capsys):
     assert "GB for the trained model." in planned(capsys, recipe, "--save_strategy", "no")
 
 
-def test_the_margin_of_vllms_cache_is_printed_and_parts_are_sorted_by_size(recipe, capsys):
+def test_vllms_cache_margin_is_printed_and_parts_are_sorted_by_size(recipe, capsys):
     words = ("--use_vllm", "true", "--prompt_length", 28, "--gpu_memory", 24, "--rows", 8)
     output = planned(capsys, recipe, *words)
     assert re.search(
@@ -100,7 +100,7 @@ def test_a_plan_that_does_not_fit_lists_remedies(recipe, capsys):
     assert "Does not fit: vLLM's cache cannot hold one full-length completion" in planned(capsys, recipe, *vllm)
 
 
-def test_a_plan_with_a_server_and_two_nodes(recipe, capsys):
+def test_a_plan_with_a_server_omits_the_servers_memory(recipe, capsys):
     words = ("--use_vllm", "true", "--vllm_mode", "server", "--accelerate_config", "zero3")
     output = planned(capsys, recipe, *words, "--gpus", 4, "--nodes", 2)
     assert "ZeRO-3 on 4 processes, 2 nodes" in output
@@ -120,7 +120,7 @@ def test_fields_and_overlays_change_the_recipe(recipe, tmp_path, capsys):
     assert "dynamic sampling generates up to 10 times as many" in output
 
 
-def test_a_config_file_replaces_a_model_that_is_not_available(recipe, tmp_path, capsys):
+def test_a_config_file_replaces_an_unavailable_model(recipe, tmp_path, capsys):
     settings = json.loads((tmp_path / "model" / "config.json").read_text())
     (tmp_path / "other.json").write_text(json.dumps({**settings, "hidden_size": 32}))
     words = ("--model_name_or_path", "nobody/nothing", "--model_config", tmp_path / "other.json")
@@ -149,7 +149,7 @@ def test_a_config_file_replaces_a_model_that_is_not_available(recipe, tmp_path, 
         ),
     ],
 )
-def test_invalid_options_are_refused_in_one_sentence(recipe, capsys, words, parts):
+def test_invalid_options_cause_a_one_line_error(recipe, capsys, words, parts):
     assert main(["plan", *(str(recipe) if word == "RECIPE" else word for word in words.split())]) == 2
     message = capsys.readouterr().err
     assert message.startswith("trl-ces plan: error: ")
