@@ -146,7 +146,7 @@ def test_token_text_shows_white_space_and_partial_characters():
         assert token_text(tokenizer, 7) == shown
 
 
-def test_text_is_encoded_unchanged_and_messages_with_the_chat_template():
+def test_the_chat_template_is_applied_only_to_messages():
     tokenizer = tiny_tokenizer()
     assert tokenizer.decode(encode_prompt(tokenizer, "1+1=")) == "1+1="
     assert tokenizer.decode(encode_prompt(tokenizer, [{"role": "user", "content": "hi"}])) == "[uhi][a"

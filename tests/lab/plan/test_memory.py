@@ -23,7 +23,7 @@ def parts(engine, **changes):
 
 
 @pytest.mark.slow
-def test_the_1_5b_plan_is_within_half_a_percent_of_the_h100_measurement():
+def test_the_1_5b_plan_matches_the_h100_measurement():
     # experiments/h100: peak of PyTorch's allocator for 2 rows of 12,032 tokens, float32 weights and bf16 autocast
     shape = KNOWN_SHAPES["deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B"]
     changes = {
@@ -88,32 +88,32 @@ def test_a_kl_term_adds_a_reference_model():
     assert memory.parts["weights"] == 2 * 4 * weights
 
 
-def test_zero3_gathers_one_tensor_at_a_time_and_all_tensors_with_lora():
+def test_zero3_gathers_single_tensors_or_the_whole_model_with_lora():
     vllm = Generation(True, utilization=0.5, sleeps=True, sequences=24, kv_bytes=1024)
 
-    def gathered(engine, **changes):
+    def gathered_bytes(engine, **changes):
         memory = plan_memory(setup(engine, step(**HALF, gpu=True, **changes), generation=vllm, device=40 * GIB))
         resident = sum(memory.parts[name] for name in ("weights", "optimizer", "engine's buffers", "gradients"))
         return memory.generating - resident - memory.parts["vLLM"] - memory.parts["reserve (estimate)"]
 
-    assert gathered(Engine(2, 3)) == 2 * 2048 * 128
-    assert gathered(Engine(2, 3), lora=LORA) == 2 * count_step(step(**HALF, gpu=True, lora=LORA)).weights
-    assert gathered(Engine(2, 2), lora=LORA) == 0
+    assert gathered_bytes(Engine(2, 3)) == 2 * 2048 * 128
+    assert gathered_bytes(Engine(2, 3), lora=LORA) == 2 * count_step(step(**HALF, gpu=True, lora=LORA)).weights
+    assert gathered_bytes(Engine(2, 2), lora=LORA) == 0
 
 
 def test_host_memory_is_counted_per_node():
     weights = count_step(step()).weights
 
-    def planned(engine):
+    def memory_of(engine):
         return plan_memory(setup(engine, step(**HALF, gpu=True), loaded_bytes=4))
 
-    offloaded = planned(Engine(4, 3, offload_optimizer=True, nodes=2))
+    offloaded = memory_of(Engine(4, 3, offload_optimizer=True, nodes=2))
     assert offloaded.host == 18 * weights // 2
     # ZeRO-3: the first process reads bfloat16. ZeRO-2: each process loads float32. FSDP2: one process per node.
     assert offloaded.loading == 2 * weights
-    assert planned(Engine(4, 2, nodes=2)).loading == 2 * 4 * weights
-    assert planned(Engine(4, fsdp=True, loads_once=True, nodes=2)).loading == 4 * weights
-    assert planned(Engine(1)).loading == 0
+    assert memory_of(Engine(4, 2, nodes=2)).loading == 2 * 4 * weights
+    assert memory_of(Engine(4, fsdp=True, loads_once=True, nodes=2)).loading == 4 * weights
+    assert memory_of(Engine(1)).loading == 0
 
 
 def test_gradients_coexist_with_activations_only_if_accumulated():
@@ -124,20 +124,20 @@ def test_gradients_coexist_with_activations_only_if_accumulated():
     assert accumulated == static + 4 * count.weights + count.peak
 
 
-def colocated(sleeps=True, utilization=0.5):
+def with_vllm(sleeps=True, utilization=0.5):
     vllm = Generation(True, utilization=utilization, sleeps=sleeps, sequences=24, kv_bytes=1024)
     return plan_memory(setup(Engine(2, 3), step(**HALF, gpu=True), generation=vllm, device=40 * GIB))
 
 
 def test_vllms_share_counts_during_training_unless_it_sleeps():
-    awake, asleep = colocated(sleeps=False), colocated()
+    awake, asleep = with_vllm(sleeps=False), with_vllm()
     assert awake.training - asleep.training == 19 * GIB  # vLLM frees 19 of its 20 GiB
     assert awake.generating == asleep.generating
     assert awake.full_completions == pytest.approx(
         (20 * GIB - 2 * count_step(step()).weights - 2 * GIB) / (1024 * 256)
     )
     # shares of 2.4 and 2 GiB, including a workspace of 2 GiB
-    assert colocated(utilization=0.06).full_completions > 1 > colocated(utilization=0.05).full_completions
+    assert with_vllm(utilization=0.06).full_completions > 1 > with_vllm(utilization=0.05).full_completions
 
 
 def test_only_generation_without_vllm_has_a_key_value_cache():

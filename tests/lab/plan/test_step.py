@@ -12,7 +12,7 @@ from trl.trainer.utils import add_fused_lm_head
 from trl_ces.lab.plan.step import count_step
 
 
-def measured_peak(settings):
+def measure_peak(settings):
     """Return the peak bytes of PyTorch's CPU allocator during a real step."""
     model = AutoModelForCausalLM.from_config(
         AutoConfig.for_model(**json.loads(settings.shape.settings)), dtype=getattr(torch, settings.dtype)
@@ -47,7 +47,7 @@ STEPS = {
 @pytest.mark.parametrize("case", STEPS)
 def test_the_counted_peak_matches_the_allocators_peak(case):
     settings = step(**STEPS[case])
-    assert count_step(settings).peak_with_gradients == pytest.approx(measured_peak(settings), rel=0.05)
+    assert count_step(settings).peak_with_gradients == pytest.approx(measure_peak(settings), rel=0.05)
 
 
 def test_flash_attention_needs_neither_masks_nor_repeated_heads():

@@ -72,7 +72,7 @@ def test_problems_are_grouped_by_a_data_column(base, recipe_file, monkeypatch):
 
 
 @pytest.fixture
-def recorded(monkeypatch):
+def recorded_problems(monkeypatch):
     """Record each question and its solution instead of sampling, and stop the evaluation with `UserError`."""
     problems = {}
 
@@ -86,21 +86,21 @@ def recorded(monkeypatch):
     return problems
 
 
-def test_evaluation_problems_are_not_in_the_recipes_training_data(recorded):
+def test_evaluation_problems_are_not_in_the_recipes_training_data(recorded_problems):
     train, _ = load_datasets(load_recipe("smollm2_135m").script)
     with pytest.raises(UserError, match="collected"):
         evaluate("model", "smollm2_135m", num_problems=30)
-    assert len(recorded) == 30
-    assert not {prompt[-1]["content"] for prompt in train["prompt"]} & set(recorded)
+    assert len(recorded_problems) == 30
+    assert not {prompt[-1]["content"] for prompt in train["prompt"]} & set(recorded_problems)
 
 
-def test_data_replaces_the_recipes_problems(recipe_file, tmp_path, recorded):
+def test_data_replaces_the_recipes_problems(recipe_file, tmp_path, recorded_problems):
     file = tmp_path / "test.jsonl"
     rows = [{"question": f"{number}+1=", "answer": str(number + 1)} for number in range(5)]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(UserError, match="collected"):
         evaluate("model", str(recipe_file), num_problems=5, data=str(file))
-    assert recorded == {row["question"]: row["answer"] for row in rows}
+    assert recorded_problems == {row["question"]: row["answer"] for row in rows}
     check_evaluate(str(recipe_file), num_problems=5, data=str(file))
 
 

@@ -21,7 +21,7 @@ MEASURES = {
 }
 
 
-def test_the_table_has_a_column_for_each_model_with_units_and_bands(monkeypatch):
+def test_the_table_shows_units_and_the_bands_of_each_model(monkeypatch):
     bands = {"DAPO": ((83, 100), (17.14, 21), (0.03, 0.1)), "CES": ((84.4, 99), (17, 18), (0.01, 0.06))}
     monkeypatch.setattr(quickstart, "BANDS", {"before": ((73, 87), (22, 24), (0.1, 0.2)), **bands})
     assert quickstart.table(MEASURES).splitlines() == [

@@ -141,7 +141,7 @@ def test_solutions_are_sums_and_problems_depend_only_on_the_seed():
     assert {prompt.count("+") for prompt in load_problems("train", 50, max_terms=3)["prompt"]} == {1, 2}
 
 
-def test_a_number_of_problems_above_the_splits_size_is_rejected():
+def test_too_many_problems_for_a_split_are_rejected():
     with pytest.raises(ValueError, match=r"num_problems is 200, but the split 'held_out' has about \d+ problems"):
         load_problems("held_out", 200, digits=1)
 
@@ -194,7 +194,7 @@ def tiny_base(tmp_path_factory):
     return folder, steps
 
 
-def test_auto_classes_load_the_base_model_and_its_loss_falls(tiny_base):
+def test_auto_classes_load_the_base_model_and_training_reduces_its_loss(tiny_base):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     folder, steps = tiny_base
@@ -261,7 +261,7 @@ def test_splitting_a_batch_into_groups_preserves_loss_and_gradients():
     ("steps", "sums", "expected"),
     [(3, 1, [1] * 3), (4, 2, [2] * 4), (4, 3, [2, 2, 3, 3]), (12, 10, [2, 2, 4, 4, 8, 8] + [10] * 6)],
 )
-def test_the_number_of_sums_per_text_grows_in_the_first_half_of_training(steps, sums, expected):
+def test_the_number_of_sums_grows_in_the_first_half_of_training(steps, sums, expected):
     assert [arithmetic_model.sums_at(step, steps, sums) for step in range(steps)] == expected
 
 
@@ -280,7 +280,7 @@ def test_texts_with_fewer_sums_use_any_letters_in_alphabetical_order():
 
 
 def test_lengths_include_the_end_token_and_entropies_are_in_bits(tmp_path):
-    """If all weights are 0, the 18 tokens are equally likely: log2(18) bits, and a mean length of 18 tokens."""
+    """With zero weights, the 18 tokens are equally likely: the entropy is log2(18) bits, the mean length 18 tokens."""
     from transformers import AutoModelForCausalLM
 
     build_base_model(tmp_path, steps=1, batch_size=2)

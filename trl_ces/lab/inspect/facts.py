@@ -65,7 +65,7 @@ def count_pairs(
     ranked = means.reset_index("token").sort_values("probability", ascending=False, kind="stable").groupby(PAIR)
     likelier, other = (ranked.nth(rank).add_prefix(f"{side}_") for rank, side in enumerate(SIDES))
     first = places[places["rank"] == 0].join(likelier["likelier_token"], on=PAIR)
-    # Entropy of the positions at which the pair's likelier token (on average) is the likelier one.
+    # `leads`: share of the pair's entropy at positions where `likelier_token` is the likelier token.
     first["leads"] = first.entropy.where(first.token == first.likelier_token, 0.0)
     pairs = first.groupby(PAIR, sort=False).agg(
         count=("entropy", "size"),
@@ -89,7 +89,7 @@ def shorter_share(pairs: pd.DataFrame) -> float:
     if gap.empty:
         return math.nan
     known = pairs.loc[gap.index]
-    # At the remaining positions (1 - leads), the other alternative is the likelier one and the gap changes sign.
+    # At the remaining positions (1 - leads), the other alternative is likelier, so the gap changes sign.
     shorter = known.leads.where(gap < 0, 1 - known.leads).where(gap != 0, 0.0)
     return float(np.average(shorter, weights=known["count"] * known.entropy))
 
@@ -140,7 +140,7 @@ def group_facts(
                 continue
             length, highest = len(completion.tokens), sorted(completion.entropies, reverse=True)
             tokens += length
-            # `others`: number of correct completions among the other G - 1 of the group, drawn from the other n - 1.
+            # `others`: number of correct completions among the other G - 1 of the group, drawn from n - 1.
             for others in range(size):
                 ways = math.comb(c - score, others) * math.comb(n - 1 - (c - score), size - 1 - others)
                 chance = ways / math.comb(n - 1, size - 1)

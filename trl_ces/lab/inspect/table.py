@@ -25,7 +25,7 @@ MOSTLY_INCORRECT, HARDLY_EVER_CORRECT = 0.5, 0.1  # accuracies below which a war
 
 
 def report(facts: dict[str, Any], pairs: pd.DataFrame, tokenizer: Any, top: int, reason: str | None = None) -> str:
-    """Render the whole report; `top`: number of pairs to list; `reason`: see [`RecipeSample`]."""
+    """Render the report with the first `top` pairs; [`RecipeSample`] describes `reason`."""
     note = ""
     if len(pairs) > top:
         weight = pairs["count"] * pairs.entropy

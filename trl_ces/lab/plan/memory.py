@@ -79,7 +79,7 @@ class Setup:
     frozen_bytes: int  # bytes per frozen weight: `loaded_bytes`, unless DeepSpeed casts the model
     trained_bytes: int  # bytes per trained weight and per gradient, without DeepSpeed's float32 master weights
     device: int | None = None  # bytes of memory per device; `None` if unknown
-    reference: bool = False  # whether the KL term needs the base model; without LoRA this is a second model
+    reference: bool = False  # whether a KL term needs a reference model (a second model unless LoRA is used)
 
     @property
     def sent_bytes(self) -> int:

@@ -71,7 +71,7 @@ def rollout_seconds(plan: Plan, lengths: Sequence[float] | None = None) -> tuple
     L2 per engine or process, P prompt tokens and W weights:
 
     - generation takes S = max(longest, N L / slots) decoding steps. Each step reads 2 W bytes of weights, and each
-      token reads the cached keys and values of the tokens before it, N (L P + L2 / 2) in total. The time is the number
+      token reads the cached keys and values of all preceding tokens: N (L P + L2 / 2) in total. The time is the number
       of bytes divided by the bandwidth.
     - log-probs and update take (2 W (P + L) + 2 layers width (P^2 + 2 P L + L2)) N FLOPs per forward pass. The time is
       the number of FLOPs divided by the FLOP/s. An update costs as much as 3 forward passes (2 with LoRA), plus 1

@@ -23,7 +23,7 @@ class Schedule:
     prompts: int  # prompts per rollout
     responses_per_step: int  # completions per optimizer step
     uses: int  # training forward passes per process and rollout
-    micro_batch: int  # completions per forward pass of one process
+    micro_batch: int  # completions per forward pass and process
     accumulation: int  # forward passes per process and optimizer step
     rounds: int  # maximum rounds of generation per rollout; above 1 with dynamic sampling
     steps: int | None  # optimizer steps of the run; `None` if the number of rows is unknown

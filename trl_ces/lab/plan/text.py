@@ -52,7 +52,7 @@ def _schedule_lines(plan: Plan) -> list[str]:
     schedule = plan.schedule
     rollout = f"{schedule.responses} completions for {schedule.prompts} prompts"
     if schedule.rounds > 1:
-        rollout += f"; dynamic sampling generates up to {schedule.rounds} times as many"
+        rollout += f"; dynamic sampling generates up to {schedule.rounds * schedule.responses} completions"
     total = "unknown, because the number of rows is unknown: set --rows"
     if schedule.steps is not None:
         total = f"{schedule.rollouts:,} rollouts, {schedule.steps:,} steps"

@@ -15,7 +15,7 @@ high-entropy tokens, where reinforcement learning can improve it:
 - **Re-checks.** After every pass, the text continues with `?` with probability `check_probability`, else with `#`. A
   re-check repeats a correct pass. It corrects an incorrect pass with probability `mend_probability`.
 
-If `sums` is above 1, a problem has several additions, which are named by letters and solved in order:
+If `sums` is above 1, a problem has several additions, which are labeled with letters and solved in order:
 
     a37+48b21+30:               the prompt
     a7+8=15,3+4+1=8#85b1+0=1,2+3=5#51
@@ -173,7 +173,7 @@ def load_problems(split: str = "train", num_problems: int = 2000, seed: int = 0,
 
 
 def arithmetic_accuracy_reward(completions: list[str], solution: list[str], **kwargs: Any) -> list[float]:
-    """Reward 1.0 if the numbers after each `#` are correct and in order and the last number ends the text."""
+    """Return 1.0 if the numbers after `#` are correct and in order and the last number ends the text, else 0.0."""
     rewards = []
     for completion, reference in zip(completions, solution, strict=True):
         pieces = completion.split("#")[1:]

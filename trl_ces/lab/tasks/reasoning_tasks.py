@@ -73,7 +73,7 @@ def _distinct(task: str, settings: dict[str, Any], count: int, seed: int, exclud
 def last_number_accuracy_reward(
     completions: list[list[dict[str, str]] | str], solution: list[str], **kwargs: Any
 ) -> list[float]:
-    """Reward 1.0 if a completion's last integer is the solution; for models too small to follow an answer format."""
+    """Return 1.0 if the last integer is correct, else 0.0; for models that cannot follow an answer format."""
     rewards = []
     for completion, reference in zip(completions, solution, strict=True):
         text = completion if isinstance(completion, str) else completion[-1]["content"]
