@@ -70,7 +70,7 @@ def test_variants_and_untrained_models_have_their_own_cells(tmp_path):
     assert (first.name, first.trained) == ("easy 0.2, Before, seed 3", False)
     assert str(first.folder) == "out/easy_0.2/before/seed-3"
     assert first.recipe["shaping"] == "none"  # the baseline's recipe
-    assert (last.recipe["dataset_seed"], last.recipe["model_builder_kwargs"]) == (5, {"seed": 5})  # numbers
+    assert (last.recipe["dataset_seed"], last.recipe["model_builder_kwargs"]) == (5, {"seed": 5})  # not strings
     assert (last.recipe["run"], last.recipe["max_steps"], last.name) == ("hard", 2, "hard, CES w/o b, seed 5")
 
 
@@ -357,7 +357,8 @@ def test_the_tables_have_the_papers_layout():
 
 def test_each_variant_has_the_same_weight():
     rows = [
-        # Variant "a": CES is 0.1 and 0.3 better and 2 and 4 tokens shorter. Variant "b": 0.1 worse and 1 token longer.
+        # Variant "a": CES is 0.1 (seed 0) and 0.3 (seed 1) better, and 2 and 4 tokens shorter.
+        # Variant "b": CES is 0.1 worse and 1 token longer.
         run_of("DAPO", 0, 0.5, 20.0, "a"),
         run_of("DAPO", 1, 0.5, 20.0, "a"),
         run_of("CES", 0, 0.6, 18.0, "a"),

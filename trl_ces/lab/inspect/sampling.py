@@ -1,4 +1,4 @@
-"""Sample completions of a recipe's model, compute their entropies and grade them with its accuracy reward."""
+"""Sample completions of a recipe's model, compute their entropies, and grade them with the recipe's reward."""
 
 from __future__ import annotations
 

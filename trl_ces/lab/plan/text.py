@@ -38,13 +38,13 @@ def plan_text(plan: Plan) -> str:
 
 
 def between(low: float, high: float, digits: int) -> str:
-    """Format a range as `3 to 5`, or as `3` if both ends look the same."""
+    """Format a range as `3 to 5`, or as `3` if both ends are rounded to 3."""
     ends = f"{low:,.{digits}f}", f"{high:,.{digits}f}"
     return ends[0] if ends[0] == ends[1] else " to ".join(ends)
 
 
 def _gib(size: float) -> str:
-    """Format bytes as GiB, with two decimals below 1 and one above."""
+    """Format bytes as GiB, with two decimals below 1 GiB and one decimal otherwise."""
     return f"{size / GIB:.2f}" if size < GIB else f"{size / GIB:.1f}"
 
 
@@ -103,7 +103,9 @@ def _disk_line(plan: Plan) -> str:
 
 def _hours_lines(plan: Plan) -> list[str]:
     if plan.hours is None:
-        return ["Hours are not estimated: this requires colocated vLLM on one node and a known number of rows."]
+        return [
+            "Hours are not estimated: the estimate requires colocated vLLM on one node and a known number of rows."
+        ]
     low, high = rollout_seconds(plan)
     phases = ", ".join(f"{name} {between(low[name], high[name], 0)}" for name in low if high[name])
     return [

@@ -101,7 +101,7 @@ def quickstart(
 
 
 def run_training(method: str, folder: Path, fields: dict[str, Any], stage: Any) -> None:
-    """Run the command `trl-ces train` with `folder` as output directory and a log next to it."""
+    """Run the command `trl-ces train` with `folder` as output directory and a log file next to it."""
     log, steps = folder.with_suffix(".log"), fields["max_steps"]
     command = [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", *METHODS[method]]
     for name, value in {"output_dir": folder, **fields}.items():
@@ -137,7 +137,7 @@ def outside_bands(measures: Measures) -> str:
     ]
     if not outside:
         return "All results lie within the expected 95 % range."
-    return f"Outside the expected 95 % range: {', '.join(outside)}. How to read this: docs/quickstart.md."
+    return f"Outside the expected 95 % range: {', '.join(outside)}. See docs/quickstart.md."
 
 
 def gain(measures: Measures) -> str:
