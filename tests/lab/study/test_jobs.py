@@ -184,7 +184,7 @@ def test_an_invalid_run_is_rejected_before_any_run_starts(tmp_path, monkeypatch,
         ),
         (
             {"function": "trl_ces.lab.evaluation.run.evaluate", "benchmark": "gsm8k"},
-            "the key `benchmark` is not known",
+            "the key `benchmark` is not an evaluation setting",
         ),
         ({"function": "trl_ces.lab.evaluation.run.evaluate", "benchmarks": "gms8k"}, "gsm8k"),
         ({"function": "trl_ces.lab.evaluation.run.evaluate", "data_dir": "nowhere"}, "nowhere"),
