@@ -78,7 +78,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "--minutes",
         type=float,
         default=30.0,
-        help="limit of the total time; the last part may use all of the remaining time",
+        help="total time limit; the last part may use all of the remaining time",
     )
     parser.add_argument("--output_dir", type=Path, default=Path("runs/bench/gpu"))
     return parser.parse_args(argv)

@@ -3,7 +3,7 @@
     python benchmarks/grading.py
 
 Final answers are numbers, fractions, powers and short polynomials; half of them are incorrect, as is typical of a
-partly trained model. The two rewards run alternately, and ratios compare wall time, so run nothing else on the machine.
+partly trained model. The two rewards run alternately. Ratios compare wall time, so run nothing else on the machine.
 
 The second part times answers that need symbolic algebra, with and without hostile answers mixed in.
 """
@@ -108,7 +108,7 @@ def time_with_hostile_answers(options: argparse.Namespace) -> None:
     ratios = [slow / fast for slow, fast in zip(seconds["with"], seconds["without"], strict=True)]
     medians = ", ".join(f"{name} {statistics.median(spent):.2f} s" for name, spent in seconds.items())
     print(
-        f"\n{options.answers} answers that need symbolic algebra, with and without {options.hostile} hostile answers mixed in: "
+        f"\n{options.answers} answers that need symbolic algebra, with and without {options.hostile} hostile answers: "
         f"{medians}; with / without: {statistics.median(ratios):.2f} [{min(ratios):.2f}, {max(ratios):.2f}], in CPU "
         f"time {processor['with'] / processor['without']:.2f}\n"
         f"hostile answers: {hostile_rewards.count(0.0)} rewards of 0, {hostile_rewards.count(None)} unscored, "

@@ -88,7 +88,7 @@ class Phase(TrainerCallback):
     """
     Time the update: ordering and padding of rows, forward and backward passes, and the optimizer step.
 
-    On a CPU, times are CPU seconds of this process, so other processes do not affect them. On a GPU, times are wall time.
+    On a CPU, times are CPU seconds of this process, so other processes do not affect them; on a GPU, wall seconds.
     """
 
     def __init__(self, cuda: bool):

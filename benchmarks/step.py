@@ -100,9 +100,7 @@ def table(plan, seconds, memory, lengths):
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument(
-        "--config", nargs="+", required=True, metavar="NAME", help="a recipe and overlays, as in `trl-ces train`"
-    )
+    parser.add_argument("--config", nargs="+", required=True, metavar="NAME", help="recipe and overlays")
     options, rest = parser.parse_known_args(argv)
     given, changes = {"prompt_length": 64}, {"report_to": ["none"], **read_words(rest).overrides}
     if options.device == "cuda":

@@ -37,7 +37,7 @@ def complete_runs(job, stand_in, tmp_path_factory):
     return {number: folder / str(number) for number in runs}
 
 
-# Name -> (server fault, settings, the command's error message). The run is then resumed and must end with the same weights.
+# Name -> (server fault, settings, the command's error message). A resumed run must end with the same weights.
 SERVER_FAULTS = {
     "request rejected": (("/v1/completions", 400), {}, "failed (Request failed: 400, "),
     "engine dead": (("/v1/completions", 500, 9), {}, "failed (RetryError): see its log, and start it with"),
@@ -71,8 +71,8 @@ def test_a_resumed_run_matches_after_the_server_dies_during_a_weight_update(job,
     assert_same_weights(tmp_path / "out", complete_runs[1])
 
 
-# Fault of rank 1 in the second rollout -> (the command's exit code, its error message). A hanging process is not tested: with
-# `use_cpu`, transformers uses torch's limit of 30 minutes instead of `ddp_timeout`.
+# Fault of rank 1 in the second rollout -> (the command's exit code, its error message). A hanging process is not
+# tested: with `use_cpu`, transformers uses torch's limit of 30 minutes instead of `ddp_timeout`.
 PROCESS_FAULTS = {
     "killed": (1, "training ended with code 1; the first error, if any was reported, is above"),
     "reward raises": (2, "The reward function 'vowel_accuracy_reward' raised ValueError: cannot grade today"),
