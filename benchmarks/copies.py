@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("--show", type=int, default=0, help="accepted copies to print per list and policy (default 0)")
     options = parser.parse_args()
     print(
-        "| list | questions | copied formula | accepted without question | accepted with question | share | equal to gold |"
+        "| list | questions | copied formula | accepted without question | accepted with question | share | is gold |"
     )
     print("|---|--:|---|--:|--:|--:|--:|")
     for name, pairs in read_questions(options.data).items():

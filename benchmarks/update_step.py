@@ -150,7 +150,7 @@ def mixed_lengths(bench: Bench) -> None:
 
 
 def memory(bench: Bench) -> None:
-    """Compare the peak memory of a step without the model's, at R1-like lengths; each trainer runs in its own process."""
+    """Compare the peak memory of a step, excluding the model, at R1-like lengths, with one process per trainer."""
     print("\nPeak memory of a step\n")
     line("rows per micro-batch", "TRL", "none / TRL", "ces / none")
     line(*["---:"] * 4)

@@ -1,4 +1,4 @@
-r"""`stands` is true if and only if the text around an answer does not negate, modify or hide it."""
+r"""Check that `stands` detects text that negates, modifies or hides an answer."""
 
 import pytest
 from rows import rows
@@ -14,7 +14,7 @@ def stands_in(text, value="5"):
 
 
 @rows("context/not_stated")
-def test_a_negated_modified_or_hidden_answer_is_refused(text):
+def test_a_negated_modified_or_hidden_answer_is_rejected(text):
     assert not stands_in(text)
 
 
@@ -62,5 +62,5 @@ def test_a_very_long_answer_is_not_compared_with_later_numbers():
     assert stands_in("@. The answer is 6.", "5" + " " * MAX_LENGTH)
 
 
-def test_an_answer_that_is_a_whole_formula_is_accepted():
+def test_an_answer_that_is_an_entire_formula_is_accepted():
     assert stands("Hence $5$!", 6, 9, "$5$")

@@ -1,4 +1,4 @@
-"""Equality by computer algebra, in this process. Expected results are computed by hand."""
+"""Equality by computer algebra, without a worker. Expected results were computed by hand."""
 
 import pytest
 from rows import rows
@@ -8,7 +8,7 @@ from trl_ces.grading.symbolic import expression, same
 
 
 @rows("symbolic/equal")
-def test_equal_values(gold, answer):
+def test_equal_values_are_recognized(gold, answer):
     assert same(gold, answer) is True
 
 
@@ -16,7 +16,7 @@ def test_equal_values(gold, answer):
     "symbolic/different",
     (r"\frac{1}{3}", "0." + "3" * 500),  # longer than the longest number that is parsed
 )
-def test_different_values(gold, answer):
+def test_different_values_are_recognized(gold, answer):
     assert same(gold, answer) is False
 
 

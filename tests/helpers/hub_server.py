@@ -1,4 +1,4 @@
-"""Local Hub server that accepts pushes of a model by the real `huggingface_hub` client, without xet."""
+"""Local Hub server to which the real `huggingface_hub` client can push models, without xet."""
 
 import base64
 import hashlib
@@ -24,7 +24,7 @@ class Repo:
 
 
 class Hub(ThreadingHTTPServer):
-    """Hub server; with `failing`, every request returns status 500."""
+    """Hub server; if `failing` is set, it returns status 500 for every request."""
 
     daemon_threads = True
 

@@ -1,4 +1,4 @@
-"""Step and setup of a small model for tests of `trl-ces plan`. Not a test file."""
+"""Make steps and setups of a small model for tests of `trl-ces plan`. Not a test file."""
 
 import json
 

@@ -15,13 +15,13 @@ from multiprocessing.connection import wait
 from pathlib import Path
 
 HERE = Path(__file__).parent
-# The fork server imports the packages, which takes ten seconds, only once for all tests of a pytest worker.
+# Each pytest worker has one fork server, which imports the packages only once, because this takes ten seconds.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["trl_ces.trainer"])
 
 
 def environment(**changes):
-    """Make the environment of child processes: one thread, and imports from the source tree."""
+    """Return the environment of child processes, which use one thread and import from the source tree."""
     return {
         **os.environ,
         "OMP_NUM_THREADS": "1",
@@ -82,7 +82,7 @@ def _run_forked(file, words, processes, output, timeout):
         children.append(_fork(str(file), words, environment(**place if processes > 1 else {}), None, log, log))
     deadline = time.monotonic() + timeout
     try:
-        # If one process fails, end the others, which would wait for it.
+        # If one process fails, end the other processes, which would wait for it.
         while not any(codes := [child.exitcode for child in children]):
             if None not in codes:
                 return
@@ -97,7 +97,7 @@ def _run_forked(file, words, processes, output, timeout):
 
 
 def run_command(words, folder=None, timeout=280, module="trl_ces.cli.main"):
-    """Run `trl-ces WORDS` in `folder` and return a `CompletedProcess`; forking avoids the time of the imports."""
+    """Run `trl-ces WORDS` in `folder` and return a `CompletedProcess`; forking avoids repeated imports."""
     with tempfile.TemporaryDirectory() as logs:
         output, errors = Path(logs) / "stdout", Path(logs) / "stderr"
         child = _fork(module, words, environment(), folder, output, errors)

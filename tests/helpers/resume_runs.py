@@ -1,4 +1,4 @@
-"""Make a trainer to stop and resume, and compare logs without times."""
+"""Make trainers for resume tests, and read their logs without timings."""
 
 from trainers import PROMPTS, tiny_trainer, vowel_accuracy_reward
 
