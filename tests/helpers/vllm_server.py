@@ -3,8 +3,8 @@ Stand-in for `vllm serve` with the endpoints that TRL's client uses and a small 
 
 `server_runs.py` starts it. It implements the command line, the endpoints and the format of their responses, sampling
 with token ids and log-probs, and weight updates. It does not implement vLLM's engine, kernels and NCCL transfers;
-tests/vllm_stub transfers the weights. The sampling seed depends only on the weights and
-the request, so that runs are reproducible.
+tests/vllm_stub transfers the weights. The sampling seed depends only on the weights and the request, so that runs are
+reproducible.
 
 It is stricter than vLLM and returns status 400 if an update does not contain every parameter exactly once, with the
 announced name, dtype and shape, or if completions are requested during an update or before the prefix cache is reset.
