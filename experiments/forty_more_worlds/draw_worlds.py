@@ -9,7 +9,7 @@ TERMS = {
     1: (4, 5),
     2: (2, 4),
     3: (2, 3),
-}  # digits -> range of the number of terms, wide enough for distinct problems
+}  # digits -> range of the number of terms, chosen to give enough problems
 
 
 def draw_worlds(count: int, seed: int, easy: int = 0) -> list[dict[str, Any]]:

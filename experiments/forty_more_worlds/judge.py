@@ -61,7 +61,7 @@ def main() -> None:
     expectations = {
         f"1 lower end of the interval {lower:+.2f} points, above -1.5": lower > -1.5,
         f"2 diverged where {BASELINE} did not: {sorted(only_rule) or 'no task'}": not only_rule,
-        f"3 {change:+.2f} points against {PAPER} in the {better.sum()} tasks where {PAPER} beats {BASELINE}": change
+        f"3 {change:+.2f} points against {PAPER} in {better.sum()} tasks where {PAPER} beats {BASELINE}": change
         >= -1.5,
         f"4 {tokens.mean():+.2f} tokens, shorter in {(tokens < 0).sum()} of {len(tasks)}": tokens.mean() <= 0
         and (tokens < 0).sum() >= 0.75 * len(tasks),

@@ -11,7 +11,7 @@ def test_outermost_boxes_are_found_unless_the_last_box_is_truncated(text, boxes)
     assert (None if found is None else [box.content for box in found]) == boxes
 
 
-def test_a_box_ends_with_its_value():
+def test_the_span_of_a_box_ends_after_its_content():
     text = r"So \boxed{12}, $\boxed 345$ or \fbox6."
     assert [text[box.start : box.end] for box in find_boxes(text)] == [r"\boxed{12}", r"\boxed 345", r"\fbox6."]
 

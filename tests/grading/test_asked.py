@@ -31,7 +31,7 @@ def test_answers_are_graded_with_the_question(question, gold, answer, correct):
     assert grade(rf"\boxed{{{answer}}}", gold, question=question, with_qwen=False).correct is correct
 
 
-def test_boxes_only_ignores_statements():
+def test_statements_are_ignored_with_boxes_only():
     text = "The answer is 5."
     assert grade(text, "5", with_qwen=False).correct
     assert grade(text, "5", with_qwen=False, boxes_only=True).answer is None

@@ -31,7 +31,7 @@ def test_braces_around_at_most_one_character_are_removed(gold, answer):
 
 
 @answers_to("equality/without_algebra")
-def test_most_pairs_are_decided_without_algebra(gold, answer, expected):
+def test_pairs_that_a_rule_decides_need_no_algebra(gold, answer, expected):
     assert equal(gold, answer, no_algebra) is expected
 
 

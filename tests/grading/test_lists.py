@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 import pytest
-from trl import rewards as trls
+from trl import rewards as trl_rewards
 
 from trl_ces import rewards
 
@@ -100,7 +100,7 @@ def test_trls_reward_misgrades_twice_as_many_answers_as_ours_did_initially(numbe
     for name, expected in ((f"blind{number}-hostile", 0.0), (f"blind{number}-correct", 1.0)):
         listed = read(name)
         golds = [row["gold"] if "$" in row["gold"] else f"${row['gold']}$" for row in listed]  # TRL parses only LaTeX
-        rewards_of_trl = trls.accuracy_reward([[{"content": row["completion"]}] for row in listed], golds)
+        rewards_of_trl = trl_rewards.accuracy_reward([[{"content": row["completion"]}] for row in listed], golds)
         found.append(sum(reward != expected for reward in rewards_of_trl))
     print(f"\nTRL's reward on list {number}: {found[0]} hostile accepted, {found[1]} correct rejected")
     assert found[0] > 2 * accepted

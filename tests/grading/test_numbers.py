@@ -28,7 +28,7 @@ def test_a_number_literal_is_parsed_exactly(text, value):
     f"1e-{MAX_DIGITS + 1}",
     "1" * (MAX_DIGITS + 1),
 )
-def test_other_texts_are_not_numbers(text):
+def test_texts_that_are_not_numbers_return_none(text):
     assert number(text) is None
 
 

@@ -86,7 +86,7 @@ class Writer:
                 found[text] = value
         return list(found.items())
 
-    def rewritten(self, text):
+    def rewrite(self, text):
         return self.random.choice(
             [
                 text.replace(r"\left", "").replace(r"\right", ""),
@@ -108,7 +108,7 @@ def test_answers_are_equal_if_and_only_if_their_values_are_equal(seed):
     expressions = writer.several(120)
     pairs = list(itertools.combinations(expressions, 2))
     equal_pairs = [(one[0], other[0]) for one, other in pairs if abs(one[1] - other[1]) < mpf("1e-40")]
-    equal_pairs += [(text, writer.rewritten(text)) for text, _ in expressions]
+    equal_pairs += [(text, writer.rewrite(text)) for text, _ in expressions]
     different = [(one[0], other[0]) for one, other in pairs if abs(one[1] - other[1]) > mpf("1e-12")]
     different.sort(key=lambda pair: sorted(filter(str.isdigit, pair[0])) != sorted(filter(str.isdigit, pair[1])))
     assert [pair for pair in equal_pairs if equal(*pair, same) is not True] == []

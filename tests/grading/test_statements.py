@@ -18,7 +18,7 @@ from trl_ces.grading.statements import (
 
 
 @rows("statements/sides")
-def test_a_text_is_split_at_its_equality_signs(text, expected):
+def test_a_text_is_split_at_its_equals_signs(text, expected):
     assert sides(text) == expected
 
 
