@@ -129,7 +129,7 @@ def train(shape, fields, output, device):
     warm_up = torch.nn.Linear(64, 64)
     warm_up(torch.ones(1, 64)).sum().backward()
     before = resident_bytes("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     model = AutoModelForCausalLM.from_config(
         AutoConfig.for_model(**shape), dtype=torch.float32, attn_implementation=recipe.attention
     )

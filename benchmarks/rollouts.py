@@ -18,7 +18,7 @@ from trl_ces import CESConfig, CESTrainer
 from trl_ces.lab.tasks.arithmetic_model import build_tokenizer
 
 GROUP = 4
-# Hidden size, intermediate size, layers, heads, key-value heads, vocabulary. "1.5b": from Qwen2.5-Math-1.5B.
+# Hidden size, intermediate size, layers, heads, key-value heads, vocabulary. "1.5b" is Qwen2.5-Math-1.5B.
 SHAPES = {
     "tiny": (128, 512, 4, 4, 2, 1024),
     "small": (256, 1024, 6, 4, 2, 2048),
@@ -201,7 +201,7 @@ class Workload:
             self.step()
             return torch.cuda.max_memory_allocated() - before
         before = psutil.Process().memory_info().rss
-        with open("/proc/self/clear_refs", "w") as file:  # resets the peak (Linux)
+        with open("/proc/self/clear_refs", "w") as file:  # reset the peak (Linux)
             file.write("5")
         self.step()
         with open("/proc/self/status") as file:

@@ -12,7 +12,7 @@ TOKEN, USER = "hf_tokenForTheTests0123456789", "me"
 
 
 class Repo:
-    """A repository: `branches` maps a branch to path -> content."""
+    """Repository; `branches` maps each branch to a dictionary from paths to contents."""
 
     def __init__(self, private=False):
         self.private = private

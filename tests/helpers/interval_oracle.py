@@ -8,7 +8,7 @@ Z = 1.959963984540054
 
 
 def bisect(inside, outside, holds):
-    """Bisect for the point between `inside` and `outside` where `holds` becomes false; else return `outside`."""
+    """Find by bisection where `holds` becomes false; return `outside` if `holds` is true there."""
     if holds(outside):
         return outside
     for _ in range(100):
@@ -27,7 +27,7 @@ def wilson(share, size):
 
 
 def effective_size(problems):
-    """Compute the effective number of independent completions of `problems`, (correct share, completions) pairs."""
+    """Compute the effective number of independent completions; `problems`: (correct share, completions) pairs."""
     n = len(problems)
     shares = [share for share, _ in problems]
     mean = fmean(shares)

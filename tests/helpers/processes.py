@@ -36,7 +36,7 @@ def free_port():
 
 
 def end_processes():
-    """End a distributed script: wait for all processes before any of them exits."""
+    """End a distributed script by waiting for all processes, so that none of them exits early."""
     import torch.distributed
 
     if torch.distributed.is_initialized():
@@ -77,7 +77,7 @@ def _run_forked(file, words, processes, output, timeout):
     children, logs = [], [output / f"process{rank}.log" for rank in range(processes)]
     for rank, log in enumerate(logs):
         log.touch()
-        # The environment that torchrun sets.
+        # Set the same variables as torchrun.
         place = {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(processes)}
         children.append(_fork(str(file), words, environment(**place if processes > 1 else {}), None, log, log))
     deadline = time.monotonic() + timeout

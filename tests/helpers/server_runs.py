@@ -27,7 +27,7 @@ FLAGS = (
 
 
 def server_recipe(model, **changes):
-    """Make a checked recipe for a small run with a server."""
+    """Make a validated recipe for a small run with a server."""
     fields = {
         "model_name_or_path": str(model),
         "output_dir": "out",

@@ -108,7 +108,7 @@ def assert_same_weights(output, expected):
 
 
 def machines(*more):
-    """Return the flags for two machines with one process each; `ddp` uses gloo if the recipe has `use_cpu`."""
+    """Return the flags for two machines with one process each; `ddp` uses gloo if the recipe sets `use_cpu`."""
     shared = ["--accelerate_config", "ddp", "--num_processes", "2", "--num_machines", "2", *more]
     shared += ["--main_process_ip", "127.0.0.1", "--main_process_port", str(free_port())]
     return [[*shared, "--machine_rank", str(rank)] for rank in range(2)]

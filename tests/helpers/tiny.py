@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 PAD, EOS = "<pad>", "<eos>"
 CHARACTERS = string.ascii_lowercase + string.digits + " +=[]<>/\n\\{}.A"
-# Renders a conversation as bracketed messages, such as "[uquestion][a".
+# Render a conversation as bracketed messages, such as "[uquestion][a".
 CHAT_TEMPLATE = (
     "{% for m in messages %}[{{ m['role'][0] }}{{ m['content'] }}]{% endfor %}"
     "{% if add_generation_prompt %}[a{% endif %}"

@@ -69,7 +69,7 @@ def arguments(words):
 
 
 class Server(ThreadingHTTPServer):
-    """Server with a model, the parsed options, and a log of its requests."""
+    """Server with the parsed options, a model, and a log of requests."""
 
     # Closing the server joins all threads, because torch aborts a process that ends with live threads.
     daemon_threads = False

@@ -48,7 +48,7 @@ def names(source, name):
 
 
 def taking(*callables):
-    """Make a function that returns its keyword arguments and raises if `callables` do not accept one of them."""
+    """Make a function that returns its keyword arguments and raises if `callables` do not accept them."""
     facts = json.loads(FILE.read_text())
     known = {name for function in callables for name in facts[function]}
 
