@@ -73,9 +73,7 @@ class Bench:
         lengths = [prompt + completion for prompt, completion in zip(prompts, completions, strict=True)]
         config, embedding = self.model.config, self.model.get_input_embeddings().weight.numel()
         weights = sum(parameter.numel() for parameter in self.model.parameters()) - embedding
-        attention = (
-            2 * config.num_hidden_layers * config.hidden_size
-        )  # causal attention needs half of the score matrix
+        attention = 2 * config.num_hidden_layers * config.hidden_size  # causal: half of the score matrix
         return 3 * sum(2 * weights * length + attention * length**2 for length in lengths)
 
     def lengths(self) -> list[int]:

@@ -71,7 +71,7 @@ def launch(tiny, output, recipe, accelerate, **more):
 )
 def test_an_r1_recipe_trains_on_one_rollout_and_saves_a_usable_model(tiny, tmp_path, recipe, engine):
     pytest.importorskip("deepspeed", reason="make test-slow installs it")
-    # Train in bf16 with fp32 master weights. The launcher checks that two processes run with DeepSpeed.
+    # The engine trains in bf16 with fp32 master weights. The launcher checks that two processes run with DeepSpeed.
     shipped = compose(recipe)
     finished = launch(tiny, tmp_path / "out", recipe, accelerate_file(tmp_path, engine))
     assert finished.returncode == 0, finished.stdout[-2000:] + finished.stderr[-6000:]

@@ -22,7 +22,7 @@ def job(tmp_path_factory):
 
 
 def test_two_processes_and_two_machines_match_a_single_process_run(job, tmp_path):
-    """Compare only one step: TRL shuffles rows within each process, so later rollouts use different weights."""
+    """Compare only one step, because TRL shuffles rows within each process, so that later steps differ."""
     changes = {"max_steps": 1, "responses_per_rollout": 8, "adam_epsilon": 1e-4}
     with served(job / "model") as stand_in:
         assert train(job, tmp_path / "one", stand_in.url, **changes).code == 0
@@ -58,7 +58,7 @@ def test_a_run_resumes_with_a_new_server_after_the_server_dies_in_a_rollout(job,
     assert "start it with `VLLM_SERVER_DEV_MODE=1 vllm serve" in sentence
     assert "Resume from" in sentence
     assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in sentence
-    with served(job / "model") as stand_in:  # it starts with the model's initial weights
+    with served(job / "model") as stand_in:  # the new server has the initial weights
         ended = train(job, tmp_path / "stopped", stand_in.url, [*flags, "--resume_from_checkpoint", "true"])
         assert ended.code == 0, ended.errors[-3000:]
         assert stand_in.log("completions") == rollouts[1:]

@@ -95,7 +95,7 @@ def test_the_number_of_misgraded_answers_in_blind_lists_does_not_increase(name, 
         (19, 11, 78),
     ],
 )
-def test_trls_reward_misgrades_twice_as_many_answers_as_ours_did_initially(number, accepted, rejected):
+def test_trls_reward_misgrades_over_twice_as_many_answers_as_ours_initially(number, accepted, rejected):
     found = []
     for name, expected in ((f"blind{number}-hostile", 0.0), (f"blind{number}-correct", 1.0)):
         listed = read(name)
