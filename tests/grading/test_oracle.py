@@ -14,6 +14,7 @@ from trl_ces.grading.qwen.extract import predict, prepare_gold
 from trl_ces.lab.evaluation.benchmarks import GROUPS, load_benchmark
 from trl_ces.rewards import accuracy_reward
 
+pytestmark = pytest.mark.slow
 DATA = Path(os.environ.get("TRL_CES_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 
 
