@@ -1,4 +1,4 @@
-"""The wheel: its page on PyPI, its files, and the commands outside a checkout."""
+"""The wheel: its PyPI page, its files, and its commands outside a checkout."""
 
 import os
 import re
@@ -96,14 +96,14 @@ def test_commands_find_recipes_and_studies_without_a_checkout(installed, tmp_pat
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 def test_a_new_user_trains_from_the_wheel_in_an_empty_environment(built, tmp_path):
-    """Install torch and the wheel as in the README, then run the commands. Downloads packages for some minutes."""
+    """Install torch and the wheel as in the README, then run the commands. The downloads take some minutes."""
     run([*PYTHON, "venv", "new"], tmp_path)
     python, trl_ces = str(tmp_path / "new/bin/python"), str(tmp_path / "new/bin/trl-ces")
     pip = [python, "-m", "pip", "install", "--quiet", "-c", str(ROOT / "constraints.txt")]
     [torch] = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch==")]
     run([*pip, torch], tmp_path, timeout=1500)
     run([*pip, f"{built[0]}[quickstart]"], tmp_path, timeout=1500)
-    assert "CES against DAPO: accuracy" in run([trl_ces, "quickstart"], tmp_path, timeout=1500)
+    assert "CES vs. DAPO: accuracy" in run([trl_ces, "quickstart"], tmp_path, timeout=1500)
     assert (tmp_path / "runs/quickstart/quickstart.png").is_file()
     trained = run([trl_ces, "train", "--config", "smollm2_135m", "--max_steps", "1"], tmp_path, timeout=900)
     assert "Load it:" in trained
