@@ -152,8 +152,8 @@ def test_a_graded_reward_below_the_default_threshold_stops_training(tmp_path, va
     with pytest.raises(RewardError) as stopped:
         graded_trainer(tmp_path, [values], **changes).train()
     message = str(stopped.value)
-    assert re.search(r"Every completion counts as wrong: the accuracy reward score returned \S+, but none", message)
-    assert "`ces_correct_threshold`, 1.0: set it to" in message
+    assert re.search(r"The accuracy reward score returned \S+, but no value of at least `ces_correct_thres", message)
+    assert "set the threshold to" in message
 
 
 def test_a_graded_reward_stops_training_with_a_group_reward_or_after_a_rollout_of_zeros(tmp_path):

@@ -25,8 +25,8 @@ class Correctness(Layer):
 
     A layer that reads `_groups` subclasses this one and returns its inputs from `_required_inputs`: `"accuracy"` for
     the accuracy reward, or `"correct"`, which also checks for rewards other than 0 and 1. Without required inputs,
-    nothing is gathered, and TRL treats a completion without an accuracy reward as it does. With required inputs, no
-    reward of such a completion counts, and its advantage is 0.
+    nothing is gathered. Otherwise, completions without an accuracy reward are excluded from Eq. 3: their other rewards
+    do not count, and their advantage is 0.
 
     Raises:
         `ValueError`: A layer needs the accuracy reward, but it is ambiguous.
@@ -35,7 +35,7 @@ class Correctness(Layer):
 
     _inputs: set[str] = set()  # noqa: RUF012
     _groups: Groups
-    _masks: list | None = None  # of this process's latest completions; 1 on the policy's own tokens
+    _masks: list | None = None  # masks of this process's latest completions; 1 on the policy's own tokens
     _accuracy_index: int | None = None
     _warned_of_graded = False
     _had_rollout = False
@@ -64,15 +64,15 @@ class Correctness(Layer):
         if not self._inputs:
             return rewards
         index = cast(int, self._accuracy_index)
-        # TRL leaves rows of NaN out of Eq. 3. Otherwise, an unscored completion would be trained as wrong wherever the
-        # other rewards give it something.
+        # TRL excludes rows of NaN from Eq. 3. With the other rewards alone, an unscored completion would be trained as
+        # wrong.
         rewards = rewards.masked_fill(rewards[:, index : index + 1].isnan(), torch.nan)
         accuracy = rewards[:, index]
         lengths = torch.tensor(policy_lengths(completion_ids_list, self._masks), device=rewards.device)
         facts = gather(torch.stack([lengths, self._truncated(completion_ids_list)], dim=1))
         facts, accuracy = facts.view(-1, self._group_size, 2), accuracy.view(-1, self._group_size)
         self._groups = Groups(
-            correct=accuracy >= self.args.ces_correct_threshold,  # False where it is NaN
+            correct=accuracy >= self.args.ces_correct_threshold,  # False if NaN
             scored=~accuracy.isnan(),
             truncated=facts[..., 1].bool(),
             lengths=facts[..., 0],
@@ -105,9 +105,10 @@ class Correctness(Layer):
 
     def _check_graded(self, accuracy: torch.Tensor) -> None:
         """
-        Refuse graded accuracy rewards that never reach the default threshold; warn once about others.
+        Refuse graded accuracy rewards that never reached the default threshold; warn once about others.
 
-        `accuracy` has any shape. A constant reward below 0 may be that of wrong completions, like 0.
+        `accuracy` has any shape. A constant reward below 0 may be that of wrong completions. There is no warning if the
+        user named the reward or set a threshold, because then any values are expected.
         """
         if self.model.training:
             self._had_correct = self._had_correct or bool(self._groups.correct.any())
@@ -117,16 +118,16 @@ class Correctness(Layer):
         name, known = self.reward_func_names[cast(int, self._accuracy_index)], accuracy[~accuracy.isnan()]
         if self.model.training and not self._had_correct and (known.max() > 0 or known.min() < known.max()):
             raise RewardError(
-                f"Every completion counts as wrong: the accuracy reward {name} returned {graded:g}, but "
-                "none of at least `ces_correct_threshold`, 1.0: set it to the lowest reward of a correct completion "
-                "(0.999 if that is 1), or name another reward in `ces_accuracy_reward`."
+                f"The accuracy reward {name} returned {graded:g}, but no value of at least `ces_correct_threshold` "
+                "(1.0), so every completion would be trained as wrong: set the threshold to the lowest reward of a "
+                "correct completion (0.999 if that is 1), or name another reward in `ces_accuracy_reward`."
             )
         if self.args.ces_accuracy_reward is None and not self._warned_of_graded:
             self._warned_of_graded = True
             if self.accelerator.is_main_process:
                 logger.warning(
                     "Correctness is taken from the reward function %s, which returned %g. A completion is correct at "
-                    ">= `ces_correct_threshold` (1.0): set that, or name the accuracy reward in "
+                    ">= `ces_correct_threshold` (1.0): set this threshold, or name the accuracy reward in "
                     "`ces_accuracy_reward`.",
                     name,
                     graded,
