@@ -51,7 +51,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_an_unscored_completion_leaves_eq_3_where_correctness_is_read(tmp_path, case):
+def test_unscored_completions_are_excluded_from_eq_3_if_correctness_is_read(tmp_path, case):
     changes, rewards, expected = CASES[case]
     trainer = make_trainer(tmp_path, rewards, **changes)
     assert rollout(trainer)["advantages"].tolist() == pytest.approx(expected, abs=1e-3)

@@ -107,7 +107,7 @@ class Correctness(Layer):
         """
         Refuse graded accuracy rewards that never reached the default threshold; warn once about others.
 
-        `accuracy` has any shape. A constant reward below 0 may be that of wrong completions. There is no warning if the
+        `accuracy` has any shape. A constant below 0 may be the reward of wrong completions. There is no warning if the
         user named the reward or set a threshold, because then any values are expected.
         """
         if self.model.training:
