@@ -247,11 +247,11 @@ def test_entropy_advantage_is_detached():
 @pytest.mark.parametrize(
     ("correct", "incorrect", "parts"),
     [
-        (-0.4, -0.4, ["signs swapped", "raised on correct completions and lowered on wrong ones", "2604.04894"]),
-        (-0.4, 0.0, ["`ces_beta_correct` is -0.4", "raised on correct"]),
-        (-0.4, 0.4, ["`ces_beta_correct` is -0.4: entropy is raised on correct completions; CES lowers it"]),
-        (0.0, -0.4, ["`ces_beta_incorrect` is -0.4", "lowered on wrong"]),
-        (0.4, -0.4, ["`ces_beta_incorrect` is -0.4: entropy is lowered on wrong completions; CES raises it"]),
+        (-0.4, -0.4, ["are negative", "raised on correct completions and lowered on wrong ones", "2604.04894"]),
+        (-0.4, 0.0, ["`ces_beta_correct` is -0.4", "correct completions rises"]),
+        (-0.4, 0.4, ["`ces_beta_correct` is -0.4: the entropy of correct completions rises; CES lowers it"]),
+        (0.0, -0.4, ["`ces_beta_incorrect` is -0.4", "wrong completions falls"]),
+        (0.4, -0.4, ["`ces_beta_incorrect` is -0.4: the entropy of wrong completions falls; CES raises it"]),
         (0.0, 0.0, []),
         (0.4, 0.4, []),
     ],
