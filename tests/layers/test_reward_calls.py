@@ -82,7 +82,7 @@ INVALID = {
             pandas.DataFrame([[1.0, 0.0, 1.0]] * 3),
         )
     },
-    "bytes in a list": (returning(1, b"1", 0), "returned b'1' for row 1 of 3", [1.0, None, 0.0]),
+    "bytes in a list": (reward_that_returns(1, b"1", 0), "returned b'1' for row 1 of 3", [1.0, None, 0.0]),
     "None": (lambda **_: None, "returned None, a NoneType, not one reward per completion", [None] * 3),
     "raises": (failing, "raised ZeroDivisionError: float division by zero", [None] * 3),
     "raises, async": (failing_async, "raised ZeroDivisionError: float division by zero", [None] * 3),

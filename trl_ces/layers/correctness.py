@@ -25,8 +25,8 @@ class Correctness(Layer):
 
     A layer that reads `_groups` subclasses this layer and returns the inputs it needs from `_required_inputs`:
     `"accuracy"` for the accuracy reward, or `"correct"`, which also checks for rewards other than 0 and 1. If no
-    inputs are required, nothing is gathered. Otherwise, completions without an accuracy reward are excluded from Eq. 3:
-    their other rewards do not count, and their advantage is 0.
+    inputs are required, nothing is gathered. Otherwise, Eq. 3 excludes completions without an accuracy reward: their
+    other rewards do not count, and their advantage is 0.
 
     Raises:
         `ValueError`: A layer needs the accuracy reward, but it is ambiguous.
