@@ -23,7 +23,7 @@ TOKENIZER = SimpleNamespace(
 
 
 def sample(rows, prompts=("q",), reason=None):
-    """Make a sample. `rows`: correctness, entropies in bits, and whether it ended, for each completion."""
+    """Make a sample from one row per completion: correctness, entropies in bits, and whether it ended."""
     completions = []
     for number, (_, bits, ended) in enumerate(rows):
         tokens = [position % 4 for position in range(len(bits))]
@@ -65,7 +65,7 @@ def test_token_shaping_follows_algorithm_1():
     assert shaping([(False, [4.0, 0.9], False)], mask_truncated=True) == [{}]
 
 
-def test_page_shows_the_most_shaped_correct_and_incorrect_completion_of_each_prompt(monkeypatch):
+def test_page_shows_the_most_shaped_completions_of_each_prompt(monkeypatch):
     monkeypatch.setattr(html, "MAX_TOKENS", 3)
     rows = [(False, [0.0] * 4, True), (False, [0.0, 0.6, 0.3, 1.2], False), (True, [3.0] * 4, True)]
     both = sample([*rows, (True, [0.1], True), *[(None, [0.2], True)] * 4], prompts=["first", "second"])

@@ -47,7 +47,7 @@ LATER = ("--reward_funcs", "inspect_test_rewards.y_is_correct_later")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Write a model, data, rewards and a recipe. The chat template ends with "a", which "x" or "y" follows."""
+    """Write a model, data, rewards and a recipe. The chat template ends with "a", and "x" or "y" follows it."""
     folder = tmp_path_factory.mktemp("inspect")
     bigram_model().save_pretrained(folder / "model")
     tiny_tokenizer().save_pretrained(folder / "model")
@@ -145,9 +145,7 @@ def test_advice_depends_on_accuracy_and_length(capsys):
     text, _ = inspect(capsys, *words, "--ces_correct_threshold", "0")
     assert "Below 50 %" not in text
     mean = float(re.search(r"end token included (\d+\.\d) tokens", text)[1])
-    limit = int(
-        re.search(r"`ces_mai`; for accuracy, use `on_policy_sft` with `--max_completion_length (\d+)`", text)[1]
-    )
+    limit = int(re.search(r"`ces_mai` overlay; .* `on_policy_sft` with `--max_completion_length (\d+)`", text)[1])
     assert 2 * mean - 0.1 <= limit <= 2 * mean + 1.1
     text, _ = inspect(capsys, *words, "--ces_correct_threshold", "0", "--max_new_tokens", "3")
     assert "`--max_completion_length 3`" in text
