@@ -12,7 +12,8 @@ from trl_ces.lab.inspect import html
 from trl_ces.lab.inspect.sampling import RecipeSample, SampledCompletion
 from trl_ces.lab.inspect.tokens import HighEntropyToken
 
-SETTINGS = {"tau": 0.5, "beta_correct": 0.4, "beta_incorrect": 0.2, "cap_incorrect": None, "dynamic_multiplier": True}
+SETTINGS = {"tau": 0.5, "beta_correct": 0.4, "beta_incorrect": 0.2, "cap_incorrect": None, "cap_correct": None}
+SETTINGS["dynamic_multiplier"] = True
 RECIPE = SimpleNamespace(setting=lambda name: SETTINGS.get(name.removeprefix("ces_"), False))
 EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
 TEXTS = ["ab", EVIL, " ", "\n"]
@@ -55,6 +56,11 @@ def test_token_shaping_follows_algorithm_1():
     capped = {"cap_incorrect": 2.0, "dynamic_multiplier": False}
     rows = [(False, [4.0, 0.9], True), (True, [0.0, 0.0], True)]
     assert shaping(rows, **capped)[0] == {0: round(math.sqrt(1 / 2) / 2, 4)}
+    assert shaping([rows[0]] * 2, **capped) == [{}, {}]
+    # The same for correct completions, where 0.4 x 4 bits exceed A / 2 = sqrt(1/2) / 2.
+    capped = {"cap_correct": 2.0, "dynamic_multiplier": False}
+    rows = [(True, [4.0, 0.3], True), (False, [0.0, 0.0], True)]
+    assert shaping(rows, **capped)[0] == {0: -round(math.sqrt(1 / 2) / 2, 4)}
     assert shaping([rows[0]] * 2, **capped) == [{}, {}]
     assert shaping([(False, [4.0, 0.9], False)], mask_truncated=True) == [{}]
 

@@ -11,6 +11,7 @@ from peft import LoraConfig, get_peft_model
 from tiny import save_tiny, tiny_tokenizer
 
 from trl_ces.cli.main import main
+from trl_ces.methods.ces import automatic_tau
 
 REWARDS = """
 def y_is_correct(completions, prompts, solution, completion_ids, thinking_prefilled, last_turns, **kwargs):
@@ -192,7 +193,7 @@ def test_top_pairs_and_automatic_tau(tmp_path, capsys):
     text, rows = inspect(capsys, *words, "auto", "--output_dir", tmp_path / "out")
     numbers = json.loads((tmp_path / "out" / "inspect.json").read_text())
     assert 4 < numbers["mean_length"] < 12
-    assert numbers["tau"] == round(4 / numbers["mean_length"], 4)
+    assert numbers["tau"] == automatic_tau(numbers["mean_length"])
     weights = [pair["count"] * pair["entropy"] for pair in numbers["pairs"]]
     assert weights == sorted(weights, reverse=True)
     share = 100 * sum(weights[:3]) / sum(weights)
