@@ -32,10 +32,14 @@ def pytest_collection_finish():
 
 @pytest.fixture(autouse=True)
 def default_sigterm():
-    """Reset the SIGTERM handler, which training in this process may have replaced."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    """Reset the handlers of stop signals, which training in this process may have replaced."""
+    interrupt = signal.getsignal(signal.SIGINT)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
     yield
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, interrupt)
 
 
 @pytest.fixture(autouse=True)

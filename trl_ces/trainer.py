@@ -21,6 +21,7 @@ import copy
 import inspect
 import logging
 import math
+import os
 from typing import Any, cast
 
 import torch
@@ -298,6 +299,7 @@ class CESTrainer(
             name = model if isinstance(model, str) else get_config_model_id(model.config)
             args = CESConfig(f"{name.split('/')[-1]}-CES")
         args = CESConfig.from_grpo(args)
+        args.output_dir = os.path.abspath(str(args.output_dir))  # a reward may change the working directory
         if kwargs.get("environment_factory") is None and reward_funcs is not None:
             funcs = reward_funcs if isinstance(reward_funcs, list) else [reward_funcs]
             if args.needs_accuracy or any(map(is_group_reward, funcs)):  # check before loading the model

@@ -62,7 +62,7 @@ def test_training_a_recipe_saves_the_model(trained):
 def test_train_prints_a_note_before_it_replaces_a_trained_model(trained, monkeypatch, capsys):
     _, output = trained
     monkeypatch.setattr("trl_ces.cli.train.run_training", lambda launch, recipe: 0)
-    words = ["train", "--config", str(output / "recipe.yaml")]
+    words = ["train", "--config", str(output / "recipe.yaml"), "--overwrite_output_dir", "true"]
     assert main(words) == 0
     note = f"Note: {output} contains a trained model, which this run will replace.\n"
     assert capsys.readouterr().err == note

@@ -82,7 +82,7 @@ def test_the_make_targets_in_the_readme_exist():
 def one_process(monkeypatch):
     """Make `trl-ces train` run in this process instead of a child process."""
 
-    def train_here(command, env):
+    def train_here(command, env, received=None):
         assert command[:3] == [sys.executable, "-m", WORKER]
         for name, value in env.items():
             monkeypatch.setenv(name, str(value))

@@ -186,7 +186,13 @@ def test_the_error_for_an_unknown_command_suggests_a_similar_one(refused):
 
 def test_a_valid_recipe_starts_and_is_read_once(job, monkeypatch):
     started, read = [], []
-    monkeypatch.setattr(launch, "run_child", lambda command, env: started.append(command) or 0)
+
+    def start(command, env, received):
+        started.append(command)
+        Path(env[launch.REPORTED]).with_name(launch.ENDED).touch()
+        return 0
+
+    monkeypatch.setattr(launch, "run_child", start)
     read_text = Path.read_text
     monkeypatch.setattr(
         Path, "read_text", lambda file, *args, **kw: read.append(file.name) or read_text(file, *args, **kw)

@@ -1,11 +1,10 @@
 """A stopped run resumes from its newest complete checkpoint with steps left."""
 
-import json
 import os
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from saved_checkpoints import checkpoint
 
 from trl_ces.support.errors import UserError
 from trl_ces.support.yaml import dump_yaml
@@ -17,19 +16,10 @@ from trl_ces.train.checkpoints import (
     newest_checkpoint,
     read_state,
     resume_hint,
+    write_manifest,
 )
-from trl_ces.train.checks import _check_resume
 from trl_ces.train.recipe import make_recipe
-
-
-def checkpoint(folder, step, text=None, max_steps=20):
-    place = folder / f"checkpoint-{step}"
-    place.mkdir()
-    (place / "trainer_state.json").write_text(
-        json.dumps({"global_step": step, "max_steps": max_steps}) if text is None else text
-    )
-    torch.save({}, place / "rng_state.pth")
-    return place
+from trl_ces.train.resume import check_resume as check_resume_of_recipe
 
 
 @pytest.mark.parametrize("text", ["", '{"global_step": 1', "[]", "{}"])
@@ -43,16 +33,75 @@ def test_an_incomplete_checkpoint_is_skipped(tmp_path, text):
     assert newest_checkpoint(tmp_path) == good
 
 
-def with_tensors(place):
-    save_file({"weight": torch.arange(100.0)}, place / "model.safetensors")
-    torch.save({"exp_avg": torch.arange(100.0)}, place / "optimizer.pt")
-    return place
+FILES = ["model.safetensors", "config.json", "optimizer.pt", "scheduler.pt", "rng_state.pth"]
+
+
+def remove(file):
+    file.unlink()
+
+
+def cut(file):
+    file.write_bytes(file.read_bytes()[:-3])
+
+
+def flip_a_bit(file):
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [remove, cut, flip_a_bit])
+@pytest.mark.parametrize("name", [*FILES, "trainer_state.json", "part/0.pt"])
+def test_a_checkpoint_with_a_missing_or_changed_file_is_skipped_for_the_one_before(tmp_path, caplog, name, damage):
+    good, bad = (checkpoint(tmp_path, step) for step in (9, 12))
+    (bad / "part").mkdir()
+    torch.save({}, bad / "part" / "0.pt")  # as FSDP and DeepSpeed save
+    write_manifest(bad)
+    assert newest_checkpoint(tmp_path) == bad
+    damage(bad / name)
+    assert newest_checkpoint(tmp_path) == good
+    assert f"{bad} is damaged ({name} " in caplog.text
+    assert "trying the previous checkpoint" in caplog.text
+    if read_state(bad) is not None:
+        with pytest.raises(
+            UserError, match=rf"checkpoint-12' is damaged \({name} .*set it to true, which takes the newest complete"
+        ):
+            check_resume(tmp_path, str(bad))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_checkpoint_without_a_manifest_needs_all_parts(tmp_path, name):
+    good, bad = (checkpoint(tmp_path, step) for step in (9, 12))
+    cut(bad / name)
+    assert newest_checkpoint(tmp_path) == good
+    (bad / name).unlink()
+    assert newest_checkpoint(tmp_path) == (bad if name == "config.json" else good)
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth"])
+def test_changed_bits_are_found_by_checksums_without_a_manifest(tmp_path, name):
+    good, bad = (checkpoint(tmp_path, step) for step in (9, 12))
+    flip_a_bit(bad / name)
+    assert newest_checkpoint(tmp_path) == good
+
+
+def test_sharded_checkpoints_without_a_manifest_are_complete(tmp_path):
+    deepspeed, fsdp = (checkpoint(tmp_path, step) for step in (9, 12))
+    for folder, names in ((deepspeed, ["global_step9"]), (fsdp, ["pytorch_model_fsdp_0", "optimizer_0"])):
+        for name in ("model.safetensors", "optimizer.pt"):
+            (folder / name).unlink()
+        for name in names:
+            (folder / name).mkdir()
+    (deepspeed / "scheduler.pt").unlink()
+    assert [find_damage(deepspeed), find_damage(fsdp)] == [None, None]
+    (fsdp / "optimizer_0").rmdir()
+    assert find_damage(fsdp) == "optimizer.pt is missing"
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt"])
 @pytest.mark.parametrize("kept", [0, 5, 200, -1])
 def test_a_damaged_checkpoint_is_skipped_with_a_warning(tmp_path, caplog, name, kept):
-    good, bad = (with_tensors(checkpoint(tmp_path, step)) for step in (9, 12))
+    good, bad = (checkpoint(tmp_path, step) for step in (9, 12))
     assert find_damage(good) is None
     assert newest_checkpoint(tmp_path) == bad
     assert not caplog.records
@@ -90,7 +139,8 @@ TRUE = "`--resume_from_checkpoint true`."
 def test_a_stopped_run_resumes_from_its_own_checkpoint(tmp_path):
     before = checkpoint(tmp_path, 16)
     earlier = earlier_checkpoints(tmp_path, None)
-    assert resume_hint(tmp_path, LENGTH, earlier) == "There is no checkpoint yet: start again."
+    assert "start again with `--overwrite_output_dir true`." in resume_hint(tmp_path, LENGTH, earlier)
+    assert resume_hint(tmp_path / "new", LENGTH, set()) == "There is no checkpoint yet: start again."
     assert resume_hint(tmp_path, LENGTH, set()).endswith(f"{before} with the same command and {TRUE}")
     own = checkpoint(tmp_path, 4)
     assert resume_hint(tmp_path, LENGTH, earlier).endswith(f"{own} with the same command and {TRUE[:-6]}{own}`.")
@@ -105,9 +155,8 @@ RUN = {"model_name_or_path": "m", "dataset_name": "d", "max_steps": 20, "learnin
 
 
 def check_resume(folder, value, **changes):
-    _check_resume(
-        make_recipe({**RUN, "output_dir": str(folder), "resume_from_checkpoint": value, **changes}, "r"), folder
-    )
+    recipe = make_recipe({**RUN, "output_dir": str(folder), "resume_from_checkpoint": value, **changes}, "r")
+    return check_resume_of_recipe(recipe, folder, recipe.check_training(1))
 
 
 def test_train_refuses_to_resume_without_steps_left_or_optimizer_state(tmp_path):
@@ -120,7 +169,8 @@ def test_train_refuses_to_resume_without_steps_left_or_optimizer_state(tmp_path)
     middle = checkpoint(tmp_path, 12)
     for value in (True, str(middle)):
         check_resume(tmp_path, value)
-    (middle / "rng_state.pth").unlink()
+    for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
+        (middle / name).unlink()
     with pytest.raises(UserError, match=r"checkpoint-12 contains only the model \(`save_only_model`\)"):
         check_resume(tmp_path, str(middle))
     assert newest_checkpoint(tmp_path, LENGTH) is None

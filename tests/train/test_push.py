@@ -96,7 +96,7 @@ def test_if_the_hub_fails_the_command_for_a_later_push_is_printed(hub, run, caps
     assert "The push to the Hub failed (" in printed
     assert printed.endswith(
         f"  hf upload me/live '{run}' . --private --revision v1 --exclude 'checkpoint-*' --exclude '_*' "
-        "--exclude training_args.bin\n"
+        "--exclude '.*lock' --exclude training_args.bin\n"
     )
 
 

@@ -4,8 +4,10 @@ import errno
 import json
 import os
 import re
+from pathlib import Path
 
 import pytest
+import torch
 from accelerate import PartialState
 from colocated_vllm import colocated_here
 from jinja2 import TemplateError
@@ -48,7 +50,7 @@ def test_a_chat_template_without_system_messages_is_explained():
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), SafetensorError(DISK_FULL)])
 def test_a_full_disk_is_explained(error):
     recipe = make_recipe({"model_name_or_path": "m", "output_dir": "out", "dataset_name": "d"}, "my.yaml")
-    assert _known_problem(error, recipe) == f"The disk of out is full ({error})."
+    assert _known_problem(error, recipe) == f"The disk of {Path('out').absolute()} is full ({error})."
     assert _known_problem(OSError(errno.EACCES, "Permission denied"), recipe) is None
 
 
@@ -61,13 +63,17 @@ def test_too_few_rows_for_a_rollout_are_refused_before_the_model_is_loaded(tmp_p
         make_trainer(recipe, recipe.training_config(1), PartialState())
 
 
-@pytest.mark.parametrize(("resumed", "message"), [(None, "start again."), (True, "true`."), ("{own}", "{own}`.")])
+@pytest.mark.parametrize(
+    ("resumed", "message"), [(None, "`--overwrite_output_dir true`."), (True, "true`."), ("{own}", "{own}`.")]
+)
 def test_the_resume_hint_of_a_failed_run_names_no_checkpoint_of_another_run(tmp_path, monkeypatch, resumed, message):
     for step in (4, 60):
         own = tmp_path / f"checkpoint-{step}"
         own.mkdir()
         (own / "trainer_state.json").write_text(json.dumps({"global_step": step}))
-        (own / "rng_state").touch()
+        for name in ("model.bin", "optimizer", "rng_state"):
+            (own / name).touch()
+        torch.save({}, own / "scheduler.pt")
     names = {"own": tmp_path / "checkpoint-4"}
     checkpoint = resumed.format(**names) if isinstance(resumed, str) else resumed
     trainer = tiny_trainer(tmp_path, resume_from_checkpoint=checkpoint, max_steps=90)

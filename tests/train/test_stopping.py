@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 
+import psutil
 import pytest
 import torch
 from resume_runs import make_trainer
@@ -15,7 +16,7 @@ from transformers import TrainerControl
 
 from trl_ces.train.callbacks import SaveOnSigterm
 from trl_ces.train.checkpoints import newest_checkpoint
-from trl_ces.train.launch import Launch, run_child, run_training
+from trl_ces.train.launch import WORKER, Launch, run_child, run_training
 from trl_ces.train.recipe import make_recipe
 from trl_ces.train.run import _known_problem
 
@@ -130,10 +131,15 @@ def test_all_processes_stop_after_the_same_step(here, other, stops):
     assert control.should_evaluate != stops
 
 
+ENDED = "pathlib.Path(os.environ['TRL_CES_REPORTED']).with_name('ended')"
+
+
 @pytest.mark.parametrize(
     ("script", "code", "message"),
     [
-        ("raise SystemExit(0)", 0, ""),
+        (f"import os, pathlib; {ENDED}.touch()", 0, ""),
+        ("raise SystemExit(0)", 1, "training ended with code 0 before its model was saved"),
+        ("import os; os._exit(130)", 130, "training ended with code 130; the first error"),
         (
             "raise SystemExit(1)",
             1,
@@ -143,7 +149,7 @@ def test_all_processes_stop_after_the_same_step(here, other, stops):
         # a launcher whose worker has printed its error
         ("import os; open(os.environ['TRL_CES_REPORTED'], 'w'); raise SystemExit(1)", 2, ""),
     ],
-    ids=["well", "bug", "killed", "reported"],
+    ids=["well", "exit 0", "exit 130", "bug", "killed", "reported"],
 )
 def test_the_error_of_a_killed_training_says_how_to_resume(tmp_path, capfd, script, code, message):
     fields = {"model_name_or_path": "model", "dataset_name": "arithmetic", "output_dir": str(tmp_path)}
@@ -155,5 +161,40 @@ def test_the_error_of_a_killed_training_says_how_to_resume(tmp_path, capfd, scri
     assert run_training(Launch(1, None, [sys.executable, "-c", script]), recipe) == code
     errors = capfd.readouterr().err
     assert message in errors
-    assert errors.count("There is no checkpoint yet: start again.\n") == bool(message)
+    hint = "There is no checkpoint yet: start again with `--overwrite_output_dir true`.\n"
+    assert errors.count(hint) == bool(message)
     assert errors.count("\n") == bool(message)
+
+
+# A worker that stops on Ctrl-C and has saved; one that a second Ctrl-C kills; one that is still loading.
+SAVES = f"signal.signal(signal.SIGINT, lambda *_: ({ENDED}.touch(), os._exit(0)))"
+HANGS, LOADS = "signal.signal(signal.SIGINT, signal.SIG_IGN)", "signal.signal(signal.SIGINT, lambda *_: os._exit(0))"
+
+
+@pytest.mark.parametrize(("handler", "times"), [(SAVES, 1), (HANGS, 2), (LOADS, 1)], ids=["saves", "hangs", "loads"])
+def test_ctrl_c_stops_the_training_processes_and_ends_with_130(tmp_path, capfd, handler, times):
+    fields = {"model_name_or_path": "model", "dataset_name": "arithmetic", "output_dir": str(tmp_path)}
+    send = "os.kill(os.getppid(), signal.SIGINT); time.sleep(0.5)\n" * times
+    receive = "signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])"
+    script = f"import os, signal, time, pathlib\n{handler}\n{receive}\n{send}time.sleep(60)"
+    command = [sys.executable, "-c", script, WORKER]
+    assert run_training(Launch(1, None, command), make_recipe(fields, "recipe.yaml")) == 130
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_closed_terminal_stops_the_training_processes_as_sigterm_does(tmp_path):
+    fields = {"model_name_or_path": "model", "dataset_name": "arithmetic", "output_dir": str(tmp_path)}
+    handler = f"signal.signal(signal.SIGTERM, lambda *_: ({ENDED}.touch(), os._exit(0)))"
+    send = "os.kill(os.getppid(), signal.SIGHUP); time.sleep(60)"
+    command = [sys.executable, "-c", f"import os, pathlib, signal, time\n{handler}\n{send}", WORKER]
+    assert run_training(Launch(1, None, command), make_recipe(fields, "recipe.yaml")) == 129
+
+
+def test_a_command_ends_with_the_process_that_runs_it(tmp_path):
+    command = [sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(60)"]
+    code = f"from trl_ces.train.launch import run_child; run_child({command!r}, {{}})"
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    child = psutil.Process(int(parent.stdout.readline()))
+    parent.kill()
+    assert not psutil.wait_procs([child], timeout=10)[1]
+    parent.wait()

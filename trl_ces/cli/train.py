@@ -6,10 +6,12 @@ from typing import Any
 
 from ..support.errors import UserError
 from ..support.hub import try_hub_once
+from ..support.locks import TRAINING_LOCK
 from ..train.arguments import ScriptArguments, read_words
 from ..train.checks import check
 from ..train.launch import run_training
 from ..train.recipe import load_recipe, shipped_files
+from ..train.resume import refuse_to_overwrite
 
 USAGE = """\
 trl-ces train --config RECIPE [OVERLAY ...] [--accelerate_config NAME|FILE] [--FIELD VALUE ...]
@@ -45,10 +47,12 @@ def run(argv: list[str]) -> int:
     output_dir, script = Path(recipe.setting("output_dir")), recipe.script
     try:
         output_dir.mkdir(parents=True, exist_ok=True)
+        (output_dir / TRAINING_LOCK).touch()
     except OSError as error:
         raise UserError(
             f"`output_dir` {str(output_dir)!r} cannot be written ({error.strerror}): name another."
         ) from None
+    refuse_to_overwrite(recipe)
     if any(output_dir.glob("*.safetensors")):
         print(f"Note: {output_dir} contains a trained model, which this run will replace.", file=sys.stderr)
     if script.model_builder is None and not recipe.setting("push_to_hub"):  # offline mode would prevent the push

@@ -2,12 +2,21 @@
 
 import argparse
 import os
+import signal
 import sys
 from pathlib import Path
 
+from ..support.parent import end_with_launcher
+
+if __name__ == "__main__":  # before imports that take seconds
+    end_with_launcher()
+    for number in (signal.SIGINT, signal.SIGTERM):  # until training handles them; launchers report other codes than 0
+        signal.signal(number, lambda *_: os._exit(0))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+
 from ..support.errors import UserError, ignore_deprecations
 from ..train.arguments import RESUME
-from ..train.launch import REPORTED
+from ..train.launch import ENDED, REPORTED
 from ..train.recipe import load_recipe
 from ..train.run import StoppedTraining, train
 
@@ -15,6 +24,7 @@ from ..train.run import StoppedTraining, train
 def main(words: list[str]) -> int:
     """Train and save the model."""
     ignore_deprecations()
+    reported, rank = os.environ.get(REPORTED), os.environ.get("RANK", "0")  # now: the user's code may change them
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
     parser.add_argument("--expect_processes", type=int, default=1)
     parser.add_argument("--expect_distributed_type")
@@ -25,12 +35,16 @@ def main(words: list[str]) -> int:
     try:
         recipe = load_recipe(options.recipe, {RESUME: [checkpoint]} if checkpoint else {})
         train(recipe, options.expect_processes, options.expect_distributed_type)
-    except UserError as error:
-        if os.environ.get("RANK", "0") == "0" or isinstance(error, StoppedTraining):
+    except (UserError, SystemExit) as error:
+        if isinstance(error, SystemExit):
+            error = StoppedTraining(f"`sys.exit({error.code!r})` was called before the model was saved: remove it.")
+        if rank == "0" or isinstance(error, StoppedTraining):
             print(f"trl-ces train: error: {error}", file=sys.stderr, flush=True)
-            if REPORTED in os.environ:
-                Path(os.environ[REPORTED]).touch()
+            if reported is not None:
+                Path(reported).touch()
         return 2
+    if reported is not None:
+        Path(reported).with_name(ENDED).touch()
     return 0
 
 

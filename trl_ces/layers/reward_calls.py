@@ -111,7 +111,7 @@ def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: st
                 return checked.flatten()
             group, member = bad[0]
             problem = f"returned {result[group, member].item()} for completion {member} of group {group}"
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         cause, problem = error, f"raised {type(error).__name__}: {error}"
     message = f"The reward function {name!r} {problem}"
     if on_error == "stop":
@@ -131,14 +131,14 @@ def guard(func: Any, name: str, on_error: str) -> Any:
     def call(**arguments):
         try:
             rewards = _as_list(func(**supported_arguments(func, arguments)))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             rewards = error
         return _check(rewards, arguments, name, on_error)
 
     async def call_async(**arguments):
         try:
             rewards = _as_list(await func(**supported_arguments(func, arguments)))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             rewards = error
         return _check(rewards, arguments, name, on_error)
 
@@ -161,7 +161,7 @@ def _check(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) ->
     count = len(arguments["completions"])
     checked: list[float | None] = [None] * count
     num_unscored, where = count, ""
-    if isinstance(rewards, Exception):
+    if isinstance(rewards, Exception | SystemExit):
         problem = f"raised {type(rewards).__name__}: {rewards}"
         if isinstance(rewards, AttributeError | TypeError) and count and isinstance(arguments["completions"][0], list):
             where = ' (this completion is a list of messages: its text is `completion[-1]["content"]`)'
@@ -183,7 +183,7 @@ def _check(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) ->
         raise RewardError(
             f"{message}: return a finite number for each completion, or None to leave it unscored, or set "
             '`on_reward_error="skip"`.'
-        ) from (rewards if isinstance(rewards, Exception) else None)
+        ) from (rewards if isinstance(rewards, BaseException) else None)
     logger.warning("%s; %d of %d completions get no reward from it.", message, num_unscored, count)
     return checked
 

@@ -1,10 +1,13 @@
 """File locks between processes, which the kernel releases when their holder ends."""
 
+import errno
 import fcntl
 from pathlib import Path
 from typing import IO
 
 from .errors import UserError
+
+TRAINING_LOCK = ".training.lock"  # in `output_dir`; a study's own lock of a run's folder has another name
 
 
 class Busy(UserError):
@@ -25,6 +28,9 @@ def lock_file(file: Path, wait: bool = False) -> IO[str]:
             f"Process {process} is running in {file.parent} (a killed study can leave a run behind): wait for it, or "
             f"end it with `kill {process}`."
         ) from None
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):  # a file system without locks
+            raise
     return lock
 
 

@@ -116,6 +116,20 @@ class ScriptArguments:
     model_builder_kwargs: dict[str, Any] | None = field(
         default=None, metadata={"help": "Additional arguments of `model_builder`, a mapping (`{seed: 1}`)."}
     )
+    overwrite_output_dir: bool = field(
+        default=False,
+        metadata={
+            "help": "Delete the checkpoints of an earlier run in `output_dir` after the first optimizer step. Without "
+            "it, a new run in such a directory is refused. No effect with `resume_from_checkpoint`."
+        },
+    )
+    resume_with_changes: bool = field(
+        default=False,
+        metadata={
+            "help": "Resume although settings that affect training differ from those of the checkpoint. The model "
+            "card lists them."
+        },
+    )
 
     def __post_init__(self):
         for name in ("max_train_samples", "num_eval_samples", "responses_per_step", "responses_per_rollout"):
@@ -137,6 +151,7 @@ class ScriptArguments:
 
 
 RESUME = "resume_from_checkpoint"
+START = (RESUME, "overwrite_output_dir", "resume_with_changes")  # settings of a single start, not of the run
 BOOL_WORDS = {"yes": True, "on": True, "no": False, "off": False}
 
 

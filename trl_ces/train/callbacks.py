@@ -1,8 +1,10 @@
-"""Trainer callbacks: a checkpoint on SIGTERM, and a progress bar with accuracy, length and entropy."""
+"""Trainer callbacks: a checkpoint on SIGTERM, files of a run, and a progress bar with metrics."""
 
 import math
 import signal
 import threading
+from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -10,22 +12,28 @@ import torch
 from transformers import TrainerCallback
 from transformers.trainer_callback import ProgressCallback
 
+from .checkpoints import delete_checkpoints, write_manifest
+
 
 class SaveOnSigterm(TrainerCallback):
-    """Save a checkpoint and stop training after the current step when any process receives SIGTERM."""
+    """Save a checkpoint and stop training after the current step when any process receives one of `signals`."""
 
-    def __init__(self, accelerator: Any):
-        self.accelerator = accelerator
-        self.signalled = False  # whether this process received SIGTERM
+    def __init__(self, accelerator: Any, signals: tuple[int, ...] = (signal.SIGTERM,)):
+        self.accelerator, self.signals = accelerator, signals
+        self.signalled = 0  # the first signal that this process received
         self.stopped = False  # whether training stops; the same on all processes
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, self._on_signal)
+        self.on_step_begin(None, None, None)
 
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        self.signalled = True
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        self.signalled = self.signalled or number
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        if threading.current_thread() is threading.main_thread():
+            for number in self.signals:  # in each step, because a reward function may replace the handlers
+                signal.signal(number, self._on_signal)
 
     def on_step_end(self, args, state, control, **kwargs):
-        flag = self.signalled
+        flag = bool(self.signalled)
         if self.accelerator.num_processes > 1:
             own_flag = torch.tensor(float(flag), device=self.accelerator.device)
             flag = bool(self.accelerator.reduce(own_flag, reduction="sum") > 0)
@@ -36,6 +44,32 @@ class SaveOnSigterm(TrainerCallback):
     def on_epoch_end(self, args, state, control, **kwargs):
         if self.stopped:
             control.should_evaluate = False
+
+
+class RunFiles(TrainerCallback):
+    """
+    Write a run's files after its first optimizer step, so that a start that fails changes nothing, and add them and a
+    manifest to each checkpoint. `write` takes the folder; `overwrite` deletes the checkpoints of an earlier run.
+    """
+
+    def __init__(self, accelerator: Any, write: Callable[[Path], None], overwrite: bool):
+        self.accelerator, self.write, self.overwrite, self.is_first = accelerator, write, overwrite, True
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if self.is_first and self.overwrite:
+            if self.accelerator.is_local_main_process:
+                delete_checkpoints(Path(args.output_dir))
+            self.accelerator.wait_for_everyone()
+        if self.is_first and self.accelerator.is_main_process:
+            self.write(Path(args.output_dir))
+        self.is_first = False
+
+    def on_save(self, args, state, control, **kwargs):
+        self.accelerator.wait_for_everyone()  # each process writes files of its own
+        if self.accelerator.is_main_process:
+            checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            self.write(checkpoint)
+            write_manifest(checkpoint)
 
 
 class ProgressWithMetrics(ProgressCallback):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
@@ -33,8 +34,8 @@ SHOWN_IN_TEXT = {"dataset_name", "model_builder", "model_builder_kwargs", "syste
 LOGGED = ("reward", "completions/mean_length", "entropy", "ces/group_accuracy", "ces/selected_tokens")
 
 
-def write_facts(folder: Path, args: CESConfig, accuracy_reward: str | None) -> None:
-    """Write a run's resolved settings and package versions into its `output_dir`."""
+def write_facts(folder: Path, args: CESConfig, accuracy_reward: str | None, changes: Sequence[Any] = ()) -> None:
+    """Write a run's resolved settings, package versions and resumes with other settings into `folder`."""
     own = [name for name in vars(args) if name.startswith(f"{args.shaping}_")]
     own += ["shaping_kwargs"] if args.shaping_kwargs else []
     values = {name: getattr(args, name) for name in ("shaping", *own, *TRAINING_FIELDS)}  # includes no access token
@@ -43,6 +44,7 @@ def write_facts(folder: Path, args: CESConfig, accuracy_reward: str | None) -> N
         "accuracy_reward": accuracy_reward,
         "settings": {name: getattr(value, "value", value) for name, value in values.items()},
         "packages": environment(),
+        "changes": list(changes),
     }
     write_json(folder / FACTS, facts)
 
@@ -83,6 +85,7 @@ def write_card(folder: Path, repo: str) -> str | None:
         dataset=f"[{dataset}](https://huggingface.co/datasets/{dataset})" if dataset_on_hub
         else f"`{Path(dataset).name}`",
         method=" and ".join(filter(None, ["DAPO" if loss == "dapo" else f"GRPO (`loss_type` {loss})", facts["rule"]])),
+        changes=facts.get("changes", ()),
         is_adapter=is_adapter,
         has_chat_template=(folder / "chat_template.jinja").is_file(),
         system_prompt=recipe.get("system_prompt", recipe_fields()["system_prompt"].default),

@@ -1,19 +1,32 @@
 """Find the checkpoint from which a stopped run resumes."""
 
+import hashlib
 import json
 import logging
+import os
 import re
 import shlex
+import shutil
 import zipfile
 from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
+from ..support.files import write_json
+
 logger = logging.getLogger(__name__)
-STATE = "trainer_state.json"
+STATE, MANIFEST = "trainer_state.json", "manifest.json"
+# What a checkpoint needs to resume, with the file patterns of the Trainer, FSDP and DeepSpeed.
+REQUIRED = {
+    "the model": ("*model*.safetensors", "*model*.bin", "pytorch_model_fsdp*", "global_step*"),
+    "optimizer.pt": ("optimizer*", "global_step*"),
+    "scheduler.pt": ("scheduler.pt", "global_step*"),
+    "rng_state.pth": ("rng_state*",),
+}
 
 
 @dataclass(frozen=True)
@@ -43,29 +56,91 @@ def is_finished(state: dict[str, Any], length: Length | None = None) -> bool:
     return 0 < planned <= state["global_step"]
 
 
-def find_damage(checkpoint: Path) -> str | None:
-    """Describe the first file of a checkpoint with an invalid header or size; return `None` if all files are valid."""
-    for file in sorted(checkpoint.rglob("*.safetensors")):
+def write_manifest(checkpoint: Path) -> None:
+    """
+    Write `manifest.json`, the sizes and SHA-256 hashes of all files of a checkpoint, atomically.
+
+    Hashing reads every file once, at 0.3 to 2 GB/s per core and up to eight files at a time.
+    """
+    files = [file for file in sorted(checkpoint.rglob("*")) if file.is_file() and not file.name.startswith(MANIFEST)]
+    with ThreadPoolExecutor(8) as pool:  # hashing releases the GIL
+        entries = list(pool.map(_describe, files))
+    names = [file.relative_to(checkpoint).as_posix() for file in files]
+    write_json(checkpoint / MANIFEST, dict(zip(names, entries, strict=True)))
+
+
+def _describe(file: Path) -> dict[str, Any]:
+    with file.open("rb") as stream:
+        return {"size": os.fstat(stream.fileno()).st_size, "sha256": hashlib.file_digest(stream, "sha256").hexdigest()}
+
+
+def find_damage(checkpoint: Path, thorough: bool = True) -> str | None:
+    """
+    Describe the first missing or changed file of a checkpoint; `None` if it is complete.
+
+    Compare with the manifest, sizes first; without `thorough`, sizes only. A checkpoint without a manifest, such as
+    one of a script, is checked for the files that a resumed run needs and for their headers and checksums.
+    """
+    try:
+        if not (checkpoint / MANIFEST).is_file():
+            return _find_damage_without_manifest(checkpoint, thorough)
+        entries = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))
+        for name, entry in entries.items():
+            if not (checkpoint / name).is_file():
+                return f"{name} is missing"
+            if (size := (checkpoint / name).stat().st_size) != entry["size"]:
+                return f"{name} has {size} bytes instead of {entry['size']}"
+        with ThreadPoolExecutor(8) as pool:
+            found = pool.map(_describe, [checkpoint / name for name in entries] if thorough else [])
+            changed = [name for name, now in zip(entries, found, strict=False) if now != entries[name]]
+        return f"{changed[0]} has changed since it was saved" if changed else None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        return f"{MANIFEST}: {error}"
+
+
+def _find_damage_without_manifest(checkpoint: Path, thorough: bool) -> str | None:
+    for part, patterns in REQUIRED.items():
+        if not any(any(checkpoint.glob(pattern)) for pattern in patterns):
+            return f"{part} is missing"
+    for file in sorted(checkpoint.rglob("*.*")):
         try:
-            with safe_open(file, framework="np"):
-                pass
-        except (SafetensorError, OSError, ValueError) as error:  # an empty file cannot be mapped
+            if file.suffix == ".safetensors":
+                with safe_open(file, framework="np"):
+                    pass
+            elif file.suffix in (".pt", ".pth"):
+                with zipfile.ZipFile(file) as archive:
+                    if thorough and (member := archive.testzip()):
+                        return f"{file.name}: {member} has changed"
+            elif file.suffix == ".json":
+                json.loads(file.read_text(encoding="utf-8"))
+        # An empty file cannot be mapped; the directory of a zip file is written last.
+        except (SafetensorError, OSError, ValueError, zipfile.BadZipFile) as error:
             return f"{file.name}: {error}"
-    for file in sorted([*checkpoint.rglob("*.pt"), *checkpoint.rglob("*.pth")]):
-        if not zipfile.is_zipfile(file):  # the zip directory is written last
-            return f"{file.name} is truncated"
     return None
 
 
 def has_optimizer(checkpoint: Path) -> bool:
-    """Return whether a checkpoint has optimizer state, which the Trainer saves together with the RNG state."""
-    return any(checkpoint.glob("rng_state*"))
+    """Return whether a checkpoint holds more than the model (see `save_only_model`)."""
+    names = ("optimizer*", "scheduler.pt", "rng_state*", "global_step*")
+    return any(any(checkpoint.glob(name)) for name in names)
 
 
 def list_checkpoints(output_dir: Path) -> list[Path]:
     """Return all checkpoints in `output_dir`, complete or not, oldest first."""
     steps = {folder: re.fullmatch(r"checkpoint-(\d+)", folder.name) for folder in output_dir.glob("checkpoint-*")}
     return [folder for _, folder in sorted((int(number[1]), folder) for folder, number in steps.items() if number)]
+
+
+def delete_checkpoints(output_dir: Path) -> None:
+    """Delete the checkpoints and the Trainer state of an earlier run."""
+    folders = list_checkpoints(output_dir)
+    if folders:
+        print(
+            f"Deleting {', '.join(folder.name for folder in folders)} of an earlier run in {output_dir}.", flush=True
+        )
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)  # another machine may delete it at the same time
+    (output_dir / STATE).unlink(missing_ok=True)
 
 
 def earlier_checkpoints(output_dir: Path, resumed: Any) -> set[tuple[Path, int]]:
@@ -78,31 +153,35 @@ def earlier_checkpoints(output_dir: Path, resumed: Any) -> set[tuple[Path, int]]
 
 
 def newest_checkpoint(
-    output_dir: Path, length: Length | None = None, excluded: Collection[tuple[Path, int]] = ()
+    output_dir: Path, length: Length | None = None, excluded: Collection[tuple[Path, int]] = (), thorough: bool = True
 ) -> Path | None:
     """
     Return the newest checkpoint in `output_dir` that can be resumed and has steps left, or `None`.
 
-    Skip incomplete, model-only and `excluded` checkpoints (see [`earlier_checkpoints`]); skip damaged ones with a
-    warning.
+    Skip model-only and `excluded` checkpoints (see [`earlier_checkpoints`]); skip incomplete and damaged ones with a
+    warning. Without `thorough`, compare sizes only, and do not warn.
     """
     for folder in reversed(list_checkpoints(output_dir)):
         state = read_state(folder)
-        if state is None or is_finished(state, length) or not has_optimizer(folder):
-            continue
-        if (folder, (folder / STATE).stat().st_mtime_ns) in excluded:
-            continue
-        damage = find_damage(folder)
+        if state is not None:
+            if is_finished(state, length) or not has_optimizer(folder):
+                continue
+            if (folder, (folder / STATE).stat().st_mtime_ns) in excluded:
+                continue
+        damage = f"{STATE} is missing or truncated" if state is None else find_damage(folder, thorough)
         if damage is None:
             return folder
-        logger.warning("%s is damaged (%s); trying the previous checkpoint.", folder, damage)
+        if thorough:
+            logger.warning("%s is damaged (%s); trying the previous checkpoint.", folder, damage)
     return None
 
 
 def resume_hint(output_dir: Path, length: Length, excluded: Collection[tuple[Path, int]]) -> str:
     """Explain in one sentence how to resume a stopped run; ignore `excluded` checkpoints."""
-    checkpoint = newest_checkpoint(output_dir, length, excluded)
+    checkpoint = newest_checkpoint(output_dir, length, excluded, thorough=False)
     if checkpoint is None:
-        return "There is no checkpoint yet: start again."
-    value = "true" if checkpoint == newest_checkpoint(output_dir, length) else shlex.quote(str(checkpoint))
+        way = " with `--overwrite_output_dir true`" if list_checkpoints(output_dir) else ""
+        return f"There is no checkpoint yet: start again{way}."
+    newest = newest_checkpoint(output_dir, length, thorough=False)
+    value = "true" if checkpoint == newest else shlex.quote(str(checkpoint))
     return f"Resume from {checkpoint} with the same command and `--resume_from_checkpoint {value}`."

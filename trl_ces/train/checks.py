@@ -1,8 +1,8 @@
 """Check a training run without loading a model and without network access, except to its vLLM server."""
 
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from ..config import CESConfig
 from ..methods.group_reward import accuracy_column, is_group_reward
@@ -10,25 +10,22 @@ from ..support.errors import UserError
 from ..support.hub import is_local
 from ..support.imports import import_path, install_line
 from ..support.reward_names import reward_name
-from ..support.yaml import read_yaml
-from .arguments import CommandLine, recipe_fields
-from .checkpoints import Length, has_optimizer, is_finished, newest_checkpoint, read_state
+from .arguments import RESUME, CommandLine
 from .data import check_source
 from .launch import Launch, make_launch
 from .lookup import find_reward_functions
 from .push import check_push
-from .recipe import RECIPE, Recipe
+from .recipe import Recipe
+from .resume import check_resume
 from .server import check_server
-
-# When a run resumes, these settings come from the optimizer's saved state, regardless of the recipe.
-IN_OPTIMIZER = ("learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "use_peft", "lora_r")
 
 
 def check(line: CommandLine, recipe: Recipe) -> Launch:
     """Check a run and return its launch settings."""
     launch = make_launch(line, recipe)
     output_dir, script = Path(recipe.setting("output_dir")), recipe.script
-    _check_rewards(recipe, recipe.check_training(launch.num_processes))
+    config = recipe.check_training(launch.num_processes)
+    _check_rewards(recipe, config)
     _check_model(recipe)
     _check_packages(recipe)
     strategy, has_data = recipe.setting("eval_strategy"), bool(script.num_eval_samples or script.eval_dataset_name)
@@ -37,8 +34,8 @@ def check(line: CommandLine, recipe: Recipe) -> Launch:
             f"`eval_strategy` is {strategy!r} {'with' if has_data else 'without'} evaluation data: set it to steps, "
             "epoch or no, and `num_eval_samples` or `eval_dataset_name` accordingly."
         )
-    if recipe.setting("resume_from_checkpoint"):
-        _check_resume(recipe, output_dir)
+    if recipe.setting(RESUME):
+        launch = replace(launch, checkpoint=str(check_resume(recipe, output_dir, config)))
     check_source(script)
     if recipe.setting("push_to_hub"):
         check_push(recipe.setting("hub_model_id") or output_dir.resolve().name, recipe.env)
@@ -99,35 +96,3 @@ def _check_packages(recipe: Recipe) -> None:
         )
     if recipe.setting("use_vllm") and find_spec("vllm") is None:  # TRL's server client also imports it
         raise UserError(f"`use_vllm` is true, but vLLM is missing: {install_line('vllm')}, or set it to false.")
-
-
-def _check_resume(recipe: Recipe, output_dir: Path) -> None:
-    value: Any = recipe.setting("resume_from_checkpoint")
-    length = Length(recipe.setting("max_steps"), recipe.setting("num_train_epochs"))
-    checkpoint = newest_checkpoint(output_dir, length) if value is True else Path(value)
-    state = None if checkpoint is None else read_state(checkpoint)
-    if checkpoint is None or state is None:
-        raise UserError(
-            f"`resume_from_checkpoint` is {value!r}, but {checkpoint or output_dir} has no complete checkpoint with "
-            "steps left: name a checkpoint-N directory, remove the setting, or raise `max_steps`."
-        )
-    if is_finished(state, length):
-        raise UserError(
-            f"`resume_from_checkpoint` {value!r} is the end of a finished run, step {state['global_step']}: raise "
-            "`max_steps` or `num_train_epochs` to train longer."
-        )
-    if not has_optimizer(checkpoint):
-        raise UserError(
-            f"{checkpoint} contains only the model (`save_only_model`), so Adam and the learning rate would restart: "
-            "start a new run with it as `model_name_or_path`."
-        )
-    file = checkpoint.parent / RECIPE
-    before = read_yaml(file) if file.is_file() else recipe.given
-    for name in IN_OPTIMIZER:
-        default = recipe_fields()[name].default
-        old, new = before.get(name, default), recipe.given.get(name, default)
-        if old != new:
-            raise UserError(
-                f"`{name}` is {new} but was {old}, and the optimizer's saved state keeps the old value: restore the "
-                "old value, or start a new run with the checkpoint as `model_name_or_path`."
-            )

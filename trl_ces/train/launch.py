@@ -21,6 +21,7 @@ import psutil
 
 from ..support.errors import UserError
 from ..support.imports import install_line
+from ..support.parent import LAUNCHER, prepare_child
 from ..support.yaml import read_yaml
 from .arguments import RESUME, CommandLine
 from .checkpoints import Length, earlier_checkpoints, resume_hint
@@ -29,6 +30,7 @@ from .recipe import RECIPE, Recipe, find_config
 WORKER = "trl_ces.cli.train_worker"
 LAUNCHERS = ("torch.distributed.run", "accelerate.commands.launch")
 REPORTED = "TRL_CES_REPORTED"  # path of a file that a worker creates after printing its error
+ENDED = "ended"  # file beside it that a worker creates after saving the model, or a checkpoint on a signal
 THREADS, VISIBLE = "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"
 
 
@@ -41,6 +43,7 @@ class Launch:
     command: list[str]
     env: dict[str, str] = field(default_factory=dict)
     machine_rank: int = 0
+    checkpoint: str | None = None  # to resume from
 
     def with_recipe(self, file: Path, checkpoint: str | bool | None) -> list[str]:
         """Return the command with the composed recipe for the workers and the checkpoint to resume from."""
@@ -127,48 +130,53 @@ def _share_cores(processes: int, *settings: Mapping[str, Any]) -> dict[str, str]
 
 def run_training(launch: Launch, recipe: Recipe) -> int:
     """Run this machine's training processes, and print how to resume if one is killed or raises an error."""
-    output_dir, resumed = Path(recipe.setting("output_dir")), recipe.setting(RESUME)
+    output_dir, resumed, received = Path(recipe.setting("output_dir")), launch.checkpoint, list[int]()
     earlier = earlier_checkpoints(output_dir, resumed)
     with tempfile.TemporaryDirectory() as folder:
         reported, file = Path(folder) / "reported", Path(folder) / RECIPE
         file.write_text(recipe.to_yaml(), encoding="utf-8")
         env = {**recipe.env, **launch.env, REPORTED: str(reported)}
-        code = run_child(launch.with_recipe(file, resumed), env)
-        if code in (0, 128 + signal.SIGINT, 128 + signal.SIGTERM):
-            return code
+        code, ended = run_child(launch.with_recipe(file, resumed), env, received), Path(folder) / ENDED
+        if received or (code == 0 and ended.exists()):
+            return code if ended.exists() else code or 128 + received[0]
         if reported.exists():
             return 2
     length = Length(recipe.setting("max_steps"), recipe.setting("num_train_epochs"))
     end = "was killed" if code == 128 + signal.SIGKILL else f"ended with code {code}"
+    end += "" if code else " before its model was saved (did a reward function call `os._exit`?)"
     print(
         f"trl-ces train: error: training {end}; the first error, if any was reported, is above. "
         f"{resume_hint(output_dir, length, earlier)}",
         file=sys.stderr,
     )
-    return code
+    return code or 1
 
 
-def run_child(command: list[str], env: dict[str, str]) -> int:
-    """Run a command and forward SIGINT (Ctrl-C) and SIGTERM to all its processes."""
+def run_child(command: list[str], env: dict[str, str], received: list[int] | None = None) -> int:
+    """Run a command that ends with this process; forward Ctrl-C, SIGTERM and SIGHUP and append them to `received`."""
     child: subprocess.Popen | None = None
-    received: list[int] = []
+    received = [] if received is None else received
 
     def forward(number: int) -> None:
         if child is None or child.poll() is not None:
             return
-        if number == signal.SIGTERM and _stop_workers(child.pid):
-            return
-        os.killpg(child.pid, number)
+        if number == signal.SIGKILL or not _stop_workers(child.pid, number):
+            os.killpg(child.pid, signal.SIGTERM if number == signal.SIGTERM else signal.SIGKILL)  # without a traceback
+        elif number == signal.SIGINT:
+            print("\nStopping after the running step. Press Ctrl-C again to end at once.", file=sys.stderr)
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
         forwarded = signal.SIGKILL if received else number  # a second Ctrl-C kills the processes
         received.append(number)
         forward(forwarded)
 
-    previous = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    numbers += [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else []  # as with `nohup`
+    previous = {number: signal.signal(number, on_signal) for number in numbers}
+    env = {**os.environ, **env, LAUNCHER: str(os.getpid())}
     code = None
     try:
-        child = subprocess.Popen(command, env={**os.environ, **env}, start_new_session=True)
+        child = subprocess.Popen(command, env=env, start_new_session=True, preexec_fn=prepare_child)
         if received:  # while the child was starting
             forward(received[-1])
         while code is None:  # with a timeout, to handle a signal that arrives just before the wait
@@ -184,13 +192,13 @@ def run_child(command: list[str], env: dict[str, str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _stop_workers(launcher: int) -> bool:
-    """Send SIGTERM directly to training processes, which a launcher would kill soon; return whether any exist."""
+def _stop_workers(launcher: int, number: int) -> bool:
+    """Send SIGINT or SIGTERM directly to training processes; return whether any exist. A launcher kills them soon."""
     found = False
-    for process in psutil.Process(launcher).children(recursive=True):
+    for process in [psutil.Process(launcher), *psutil.Process(launcher).children(recursive=True)]:
         with suppress(psutil.Error):
             words = process.cmdline()
             if WORKER in words and not any(module in words for module in LAUNCHERS):
-                process.send_signal(signal.SIGTERM)
+                process.send_signal(signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
                 found = True
     return found

@@ -13,7 +13,7 @@ from ..config import CESConfig
 from ..support.errors import UserError, first_line, hub_errors
 
 # Checkpoints are large; the pickled arguments can execute code and can contain a token.
-NOT_PUSHED = ("checkpoint-*", "_*", "training_args.bin")
+NOT_PUSHED = ("checkpoint-*", "_*", ".*lock", "training_args.bin")
 SECRET_NAME = re.compile(r"TOKEN(?!IZ|S)|SECRET|PASSWORD|API_?KEY|ACCESS_KEY", re.IGNORECASE)
 
 

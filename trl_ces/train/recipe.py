@@ -237,7 +237,9 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
     if not training.get("output_dir"):
         raise UserError(f"{source}: `output_dir` is missing: name the directory in which the model is saved.")
     model.model_name_or_path = os.path.expanduser(model.model_name_or_path)
-    training["output_dir"] = os.path.expanduser(training["output_dir"])  # as the Trainer does
+    for name in ("output_dir", RESUME):  # absolute, because a reward function may change the working directory
+        if training.get(name) and isinstance(training[name], str):
+            training[name] = os.path.abspath(os.path.expanduser(training[name]))
     return Recipe(source, script, model, training, env, {**values, **({"env": env} if env else {})})
 
 

@@ -2,7 +2,9 @@
 
 import errno
 import os
+import signal
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,15 +18,18 @@ from ..config import CESConfig
 from ..layers.reward_calls import RewardError
 from ..support.errors import UserError, hub_errors
 from ..support.files import write_text
+from ..support.locks import TRAINING_LOCK, lock_file, sign
 from ..support.reward_names import accuracy_reward_index
 from ..trainer import CESTrainer
-from .callbacks import ProgressWithMetrics, SaveOnSigterm
+from .arguments import START
+from .callbacks import ProgressWithMetrics, RunFiles, SaveOnSigterm
 from .card import ADAPTER, write_card, write_facts
 from .checkpoints import Length, earlier_checkpoints, newest_checkpoint, resume_hint
 from .data import check_rows, load_datasets
 from .lookup import find_reward_functions, model_path
 from .push import Push
 from .recipe import RECIPE, Recipe
+from .resume import list_changes
 from .server import server_failure
 
 REFUSALS = (ValueError, ImportError)  # raised by TRL and transformers for invalid settings
@@ -35,7 +40,7 @@ class StoppedTraining(UserError):
 
 
 def train(recipe: Recipe, num_processes: int, distributed_type: str | None) -> None:
-    """Load data and model, train, save, and push the model if `push_to_hub` is set."""
+    """Load data and model, train, save, and push the model if `push_to_hub` is set, with `output_dir` locked."""
     config = recipe.training_config(num_processes)
     if config.world_size != num_processes:
         raise UserError(
@@ -43,6 +48,9 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None) -> N
             "accelerate configuration."
         )
     state = PartialState()
+    if state.is_main_process:
+        lock = lock_file(Path(recipe.setting("output_dir")) / TRAINING_LOCK)  # until this function returns
+        sign(lock, os.getpid())
     push = Push(config) if config.push_to_hub else None
     if push is not None and state.is_main_process:
         push.open()
@@ -96,18 +104,20 @@ def accuracy_reward_name(trainer: CESTrainer) -> str | None:
 
 
 def train_to_end(trainer: CESTrainer, recipe: Recipe) -> bool:
-    """Train, resuming from the recipe's checkpoint if set; return `False` if SIGTERM ended training early."""
+    """Train, resuming from the recipe's checkpoint if set; return `False` if a signal ended training early."""
     output_dir, is_main = Path(str(trainer.args.output_dir)), trainer.accelerator.is_main_process
     checkpoint: Any = trainer.args.resume_from_checkpoint
     length = Length(trainer.args.max_steps, trainer.args.num_train_epochs)
     earlier = earlier_checkpoints(output_dir, checkpoint)
     if checkpoint is True:  # the Trainer would use the last folder even if it is incomplete
         checkpoint = str(newest_checkpoint(output_dir, length))
-        if is_main:
-            print(f"Resuming from {checkpoint}.", flush=True)
-    if is_main:
-        _write_files(trainer, recipe)
-    stop = SaveOnSigterm(trainer.accelerator)
+    if checkpoint and is_main:
+        print(f"Resuming from {checkpoint}.", flush=True)
+    changes = list_changes(Path(checkpoint), recipe, cast(CESConfig, trainer.args)) if checkpoint else []
+    write = partial(_write_files, trainer, recipe, changes)
+    overwrite = recipe.script.overwrite_output_dir and not checkpoint
+    trainer.add_callback(RunFiles(trainer.accelerator, write, overwrite))
+    stop = SaveOnSigterm(trainer.accelerator, (signal.SIGINT, signal.SIGTERM))
     trainer.add_callback(stop)
     try:
         _check_prompts(trainer)
@@ -120,8 +130,8 @@ def train_to_end(trainer: CESTrainer, recipe: Recipe) -> bool:
     if not stop.stopped or trainer.state.global_step >= trainer.state.max_steps:
         return True
     if is_main:
-        step = trainer.state.global_step
-        print(f"Stopped by SIGTERM after step {step}. {resume_hint(output_dir, length, earlier)}", flush=True)
+        step, name = trainer.state.global_step, signal.Signals(stop.signalled or signal.SIGTERM).name
+        print(f"Stopped by {name} after step {step}. {resume_hint(output_dir, length, earlier)}", flush=True)
     return False
 
 
@@ -136,10 +146,9 @@ def save(trainer: CESTrainer, recipe: Recipe, repo: str | None = None) -> None:
     trainer.save_state()
     if not trainer.is_world_process_zero():
         return
-    _write_files(trainer, recipe)  # again, because the first rollout may have set `ces_tau`
     if missing := write_card(output_dir, repo or output_dir.resolve().name):
         print(missing, flush=True)
-    saved = sorted(file.name for file in output_dir.iterdir() if file.is_file())
+    saved = sorted(file.name for file in output_dir.iterdir() if file.is_file() and file.name[0] != ".")
     note = "  # an adapter: needs peft" if ADAPTER in saved else ""
     print(
         f"\nSaved in {output_dir}: {', '.join(saved)}.\nLoad it:\n"
@@ -150,12 +159,13 @@ def save(trainer: CESTrainer, recipe: Recipe, repo: str | None = None) -> None:
     )
 
 
-def _write_files(trainer: CESTrainer, recipe: Recipe) -> None:
-    """Write recipe.yaml, which repeats the run, and run.json."""
-    output_dir, args = Path(str(trainer.args.output_dir)), cast(CESConfig, trainer.args)
-    write_facts(output_dir, args, accuracy_reward_name(trainer))
-    resolved = {"ces_tau": args.ces_tau} if "ces_tau" in recipe.given else {}
-    write_text(output_dir / RECIPE, replace(recipe, given=recipe.given | resolved).to_yaml())
+def _write_files(trainer: CESTrainer, recipe: Recipe, changes: list[Any], folder: Path) -> None:
+    """Write recipe.yaml, which repeats the run, and run.json, after the first rollout, which may set `ces_tau`."""
+    args = cast(CESConfig, trainer.args)
+    write_facts(folder, args, accuracy_reward_name(trainer), changes)
+    given = {name: value for name, value in recipe.given.items() if name not in START}
+    given |= {"ces_tau": args.ces_tau} if "ces_tau" in given else {}
+    write_text(folder / RECIPE, replace(recipe, given=given).to_yaml())
 
 
 def _check_prompts(trainer: CESTrainer) -> None:

@@ -7,9 +7,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-import torch
 import yaml
 from pandas import DataFrame
+from saved_checkpoints import checkpoint
 
 from trl_ces.lab.study import comparison as tables
 from trl_ces.lab.study.cells import Cell, load_study
@@ -254,11 +254,7 @@ def test_the_clock_includes_training_time_up_to_the_last_checkpoint(tmp_path):
     cell = cell_in(tmp_path)
     write_json(cell.folder / "clock.json", {"seconds_before": 50.0, "started": 1000.0, "attempts": 1})
     for step, saved in ((4, 1030.0), (10, 1070.0), (9, 1060.0)):
-        state = cell.folder / f"checkpoint-{step}" / "trainer_state.json"
-        state.parent.mkdir()
-        state.write_text(json.dumps({"global_step": step, "max_steps": 20}))
-        torch.save({}, state.with_name("rng_state.pth"))
-        os.utime(state, (saved, saved))
+        os.utime(checkpoint(cell.folder, step) / "trainer_state.json", (saved, saved))
     assert newest_checkpoint(cell.folder).name == "checkpoint-10"
     begin_training(cell)
     clock = json.loads((cell.folder / "clock.json").read_text())

@@ -90,6 +90,8 @@ def begin_training(cell: Cell, processes: int = 1) -> None:
 def finish_training(cell: Cell) -> None:
     """Write `training.json` from the clock and the Trainer's state."""
     clock, state = read_json(cell.folder / CLOCK), read_json(cell.folder / "trainer_state.json")
+    if state is None:
+        raise UserError("training ended before its model was saved.")
     tokens = [entry["num_tokens"] for entry in state["log_history"] if "num_tokens" in entry]
     content = {
         "seconds": round(clock["seconds_before"] + time.time() - clock["started"], 1),

@@ -1,0 +1,141 @@
+"""Signals, kills and exits of `trl-ces train` with its real processes."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from processes import environment
+from train_jobs import make_job
+
+from trl_ces.train.checkpoints import find_damage
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+REWARD = """
+import os, sys, time
+
+def accuracy_reward(completions, **kwargs):
+    {body}
+    return [float(len(str(text)) % 2) for text in completions]
+"""
+
+
+class Run:
+    """`trl-ces train` as the leader of a process group, as in a terminal."""
+
+    def __init__(self, folder, processes, body, *words):
+        self.recipe, self.output = make_job(folder)
+        (folder / "own_reward.py").write_text(REWARD.format(body=body))
+        text = self.recipe.read_text().replace("[accuracy_reward,", "[own_reward.accuracy_reward,")
+        self.recipe.write_text(text)
+        self.errors = (folder / "errors").open("w+")
+        words = ["--max_steps", "500", "--save_steps", "2", "--num_processes", str(processes), *words]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", str(self.recipe), *words],
+            cwd=folder,
+            env=environment(),
+            stdout=self.errors,
+            stderr=self.errors,
+            start_new_session=True,
+        )
+
+    def wait_for(self, step):
+        while not list(self.output.glob(f"checkpoint-{step}/manifest.json")):
+            assert self.process.poll() is None, self.printed()
+            time.sleep(0.1)
+
+    def end(self):
+        code = self.process.wait(600)
+        return code, self.printed()
+
+    def printed(self):
+        self.errors.seek(0)
+        return self.errors.read()
+
+
+def wait_until_gone(processes):
+    _, left = psutil.wait_procs(processes, timeout=20)
+    return [process for process in left if process.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_ctrl_c_saves_a_checkpoint_and_ends_without_a_traceback(tmp_path, processes):
+    run = Run(tmp_path, processes, "pass")
+    run.wait_for(2)
+    os.killpg(run.process.pid, signal.SIGINT)
+    code, printed = run.end()
+    assert code == 130, printed
+    assert "Traceback" not in printed
+    [step] = re.findall(r"Stopped by SIGINT after step (\d+)\. Resume from ", printed)
+    assert find_damage(run.output / f"checkpoint-{step}") is None
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_second_ctrl_c_ends_all_processes_at_once(tmp_path, processes):
+    run = Run(tmp_path, processes, "open('calls', 'a').write('x'); time.sleep(3600)")
+    while not (tmp_path / "calls").exists():
+        assert run.process.poll() is None, run.printed()
+        time.sleep(0.1)
+    children = psutil.Process(run.process.pid).children(recursive=True)
+    for _ in range(2):
+        os.killpg(run.process.pid, signal.SIGINT)
+        time.sleep(0.5)
+    code, printed = run.end()
+    assert code == 130
+    assert "Traceback" not in printed
+    assert wait_until_gone(children) == []
+
+
+def test_ctrl_c_while_packages_are_imported_ends_without_a_traceback(tmp_path):
+    run = Run(tmp_path, 1, "pass")
+    while not psutil.Process(run.process.pid).children():
+        assert run.process.poll() is None, run.printed()
+        time.sleep(0.05)
+    os.killpg(run.process.pid, signal.SIGINT)
+    code, printed = run.end()
+    assert (code, "Traceback" in printed) == (130, False)
+    assert not list(run.output.glob("*.json"))
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_the_processes_of_a_killed_command_end(tmp_path, processes):
+    run = Run(tmp_path, processes, "pass")
+    run.wait_for(2)
+    children = psutil.Process(run.process.pid).children(recursive=True)
+    run.process.kill()
+    assert len(children) >= processes
+    assert wait_until_gone(children) == []
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_reward_that_ends_the_process_is_a_failure_with_a_sentence(tmp_path, processes):
+    run = Run(tmp_path, processes, "os._exit(0)")
+    code, printed = run.end()
+    assert code == 1
+    assert "training ended with code 0 before its model was saved (did a reward function call `os._exit`?)" in printed
+
+
+@pytest.mark.parametrize("call", ["sys.exit(0)", "os._exit(0)"])
+def test_one_of_two_processes_that_exits_is_a_failure(tmp_path, call):
+    run = Run(tmp_path, 2, f"os.environ['RANK'] == '1' and {call}")
+    code, printed = run.end()
+    assert code in (1, 2)
+    assert "trl-ces train: error: " in printed
+
+
+def test_a_second_run_in_the_directory_is_refused(tmp_path):
+    first = Run(tmp_path, 1, "pass")
+    try:
+        first.wait_for(2)
+        second = Run(tmp_path, 1, "pass", "--resume_from_checkpoint", "true")
+        code, printed = second.end()
+        assert code == 2
+        assert re.search(r"Process \d+ is running in ", printed)
+    finally:
+        first.process.terminate()
+    assert first.end()[0] == 0

@@ -1,0 +1,128 @@
+"""A resumed run keeps the settings that affect training; a new run overwrites no other run."""
+
+import pytest
+from saved_checkpoints import checkpoint
+
+from trl_ces.support.errors import UserError
+from trl_ces.support.files import write_json
+from trl_ces.support.yaml import dump_yaml
+from trl_ces.train.recipe import make_recipe
+from trl_ces.train.resume import changed_settings, check_resume, refuse_to_overwrite
+
+RUN = {"model_name_or_path": "m", "dataset_name": "d", "max_steps": 20, "learning_rate": 1e-3, "num_generations": 2}
+SIZES = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "steps_per_generation": 4}
+
+
+def recipe_of(folder, **changes):
+    return make_recipe({**RUN, "output_dir": str(folder), **changes}, "test")
+
+
+def write_run(folder, world_size=1, **changes):
+    """Write a run's files and a checkpoint of step 12."""
+    (folder / "recipe.yaml").write_text(dump_yaml(recipe_of(folder, **changes).given))
+    write_json(folder / "run.json", {"settings": {**SIZES, "world_size": world_size}})
+    return checkpoint(folder, 12)
+
+
+def check(folder, processes=1, **changes):
+    recipe = recipe_of(folder, **{"resume_from_checkpoint": True, **SIZES, **changes})
+    return check_resume(recipe, folder, recipe.check_training(processes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"shaping": "none"}, "`shaping` 'ces' -> 'none'"),
+        ({"seed": 3}, "`seed` 42 -> 3"),
+        ({"dataset_seed": 3}, "`dataset_seed` 42 -> 3"),
+        ({"data_seed": 3}, "`data_seed` None -> 3"),
+        ({"max_completion_length": 64}, "`max_completion_length` 512 -> 64"),
+        ({"reward_funcs": ["accuracy_reward"]}, "`reward_funcs` .* -> \\['accuracy_reward'\\]"),
+        ({"ces_tau": 0.5, "temperature": 0.7}, "`temperature` 1.0 -> 0.7, `ces_tau` 0.01 -> 0.5"),
+        ({"system_prompt": None}, "`system_prompt`"),
+        ({"lr_scheduler_type": "cosine"}, "`lr_scheduler_type`"),
+        ({"dataset_name": "other"}, "`dataset_name` 'd' -> 'other'"),
+        ({"num_generations": 4}, "`num_generations` 2 -> 4"),
+        ({"gradient_accumulation_steps": 4}, "`completions per step` 4 -> 8"),
+        ({"per_device_train_batch_size": 4, "steps_per_generation": 2}, "`completions per step` 4 -> 8"),
+        ({"steps_per_generation": 2}, "`completions per rollout` 8 -> 4"),
+    ],
+)
+def test_a_resume_with_other_settings_is_refused_by_name_unless_allowed(tmp_path, changes, words):
+    found = write_run(tmp_path, **SIZES)
+    with pytest.raises(UserError, match=f"{words}.*`--resume_with_changes true`"):
+        check(tmp_path, **changes)
+    assert check(tmp_path, **changes, resume_with_changes=True) == found
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"max_steps": 40, "num_train_epochs": 5},
+        {"save_steps": 3, "save_total_limit": 1, "save_strategy": "steps", "logging_steps": 7, "report_to": "none"},
+        {"run_name": "other", "push_to_hub": True, "hub_model_id": "me/other", "log_completions": True},
+        {"eval_strategy": "steps", "eval_steps": 2, "num_eval_samples": 4, "per_device_eval_batch_size": 2},
+        {"gradient_checkpointing": False, "max_tokens_per_micro_batch": 512, "on_reward_error": "skip"},
+        {"env": {"OMP_NUM_THREADS": 1}, "overwrite_output_dir": True, "disable_tqdm": True},
+        {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 4, "steps_per_generation": 8},
+    ],
+)
+def test_settings_that_do_not_affect_training_may_change(tmp_path, changes):
+    found = write_run(tmp_path, **SIZES)
+    assert check(tmp_path, **changes) == found
+
+
+def test_another_number_of_processes_is_refused_unless_batches_stay_equal(tmp_path):
+    found = write_run(tmp_path, world_size=2, **SIZES)
+    with pytest.raises(UserError, match="`completions per step` 8 -> 4, `completions per rollout` 16 -> 8"):
+        check(tmp_path, 1)
+    assert check(tmp_path, 2) == found
+    assert check(tmp_path, 1, per_device_train_batch_size=4) == found
+
+
+def test_settings_of_the_optimizer_cannot_change_even_with_the_flag(tmp_path):
+    write_run(tmp_path)
+    with pytest.raises(UserError, match=r"`learning_rate` is 0\.1 but was 0\.001"):
+        check(tmp_path, learning_rate=0.1, resume_with_changes=True)
+
+
+def test_a_number_in_place_of_automatic_tau_is_no_change(tmp_path):
+    found = write_run(tmp_path, ces_tau=0.03)
+    recipe = recipe_of(tmp_path, ces_tau="auto", **SIZES)
+    assert changed_settings(found, recipe, recipe.check_training(1)) == {}
+
+
+def test_a_checkpoints_own_recipe_is_compared_first(tmp_path):
+    found = write_run(tmp_path, seed=1)
+    (found / "recipe.yaml").write_text(dump_yaml(recipe_of(tmp_path, seed=2).given))
+    recipe = recipe_of(tmp_path, seed=1)
+    assert changed_settings(found, recipe, recipe.check_training(1)) == {"seed": (2, 1)}
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_new_run_does_not_overwrite_checkpoints(tmp_path, complete):
+    checkpoint(tmp_path, 12, *(() if complete else ("",)))
+    with pytest.raises(UserError, match=r"`output_dir` .*checkpoint-12.*`--overwrite_output_dir true`"):
+        refuse_to_overwrite(recipe_of(tmp_path))
+    for changes in ({"overwrite_output_dir": True}, {"resume_from_checkpoint": True}):
+        refuse_to_overwrite(recipe_of(tmp_path, **changes))
+    refuse_to_overwrite(recipe_of(tmp_path, resume_from_checkpoint=str(tmp_path / "checkpoint-12")))
+    refuse_to_overwrite(recipe_of(tmp_path / "another"))
+
+
+def test_a_run_resumed_from_another_directory_does_not_overwrite_checkpoints_either(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    found = checkpoint(tmp_path / "a", 4)
+    checkpoint(tmp_path / "b", 8)
+    with pytest.raises(UserError, match="holds checkpoints of another run"):
+        refuse_to_overwrite(recipe_of(tmp_path / "b", resume_from_checkpoint=str(found)))
+
+
+def test_relative_paths_are_absolute_in_a_recipe(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    recipe = recipe_of("out", resume_from_checkpoint="out/checkpoint-1")
+    monkeypatch.chdir("/")
+    assert recipe.setting("output_dir") == str(tmp_path / "out")
+    assert recipe.setting("resume_from_checkpoint") == str(tmp_path / "out/checkpoint-1")

@@ -1,0 +1,38 @@
+"""End a process together with the command that started it."""
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+
+import psutil
+
+LAUNCHER = "TRL_CES_LAUNCHER"  # environment variable: process id of `trl-ces train`
+
+
+def kill_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent ends; only Linux can."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def prepare_child() -> None:
+    """Tie a new child to its parent, and keep Ctrl-C pending until the child handles it (see `train_worker`)."""
+    kill_with_parent()
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+
+
+def end_with_launcher() -> None:
+    """Kill this process when its parent, or `trl-ces train` as a parent's parent, ends."""
+    parent = os.getppid()
+    launcher = int(os.environ.get(LAUNCHER, parent))
+    kill_with_parent()
+
+    def watch() -> None:  # the parent may have ended before the line above, which has no effect on other systems
+        while os.getppid() == parent and psutil.pid_exists(launcher):
+            time.sleep(1)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -1,0 +1,143 @@
+"""Check what a start would overwrite, and which checkpoint and settings a resumed run may use."""
+
+import json
+import reprlib
+from pathlib import Path
+from typing import Any
+
+from ..config import CESConfig
+from ..methods.ces import AUTO
+from ..support.errors import UserError
+from ..support.yaml import read_yaml
+from .arguments import RESUME, START, recipe_fields
+from .card import FACTS
+from .checkpoints import (
+    Length,
+    find_damage,
+    has_optimizer,
+    is_finished,
+    list_checkpoints,
+    newest_checkpoint,
+    read_state,
+)
+from .recipe import BATCHES, COUNTS, RECIPE, Recipe
+
+# When a run resumes, these settings come from the optimizer's saved state, regardless of the recipe.
+IN_OPTIMIZER = ("learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "use_peft", "lora_r")
+# Settings that may change on resuming: they control length, evaluation, saving, logging, pushing, memory, speed and
+# the handling of failures, not what is trained.
+FREE_PREFIXES = ("eval_", "save_", "log_", "logging_", "hub_", "trackio_", "ddp_", "vllm_server_")
+FREE = {
+    *START, "output_dir", "max_steps", "num_train_epochs", "num_eval_samples", "num_generations_eval",
+    "per_device_eval_batch_size", "bf16_full_eval", "fp16_full_eval", "prediction_loss_only", "batch_eval_metrics",
+    "include_for_metrics", "enable_jit_checkpoint", "disable_tqdm", "report_to", "run_name", "project", "use_cpu",
+    "include_num_input_tokens_seen", "num_completions_to_print", "skip_memory_metrics", "push_to_hub",
+    "activation_checkpointing", "activation_checkpointing_kwargs", "gradient_checkpointing",
+    "gradient_checkpointing_kwargs", "attn_implementation", "torch_empty_cache_steps", "trim_padding",
+    "arrange_by_length", "padding_free", "max_tokens_per_micro_batch", "vllm_group_port", "vllm_enable_sleep_mode",
+    "vllm_gpu_memory_utilization", "vllm_max_model_length", "vllm_tensor_parallel_size", "on_reward_error",
+    "max_nonfinite_steps", "stop_on_divergence", "dataloader_num_workers", "dataloader_pin_memory",
+    "dataloader_persistent_workers", "dataloader_prefetch_factor",
+}  # fmt: skip
+# Only the sizes that follow from these and the number of processes are compared.
+SIZES = {*COUNTS, BATCHES, "responses_per_rollout", "per_device_train_batch_size"}
+
+
+def refuse_to_overwrite(recipe: Recipe) -> None:
+    """Refuse an `output_dir` with checkpoints that the run neither continues nor may delete."""
+    output_dir, resumed = Path(recipe.setting("output_dir")), recipe.setting(RESUME)
+    folders = list_checkpoints(output_dir)
+    if resumed is True or not folders or (recipe.script.overwrite_output_dir and not resumed):
+        return
+    if not resumed or Path(resumed).resolve().parent != output_dir.resolve():
+        raise UserError(
+            f"`output_dir` {output_dir} holds checkpoints of another run ({folders[-1].name}): continue it with "
+            f"`--{RESUME} true`, name another `output_dir`, or delete them with `--overwrite_output_dir true`."
+        )
+
+
+def check_resume(recipe: Recipe, output_dir: Path, config: CESConfig) -> Path:
+    """Return the checkpoint to resume from; refuse a damaged one, and settings that differ from those of its run."""
+    value: Any = recipe.setting(RESUME)
+    length = Length(config.max_steps, config.num_train_epochs)
+    checkpoint = newest_checkpoint(output_dir, length) if value is True else Path(value)
+    state = None if checkpoint is None else read_state(checkpoint)
+    if checkpoint is None or state is None:
+        raise UserError(
+            f"`{RESUME}` is {value!r}, but {checkpoint or output_dir} has no complete checkpoint with steps left: "
+            "name a checkpoint-N directory, remove the setting, or raise `max_steps`."
+        )
+    if is_finished(state, length):
+        raise UserError(
+            f"`{RESUME}` {value!r} is the end of a finished run, step {state['global_step']}: raise `max_steps` or "
+            "`num_train_epochs` to train longer."
+        )
+    if not has_optimizer(checkpoint):
+        raise UserError(
+            f"{checkpoint} contains only the model (`save_only_model`), so Adam and the learning rate would restart: "
+            "start a new run with it as `model_name_or_path`."
+        )
+    if value is not True and (damage := find_damage(checkpoint)):
+        raise UserError(
+            f"`{RESUME}` {value!r} is damaged ({damage}): name another checkpoint, or set it to true, which takes the "
+            "newest complete one."
+        )
+    changes = changed_settings(checkpoint, recipe, config)
+    for name in filter(changes.get, IN_OPTIMIZER):
+        old, new = changes[name]
+        raise UserError(
+            f"`{name}` is {new} but was {old}, and the optimizer's saved state keeps the old value: restore the "
+            "old value, or start a new run with the checkpoint as `model_name_or_path`."
+        )
+    if changes and not recipe.script.resume_with_changes:
+        shown = ", ".join(
+            f"`{name}` {reprlib.repr(old)} -> {reprlib.repr(new)}" for name, (old, new) in changes.items()
+        )
+        raise UserError(
+            f"The run of {checkpoint} had other settings: {shown}. Restore them, start a new run in another "
+            "`output_dir`, or allow the changes with `--resume_with_changes true`."
+        )
+    return checkpoint
+
+
+def changed_settings(checkpoint: Path, recipe: Recipe, config: CESConfig) -> dict[str, tuple[Any, Any]]:
+    """
+    Map each setting that affects training and differs from the run of `checkpoint` to its old and new value.
+
+    The recipe in the checkpoint, or else the one beside it, is compared; without one, nothing is known to differ.
+    """
+    before, facts = _read_run(checkpoint)
+    now, old = dict(recipe.given), facts.get("settings")
+    if before is None:
+        return {}
+    if now.get("ces_tau") == AUTO:  # training replaces `auto` with a number
+        now["ces_tau"] = before.get("ces_tau", AUTO)
+    values = {
+        name: (before.get(name, entry.default), now.get(name, entry.default))
+        for name, entry in recipe_fields().items()
+    }
+    free = FREE | SIZES if old else FREE
+    compared = {name: pair for name, pair in values.items() if name not in free and not name.startswith(FREE_PREFIXES)}
+    if old:
+        rows, world_size = old["per_device_train_batch_size"] * old["world_size"], config.world_size
+        step = config.per_device_train_batch_size * config.gradient_accumulation_steps * world_size
+        compared["completions per step"] = (rows * old["gradient_accumulation_steps"], step)
+        compared["completions per rollout"] = (rows * old["steps_per_generation"], config.generation_batch_size)
+    return {name: pair for name, pair in compared.items() if pair[0] != pair[1]}
+
+
+def list_changes(checkpoint: Path, recipe: Recipe, config: CESConfig) -> list[dict[str, Any]]:
+    """List the resumes with other settings so far and this one, with their steps and old and new values."""
+    changes = _read_run(checkpoint)[1].get("changes", [])
+    if new := changed_settings(checkpoint, recipe, config):
+        changes.append({"step": (read_state(checkpoint) or {}).get("global_step"), "settings": new})
+    return changes
+
+
+def _read_run(checkpoint: Path) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """Return recipe.yaml and run.json of a checkpoint's run, `None` and empty if missing."""
+    for folder in (checkpoint, checkpoint.parent):
+        if (folder / RECIPE).is_file():
+            file = folder / FACTS
+            return read_yaml(folder / RECIPE), json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return None, {}
