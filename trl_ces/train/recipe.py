@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..support.errors import UserError, kind, nearest
+from ..support.ranges import MODEL_RANGES, check_ranges
 from ..support.yaml import dump_yaml, read_yaml
 from .arguments import RESUME, ScriptArguments, check_key, fit, fit_text, recipe_fields
 
@@ -229,6 +230,7 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
     try:
         script = ScriptArguments(**owners.pop(ScriptArguments, {}))
         model = ModelConfig(**owners.pop(ModelConfig, {}))
+        check_ranges(model, MODEL_RANGES)
     except ValueError as error:
         raise UserError(f"{source}: {error}") from None
     training = next(iter(owners.values()), {})
