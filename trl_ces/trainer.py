@@ -55,7 +55,7 @@ from .methods.group_reward import check_rewards
 from .methods.groups import completion_facts
 from .methods.metrics import ces_metrics, ces_sums, selection_metrics, selection_sums
 from .methods.rule import Need, Rule
-from .support.models import check_is_no_adapter, check_reward_model, check_trainable, check_vocabulary
+from .support.models import check_is_no_adapter, check_policy, check_reward_model
 
 logger = logging.getLogger(__name__)
 
@@ -300,8 +300,7 @@ class CESTrainer(
         if isinstance(model, str):
             check_is_no_adapter(model)
         super().__init__(model, reward_funcs, args, *positional, **kwargs)
-        check_trainable(self.model)
-        check_vocabulary(self.model, self._tokenizer)
+        check_policy(self.model, self._tokenizer)
 
 
 # Make help() and editors show TRL's parameters.

@@ -41,9 +41,7 @@ class EndedRows(Layer):
         args = self.args
         other_path = self.use_vllm or args.use_transformers_continuous_batching or self._is_vlm
         sharded = self._dist.is_zero3 or self._dist.is_fsdp
-        return args.trim_padding and not (
-            other_path or sharded or args.generation_kwargs or args.cache_implementation
-        )
+        return args.trim_padding and not (other_path or sharded or args.generation_kwargs or args.cache_implementation)
 
 
 def can_drop_rows(model: Any) -> bool:

@@ -86,13 +86,7 @@ def accuracy_column(wanted: str | None, names: list[str], funcs: list[Any]) -> i
 
 
 def check_rewards(config: Any, funcs: list[Any]) -> None:
-    """
-    Check settings of a `CESConfig` that name or count rewards, before a model is loaded.
-
-    Raises:
-        `ValueError`: See [`accuracy_column`]. Also if the number of weights is wrong, or `metric_for_best_model` is not
-            logged.
-    """
+    """Raise `ValueError` if settings of a `CESConfig` that name or count rewards do not fit the reward functions."""
     names, weights = [reward_name(func) for func in funcs], config.reward_weights
     if weights is not None and len(weights) != len(names):
         raise ValueError(

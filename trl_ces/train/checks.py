@@ -52,10 +52,10 @@ def _check_rewards(recipe: Recipe, config: CESConfig) -> None:
     funcs, judge = find_reward_functions(recipe), recipe.script.reward_model_name_or_path
     try:
         check_rewards(config, funcs)
-        if judge is not None and is_local(judge):
-            check_reward_model(judge)
     except ValueError as error:
         raise UserError(f"{recipe.source}: {error}") from None
+    if judge is not None and is_local(judge):
+        check_reward_model(judge)
 
 
 def _check_model(recipe: Recipe) -> None:
@@ -63,10 +63,7 @@ def _check_model(recipe: Recipe) -> None:
     if recipe.script.model_builder is not None:
         import_path(recipe.script.model_builder, "model_builder")
     elif is_local(name):
-        try:
-            check_is_no_adapter(name)
-        except ValueError as error:
-            raise UserError(f"{recipe.source}: {error}") from None
+        check_is_no_adapter(name)
         for pattern in ("config.json", "*.safetensors"):
             if not any(Path(name).glob(pattern)):
                 raise UserError(
