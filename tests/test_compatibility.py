@@ -121,7 +121,7 @@ def test_a_reward_model_with_several_labels_is_refused(tmp_path, labels):
 
 def test_a_reward_model_without_a_head_is_refused(tmp_path):
     tiny_model().save_pretrained(tmp_path / "judge")  # TRL would add a random head
-    with pytest.raises(ValueError, match="reward model .* has 0 labels"):
+    with pytest.raises(ValueError, match=r"reward model .* has 0 labels"):
         tiny_trainer(tmp_path, [str(tmp_path / "judge"), vowel_accuracy_reward])
 
 

@@ -46,7 +46,16 @@ def test_the_models_own_settings_do_not_change_its_completions(tmp_path, name):
     assert getattr(model.generation_config, name) == OWN[name]  # what is saved with the model
 
 
-@pytest.mark.parametrize("case", ["a layer alone", "without row removal", "adapter", "continuous batching", "kwargs"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        "a layer alone",
+        "without row removal",
+        "adapter",
+        pytest.param("continuous batching", marks=pytest.mark.slow),
+        "kwargs",
+    ],
+)
 def test_the_models_own_settings_do_not_change_completions_of(tmp_path, case):
     changes = {
         "a layer alone": {"trainer_class": Alone},

@@ -1,4 +1,4 @@
-"""Check settings that choose a checkpoint or the learning rate by a metric: by default, transformers takes the loss."""
+"""Check settings that choose a checkpoint or the learning rate by a metric. transformers' default is the loss."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -6,10 +6,10 @@ from typing import Any, NoReturn
 
 _BY_METRIC = ("reduce_lr_on_plateau", "greedy")  # schedulers that read `metric_for_best_model`
 # Metrics of all evaluations, in addition to those of each reward.
-_LOGGED = ("reward", "reward_std", "frac_reward_zero_std", "entropy") + tuple(
-    f"completions/{name}"
-    for name in ("mean_length", "min_length", "max_length", "clipped_ratio", "mean_terminated_length")
-)
+_LOGGED = (
+    "reward", "reward_std", "frac_reward_zero_std", "entropy", "completions/mean_length", "completions/clipped_ratio",
+    "completions/min_length", "completions/max_length", "completions/mean_terminated_length",
+)  # fmt: skip
 
 
 def check_best_metric(config: Any, refuse: Callable[[str, str], NoReturn]) -> None:

@@ -62,7 +62,7 @@ def replaced_generation_config(model: Any, config: Any) -> Iterator[None]:
     """
     Replace the model's own generation config within the context.
 
-    transformers fills all fields that a call of `generate` leaves unset from the model's own config, which often sets a
+    transformers fills fields that a call of `generate` leaves unset from the model's own config, which often sets a
     top-p or a repetition penalty.
     """
     owner = model.get_base_model() if hasattr(model, "get_base_model") else model  # of a PeftModel

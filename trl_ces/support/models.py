@@ -32,8 +32,8 @@ def check_policy(model: Any, tokenizer: Any) -> None:
     missing = {index: token for token, index in tokenizer.get_vocab().items() if index >= rows and token not in others}
     if missing:
         raise UserError(
-            f"The tokenizer has {len(missing)} tokens without an embedding, the first {missing[min(missing)]!r} with id "
-            f"{min(missing)}, and the vocabulary of the model has {rows}: use the model's own tokenizer, or call "
+            f"The tokenizer has {len(missing)} tokens without an embedding, first {missing[min(missing)]!r} with id "
+            f"{min(missing)}; the vocabulary of the model has {rows}: use the model's own tokenizer, or call "
             "`model.resize_token_embeddings(len(tokenizer))` and save the model."
         )
 
