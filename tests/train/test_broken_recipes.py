@@ -32,14 +32,10 @@ def job(tmp_path, monkeypatch):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
     (tmp_path / "model" / "model.safetensors").write_bytes(bytes(8))
-    for name, content in (
-        ("adapter", {"peft_type": "LORA", "base_model_name_or_path": "some/base"}),
-        ("judge", {"id2label": {"0": "a", "1": "b", "2": "c"}}),
-    ):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / ("config.json" if name == "judge" else "adapter_config.json")).write_text(
-            json.dumps(content)
-        )
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter" / "adapter_config.json").write_text('{"base_model_name_or_path": "some/base"}')
+    (tmp_path / "judge").mkdir()
+    (tmp_path / "judge" / "config.json").write_text('{"id2label": {"0": "a", "1": "b", "2": "c"}}')
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / "config.json").write_text("{}")
     rows = [{"question": f"{n}+{n}=", "answer": 2 * n} for n in range(4)]
@@ -116,7 +112,7 @@ def refused(capsys, monkeypatch):
         ({"output_dir": "x" * 300}, "", ["`output_dir`", "cannot be written (File name too long): name another"]),
         ({"reward_funcs": "[divides.reward]"}, "", ["'divides.reward' cannot be imported: ZeroDivisionError"]),
         ({"reward_funcs": "[leaves.reward]"}, "", ["'leaves.reward' cannot be imported: SystemExit"]),
-        ({"model_name_or_path": "runs/a/b"}, "", ["'runs/a/b' has no config.json"]),  # not a Hub id: two slashes
+        ({"model_name_or_path": "runs/a/b"}, "", ["'runs/a/b' holds no config.json"]),  # not a Hub id: two slashes
         ({"reward_weights": "[1, 0]"}, "", ["`reward_weights` has 2 numbers for 1 rewards", "of accuracy_reward,"]),
         ({"reward_funcs": "[think_format_reward, get_soft_overlong_punishment]"}, "", ["Set `ces_accuracy_reward`"]),
         ({"reward_funcs": "[get_mai_length_reward]"}, "", ["is a group reward", "add an accuracy reward"]),

@@ -11,7 +11,7 @@ def check_is_no_adapter(name: str) -> None:
     """Raise `UserError` if `name` is the directory of a peft adapter."""
     file = Path(name).expanduser() / "adapter_config.json"
     if file.is_file():
-        base = json.loads(file.read_text(encoding="utf-8")).get("base_model_name_or_path")
+        base = json.loads(file.read_text(encoding="utf-8")).get("base_model_name_or_path") or "?"
         raise UserError(
             f"The model {name!r} is an adapter (LoRA or similar) of {base}: name a model into which it is merged with "
             "`merge_and_unload`, or train it in a script with `PeftModel.from_pretrained(..., is_trainable=True)`."

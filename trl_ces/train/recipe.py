@@ -270,6 +270,8 @@ def batch_sizes(
             f"`responses_per_rollout` is {responses_per_rollout}, which is not a multiple of `responses_per_step`, "
             f"{responses_per_step}."
         )
+    if micro_batch_size < 1:
+        raise UserError(f"`per_device_train_batch_size` is {micro_batch_size}: it must be at least 1.")
     share = responses_per_step // num_processes
     per_device = max(size for size in range(1, min(share, micro_batch_size) + 1) if share % size == 0)
     return {
