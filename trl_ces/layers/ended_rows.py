@@ -22,28 +22,14 @@ from .padding import padding_support
 
 PIECE = 16  # tokens between two checks for ended rows
 ONLY_TEXT = {"input_ids", "attention_mask", "generation_config"}
-<<<<<<< HEAD
-=======
-# Settings of a model's generation_config whose effect depends on where a `generate` call starts.
-CALL_DEPENDENT = (
-    "min_new_tokens", "forced_eos_token_id", "begin_suppress_tokens", "exponential_decay_length_penalty",
-    "encoder_repetition_penalty", "guidance_scale",
-)  # fmt: skip
->>>>>>> main
 
 
 class EndedRows(Layer):
     """
     Stop computing a completion when it ends, if `trim_padding` of [`CESConfig`] is set.
 
-<<<<<<< HEAD
     Inactive with vLLM, continuous batching, sharded weights (all processes must run the same forwards), images,
     `generation_kwargs` or `cache_implementation`, and for models whose cache does not support removing rows.
-=======
-    Inactive with vLLM, continuous batching, sharded weights (all processes must run the same forward passes), images,
-    `generation_kwargs` or `cache_implementation`, without `max_completion_length`, and for models whose cache does not
-    support removing rows.
->>>>>>> main
     """
 
     def _generate_single_turn(self, *args, **kwargs):
@@ -62,12 +48,7 @@ def can_drop_rows(model: Any) -> bool:
     """
     Return whether rows can be removed while `model` generates.
 
-<<<<<<< HEAD
     The cache must contain only keys and values, and the model must not depend on the width of the batch.
-=======
-    The cache must contain only keys and values, and no setting may depend on the width of the batch or on where a
-    `generate` call starts.
->>>>>>> main
     """
     if "generate" in vars(model):  # set by the user; it may not accept a cache
         return False

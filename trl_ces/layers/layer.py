@@ -1,12 +1,8 @@
-<<<<<<< HEAD
 """
 Base class of the layers: check of the TRL version, rollouts by the recipe's settings, state saved in checkpoints.
 
 Overrides of TRL: `_generate_single_turn`.
 """
-=======
-"""Base class of the layers: checks the TRL version and defines the state that is saved in checkpoints."""
->>>>>>> main
 
 import warnings
 from pathlib import Path
