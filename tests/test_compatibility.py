@@ -115,13 +115,20 @@ def test_a_reward_model_with_several_labels_is_refused(tmp_path, labels):
     judge = quality_model(tiny_tokenizer(), num_labels=labels)
     judge.save_pretrained(tmp_path / "judge")
     for reward in (judge, str(tmp_path / "judge")):
-        with pytest.raises(ValueError, match=f"reward model .* has {labels} labels.*`num_labels=1`"):
+        with pytest.raises(ValueError, match=r"reward model .* not have exactly one label.*`num_labels=1`"):
             tiny_trainer(tmp_path, [reward, vowel_accuracy_reward])
+
+
+def test_a_reward_model_is_loaded_by_its_name(tmp_path):
+    quality_model(tiny_tokenizer()).save_pretrained(tmp_path / "judge")
+    tiny_tokenizer().save_pretrained(tmp_path / "judge")
+    trainer = tiny_trainer(tmp_path, [str(tmp_path / "judge"), vowel_accuracy_reward])
+    assert trainer.reward_func_names[0] == "judge"
 
 
 def test_a_reward_model_without_a_head_is_refused(tmp_path):
     tiny_model().save_pretrained(tmp_path / "judge")  # TRL would add a random head
-    with pytest.raises(ValueError, match=r"reward model .* has 0 labels"):
+    with pytest.raises(ValueError, match=r"reward model .* not have exactly one label"):
         tiny_trainer(tmp_path, [str(tmp_path / "judge"), vowel_accuracy_reward])
 
 

@@ -123,7 +123,11 @@ def refused(capsys, monkeypatch):
         ),
         ({"report_to": "neptune"}, "", ["`report_to` is 'neptune', which is not installed"]),
         ({"model_name_or_path": "./adapter"}, "", ["'./adapter' is an adapter", "of some/base", "merge_and_unload"]),
-        ({}, "reward_model_name_or_path: ./judge\n", ["reward model ./judge has 3 labels", "`num_labels=1`"]),
+        (
+            {},
+            "reward_model_name_or_path: ./judge\n",
+            ["reward model ./judge does not have exactly one label", "`num_labels=1`"],
+        ),
         ({"max_steps": "0"}, "", ["recipe.yaml: `max_steps` is 0"]),
         ({"learning_rate": "-1e-6"}, "", ["recipe.yaml: `learning_rate` is -1e-06"]),
         ({"reward_weights": "[.inf]"}, "", ["`reward_weights` is [inf]", "finite"]),

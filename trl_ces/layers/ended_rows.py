@@ -28,7 +28,7 @@ class EndedRows(Layer):
     """
     Stop computing a completion when it ends, if `trim_padding` of [`CESConfig`] is set.
 
-    Inactive with vLLM, continuous batching, sharded weights (all processes must run the same forwards), images,
+    Inactive with vLLM, continuous batching, sharded weights (all processes must run the same forward passes), images,
     `generation_kwargs` or `cache_implementation`, and for models whose cache does not support removing rows.
     """
 

@@ -39,19 +39,20 @@ def check_policy(model: Any, tokenizer: Any) -> None:
 
 
 def check_reward_model(reward: Any) -> None:
-    """Raise `UserError` if a reward model, or the one that a text names, does not have exactly one output."""
+    """Raise `UserError` if a reward model, or the one that a text names, does not have exactly one label."""
     from transformers import PreTrainedConfig
 
-    name, labels = reward if isinstance(reward, str) else type(reward).__name__, getattr(reward, "num_labels", 1)
+    labels = getattr(reward, "num_labels", 1)
     if isinstance(reward, str):
         try:
             config, _ = PreTrainedConfig.get_config_dict(reward)
         except OSError:  # loading it will fail with a message
             return
-        is_text_model = str(config.get("architectures")).endswith("ForCausalLM']") and "auto_map" not in config
-        labels = 0 if is_text_model else len(config.get("id2label") or [0])
+        # transformers does not write its default of two labels; for a model without a head, TRL adds a random one.
+        labels = len(config.get("id2label") or "12") if "auto_map" not in config else 1
     if labels != 1:
         raise UserError(
-            f"The reward model {name} has {labels} labels, and a reward is one number: use a sequence classifier with "
-            "`num_labels=1`, or a reward function that calls this model."
+            f"The reward model {reward if isinstance(reward, str) else type(reward).__name__} does not have exactly one "
+            "label, but a reward is one number: use a sequence classifier with `num_labels=1`, or a reward function "
+            "that calls this model."
         )
