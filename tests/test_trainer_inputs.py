@@ -96,7 +96,7 @@ def test_the_best_model_and_the_plateau_follow_a_reward(tmp_path):
 
 
 def test_every_metric_that_is_accepted_is_logged_by_an_evaluation(tmp_path):
-    from trl_ces.support.best_metric import _LOGGED
+    from trl_ces.support.settings import _LOGGED
 
     trainer = tiny_trainer(tmp_path)
     assert {f"eval_{name}" for name in _LOGGED} <= trainer.evaluate().keys()

@@ -11,9 +11,15 @@ from trl import GRPOConfig
 from .methods import find_rule
 from .methods.ces import AUTO, BETA_RANGE
 from .methods.rule import OR_OFF, Need, Rule, is_share
-from .support.best_metric import check_best_metric, scheduler_kwargs
-from .support.generation import check_generation
-from .support.ranges import TRL_RANGES, check_ranges, is_count, is_number
+from .support.settings import (
+    TRL_RANGES,
+    check_best_metric,
+    check_generation,
+    check_ranges,
+    is_count,
+    is_number,
+    scheduler_kwargs,
+)
 
 # Losses that use A' as in Eq. 1. In cispo and vespo, A' multiplies log pi, so a log-probability would scale the
 # gradient of the entropy. sapo and luspo are different objectives, for which the paper does not define A'.

@@ -17,7 +17,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOTrainer
 
 from ..config import CESConfig
-from ..support.generation import replaced_generation_config
+from ..support.settings import replaced_generation_config
 
 SUPPORTED_TRL = ">=1.16,<2"
 NEWEST_TESTED_TRL = "1.16"

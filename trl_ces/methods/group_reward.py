@@ -11,8 +11,8 @@ from typing import Any
 
 from torch import Tensor
 
-from ..support.best_metric import check_logged
 from ..support.reward_names import accuracy_reward_index, reward_name
+from ..support.settings import check_logged
 from .groups import Groups
 
 

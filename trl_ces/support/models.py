@@ -51,8 +51,8 @@ def check_reward_model(reward: Any) -> None:
         # transformers does not write its default of two labels; for a model without a head, TRL adds a random one.
         labels = len(config.get("id2label") or "12") if "auto_map" not in config else 1
     if labels != 1:
+        name = reward if isinstance(reward, str) else type(reward).__name__
         raise UserError(
-            f"The reward model {reward if isinstance(reward, str) else type(reward).__name__} does not have exactly one "
-            "label, but a reward is one number: use a sequence classifier with `num_labels=1`, or a reward function "
-            "that calls this model."
+            f"The reward model {name} does not have exactly one label, but a reward is one number: use a sequence "
+            "classifier with `num_labels=1`, or a reward function that calls this model."
         )

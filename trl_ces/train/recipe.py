@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..support.errors import UserError, kind, nearest
-from ..support.ranges import MODEL_RANGES, check_ranges
+from ..support.settings import MODEL_RANGES, check_ranges
 from ..support.yaml import dump_yaml, read_yaml
 from .arguments import RESUME, ScriptArguments, check_key, fit, fit_text, recipe_fields
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ...support.errors import UserError, first_line, hub_errors
-from ...support.generation import replaced_generation_config
+from ...support.settings import replaced_generation_config
 from .models import ModelFacts, cut_at_end
 from .settings import EvaluationSettings
 
