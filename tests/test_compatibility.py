@@ -28,11 +28,11 @@ from transformers import Qwen2Config, Qwen2ForSequenceClassification
 # Reward models and the forms of a reward function.
 
 
-def quality_model(tokenizer):
+def quality_model(tokenizer, num_labels=1):
     torch.manual_seed(11)
     config = Qwen2Config(
         vocab_size=len(tokenizer), hidden_size=8, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
-        num_key_value_heads=1, num_labels=1, initializer_range=0.5, pad_token_id=0,
+        num_key_value_heads=1, num_labels=num_labels, initializer_range=0.5, pad_token_id=0,
     )  # fmt: skip
     model = Qwen2ForSequenceClassification(config).eval()
     model.config._name_or_path = "someone/quality"
@@ -111,10 +111,26 @@ def test_an_unscored_batch_does_not_change_the_weights(tmp_path):
     assert "ces/group_accuracy" not in logged
 
 
-def test_without_max_completion_length_the_models_own_limit_applies(tmp_path):
-    trainer = tiny_trainer(tmp_path, vowel_accuracy_reward, PROMPTS, max_steps=1, max_completion_length=None)
-    trainer.train()
-    assert trainer.state.log_history[0]["completions/max_length"] > 12
+@pytest.mark.parametrize("labels", [2, 3])
+def test_a_reward_model_with_several_labels_is_refused(tmp_path, labels):
+    judge = quality_model(tiny_tokenizer(), num_labels=labels)
+    judge.save_pretrained(tmp_path / "judge")
+    for reward in (judge, str(tmp_path / "judge")):
+        with pytest.raises(ValueError, match=r"reward model .* not have exactly one label.*`num_labels=1`"):
+            tiny_trainer(tmp_path, [reward, vowel_accuracy_reward])
+
+
+def test_a_reward_model_is_loaded_by_its_name(tmp_path):
+    quality_model(tiny_tokenizer()).save_pretrained(tmp_path / "judge")
+    tiny_tokenizer().save_pretrained(tmp_path / "judge")
+    trainer = tiny_trainer(tmp_path, [str(tmp_path / "judge"), vowel_accuracy_reward])
+    assert trainer.reward_func_names[0] == "judge"
+
+
+def test_a_reward_model_without_a_head_is_refused(tmp_path):
+    tiny_model().save_pretrained(tmp_path / "judge")  # TRL would add a random head
+    with pytest.raises(ValueError, match=r"reward model .* not have exactly one label"):
+        tiny_trainer(tmp_path, [str(tmp_path / "judge"), vowel_accuracy_reward])
 
 
 # Terms of TRL's loss that use the advantage.

@@ -40,6 +40,8 @@ def test_every_added_field_has_help():
     assert {name for name in own if CESConfig.__dataclass_fields__[name].metadata.get("help")} == own
 
 
+INF, NAN = float("inf"), float("nan")
+EVALUATES = {"eval_strategy": "steps", "save_strategy": "steps", "save_steps": 500, "eval_steps": 500}
 SFT: dict = {"shaping": "on_policy_sft", "epsilon": 1e6, "epsilon_high": 1e6}
 
 # Settings, and two parts of the error message: name and value, and the remedy.
@@ -59,7 +61,90 @@ REJECTED = [
     ({"ces_correct_threshold": float("nan")}, "`ces_correct_threshold` is nan", "1.0"),
     ({"shaping_kwargs": {"tau": 1}}, "`shaping_kwargs` is {'tau': 1}", "fields of `CESConfig`"),
     ({"num_generations": 1}, "`num_generations` is 1", "at least 2"),
-    ({"generation_kwargs": {"thinking_token_budget": 64}}, "`generation_kwargs` is", "remove `thinking_token_budget`"),
+    *(
+        ({"generation_kwargs": {name: value}, **more}, "`generation_kwargs` is", way_out)
+        for name, value, way_out, more in (
+            ("thinking_token_budget", 64, "remove `thinking_token_budget`", {}),
+            *((name, 1, f"change it there, and remove `{name}`", {}) for name in ("eos_token_id", "pad_token_id")),
+            ("eos_token_id", None, "remove `eos_token_id`", {}),
+            ("stop_strings", ["x"], "remove `stop_strings`", {}),
+            *((name, ["x"], f"remove `{name}`", {"use_vllm": True}) for name in ("stop", "stop_token_ids")),
+            ("ignore_eos", True, "remove `ignore_eos`", {"use_vllm": True}),
+            *((name, 5, "`max_completion_length`", {}) for name in ("max_new_tokens", "max_length", "max_tokens")),
+            *((name, 0.5, f"`{name}` is a field", {}) for name in ("temperature", "top_p", "min_p")),
+            ("top_k", 5, "`top_k` is a field", {"use_vllm": True}),
+            ("do_sample", False, "remove `do_sample`", {}),
+            *((name, 2, f"remove `{name}`", {}) for name in ("num_beams", "num_return_sequences")),
+            *((name, 2, f"remove `{name}`", {"use_vllm": True}) for name in ("n", "logprobs")),
+            *(("seed", 1, "set the field `seed`", {"use_vllm": use_vllm}) for use_vllm in (True, False)),
+            ("forced_eos_token_id", 1, "forced tokens would enter the loss", {}),
+            ("return_dict_in_generate", True, "remove `return_dict_in_generate`", {}),
+            ("min_new_token", 3, "transformers has no `min_new_token`", {}),
+            ("frequency_penalty", 0.1, "transformers has no `frequency_penalty`", {}),
+            ("min_new_tokens", 3, "vLLM has no `min_new_tokens`", {"use_vllm": True}),
+            ("min_new_tokens", 3, "continuous batching ignores", {"use_transformers_continuous_batching": True}),
+        )
+    ),
+    ({"max_completion_length": None}, "`max_completion_length` is None", "set a limit"),
+    ({"top_k": -1}, "`top_k` is -1", "0 keeps all tokens"),
+    ({"top_k": None, "use_vllm": True}, "`top_k` is None", "0 keeps all tokens"),
+    (
+        {"repetition_penalty": 1.1, "use_transformers_continuous_batching": True},
+        "`repetition_penalty` is 1.1",
+        "continuous batching ignores it",
+    ),
+    *(
+        ({name: value}, f"`{name}` is {value!r}", way_out)
+        for names, values, way_out in (
+            ("temperature", (0.0, -1.0, INF, NAN), "use 1.0"),
+            ("top_p vllm_gpu_memory_utilization", (0.0, 2, NAN), "(0, 1]"),
+            ("top_k", (-2, 1.5), "0 keeps all tokens"),
+            ("min_p", (-0.1, 1.5), "[0, 1]"),
+            ("repetition_penalty num_train_epochs", (0, -1.0, INF), "(0, inf)"),
+            (
+                "learning_rate epsilon epsilon_high beta weight_decay warmup_steps adam_epsilon",
+                (-1e-6, NAN),
+                "[0, inf)",
+            ),
+            ("learning_rate epsilon beta", (INF,), "[0, inf)"),
+            ("delta", (0.0, -1.0, NAN), "[1, inf)"),
+            ("adam_beta1 adam_beta2", (1.0, -0.1), "[0, 1)"),
+            ("max_grad_norm", (-1.0, NAN), "0 turns clipping off"),
+            ("max_steps", (0, -2, 1.5), "or -1 for `num_train_epochs`"),
+            ("save_steps", (0, -5, 2.5, INF), "set `save_strategy` to no"),
+            ("logging_steps", (0, -1), "set `logging_strategy` to no"),
+            ("eval_steps", (0, -1), "or null for `logging_steps`"),
+            ("reward_weights", ([INF], [1.0, NAN]), "finite"),
+            ("num_iterations per_device_train_batch_size gradient_accumulation_steps", (0, -1, 1.5), "[1, inf)"),
+            ("max_completion_length steps_per_generation generation_batch_size", (0, -1), "or null"),
+            ("seed", (-1, 2**32), "4294967295"),
+        )
+        for name in names.split()
+        for value in values
+    ),
+    ({"use_liger_kernel": True}, "`use_liger_kernel` is True", "liger-kernel"),
+    *(
+        (changes, f"`{next(iter(changes))}` is {next(iter(changes.values()))!r}", "set `metric_for_best_model`")
+        for changes in (
+            {"load_best_model_at_end": True, **EVALUATES},
+            {"load_best_model_at_end": True, "metric_for_best_model": "eval_loss", **EVALUATES},
+            {"save_strategy": "best", "eval_strategy": "steps"},
+            {"lr_scheduler_type": "reduce_lr_on_plateau", **EVALUATES},
+            {"lr_scheduler_type": "greedy", "metric_for_best_model": "loss", **EVALUATES},
+            {"metric_for_best_model": "loss", **EVALUATES},
+        )
+    ),
+    ({"save_strategy": "best", "metric_for_best_model": "eval_reward"}, "`save_strategy` is", "set `eval_strategy`"),
+    (
+        {"metric_for_best_model": "rewards/f/mean", "greater_is_better": False},
+        "`greater_is_better` is False",
+        "greater is better: remove it",
+    ),
+    (
+        {"metric_for_best_model": "eval_completions/mean_length"},
+        "`greater_is_better` is None",
+        "set it to true or false",
+    ),
     ({"padding_free": True, "trim_padding": False}, "`padding_free` is True", "`trim_padding=False`"),
     ({"on_reward_error": "ignore"}, "`on_reward_error` is 'ignore'", "'stop', 'skip'"),
     *(({"max_nonfinite_steps": value}, "`max_nonfinite_steps`", ">= 1") for value in (0, -1, True, 1.5)),
@@ -112,6 +197,25 @@ def test_errors_name_the_field_the_value_and_the_remedy(tmp_path, changes, setti
         {"shaping": "entropy_advantage", "dynamic_sampling": True},
         {"dynamic_sampling": True, "ces_allow_dynamic_sampling": True},
         {"scale_rewards": "batch", "multi_objective_aggregation": "normalize_then_sum"},
+        {"max_completion_length": None, "use_vllm": True},
+        *({"top_k": value} for value in (0, 5, None)),
+        {"top_k": -1, "use_vllm": True},
+        {"temperature": 0.6, "top_p": 0.95, "min_p": 0.1, "repetition_penalty": 1.1},
+        {"max_steps": -1, "num_train_epochs": 0.5, "save_steps": 0.1, "logging_steps": 0.5, "eval_steps": None},
+        *({"max_grad_norm": value} for value in (0.0, INF, None)),
+        {"learning_rate": 0.0, "warmup_steps": 0.1, "epsilon": 1e6, "epsilon_high": None, "delta": None},
+        {"reward_weights": [0.0, -1.0, 2]},
+        *(
+            {"generation_kwargs": kwargs}
+            for kwargs in (
+                {"min_new_tokens": 2, "suppress_tokens": [3], "no_repeat_ngram_size": 3, "bad_words_ids": [[4]]},
+                {"do_sample": True, "num_beams": 1, "temperature": 1.0},
+                {},
+            )
+        ),
+        {"use_vllm": True, "generation_kwargs": {"min_tokens": 2, "frequency_penalty": 0.1, "logit_bias": {"3": 1.0}}},
+        {"load_best_model_at_end": True, "metric_for_best_model": "eval_reward", **EVALUATES},
+        {"metric_for_best_model": "completions/mean_length", "greater_is_better": False, **EVALUATES},
     ],
     ids=str,
 )
@@ -150,3 +254,14 @@ def test_sequence_ratios_with_vllm_cause_a_warning(tmp_path, mode):
     changes = {"use_vllm": True, "vllm_importance_sampling_mode": mode}
     with pytest.warns(UserWarning, match=f"`vllm_importance_sampling_mode` is '{mode}'.*token_truncate"):
         CESConfig(**settings(tmp_path, **changes))
+
+
+@pytest.mark.parametrize(("greater", "metric"), [(True, "eval_rewards/f/mean"), (False, "completions/mean_length")])
+@pytest.mark.parametrize("scheduler", ["reduce_lr_on_plateau", "greedy"])
+def test_schedulers_that_read_a_metric_know_its_direction(tmp_path, scheduler, greater, metric):
+    changes = {"lr_scheduler_type": scheduler, "metric_for_best_model": metric, **EVALUATES}
+    changes |= {} if greater else {"greater_is_better": False}
+    for make in (CESConfig, lambda **fields: CESConfig.from_grpo(GRPOConfig(**fields))):
+        config = make(**settings(tmp_path, **{**changes, "lr_scheduler_kwargs": {"patience": 3}}))
+        assert config.greater_is_better is greater
+        assert config.lr_scheduler_kwargs == {"mode": "max" if greater else "min", "patience": 3}

@@ -1,30 +1,29 @@
 """`CESConfig`: TRL's `GRPOConfig` with additional fields for CES, and DAPO's clip range as default."""
 
-import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, NoReturn, cast
 
+from transformers.utils import is_liger_kernel_available
 from trl import GRPOConfig
 
 from .methods import find_rule
 from .methods.ces import AUTO, BETA_RANGE, CAP_RANGE
 from .methods.rule import OR_OFF, Need, Rule, is_share
+from .support.settings import (
+    TRL_RANGES,
+    check_best_metric,
+    check_generation,
+    check_ranges,
+    is_count,
+    is_number,
+    scheduler_kwargs,
+)
 
 # Losses that use A' as in Eq. 1. In cispo and vespo, A' multiplies log pi, so a log-probability would scale the
 # gradient of the entropy. sapo and luspo are different objectives, for which the paper does not define A'.
 CLIPPED_LOSS_TYPES = ("dapo", "grpo", "bnpo", "dr_grpo")
-
-
-def is_count(value: Any) -> bool:
-    """Return whether `value` is an integer of at least 1."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def is_number(value: Any) -> bool:
-    """Return whether `value` is a finite number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def is_cap(value: Any) -> bool:
@@ -34,6 +33,7 @@ def is_cap(value: Any) -> bool:
 
 # Field -> (function that returns whether a value is valid, end of the error message).
 RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    **TRL_RANGES,
     "ces_tau": (
         lambda tau: tau == AUTO or is_share(tau),
         "it must be a share of tokens in [0, 1] with at most nine decimals, or `auto`; 0.01 is the default.",
@@ -250,6 +250,7 @@ class CESConfig(GRPOConfig):
         self._check()  # before TRL checks the devices, so that an invalid value fails on any machine
         super().__post_init__()
         self._check()  # again, because TRL has derived further values
+        self.lr_scheduler_kwargs = scheduler_kwargs(self)
         self._warn_about_sequence_ratios()
 
     @classmethod
@@ -272,6 +273,7 @@ class CESConfig(GRPOConfig):
             if own.name not in args.__dict__:
                 setattr(config, own.name, own.default)
         config._check()
+        config.lr_scheduler_kwargs = scheduler_kwargs(config)
         config._warn_about_sequence_ratios()
         return config
 
@@ -304,15 +306,15 @@ class CESConfig(GRPOConfig):
 
     def _check(self) -> None:
         refuse, rule = self._refuse, self.rule  # `rule` raises if the name is unknown
-        for name, (is_valid, reason) in RANGES.items():
-            if not is_valid(getattr(self, name)):
-                refuse(name, reason)
+        check_ranges(self, RANGES)
+        check_generation(self, refuse)
+        check_best_metric(self, refuse)
         if self.shaping_kwargs and (rule is None or rule.settings is None):
             refuse(
                 "shaping_kwargs", "it is only for your own rule; built-in rules are set by the fields of `CESConfig`."
             )
-        if "thinking_token_budget" in (self.generation_kwargs or {}):
-            refuse("generation_kwargs", "forced tokens would enter the loss: remove `thinking_token_budget`.")
+        if self.use_liger_kernel and not is_liger_kernel_available():
+            refuse("use_liger_kernel", "it needs the package liger-kernel: install it, or set it to false.")
         if self.padding_free and not self.trim_padding:
             refuse(
                 "padding_free", "packing removes the padding that `trim_padding=False` keeps: change one of the two."

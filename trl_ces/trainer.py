@@ -53,11 +53,11 @@ from .methods.ces import (
     warn_if_unshaped,
     warn_of_negative_betas,
 )
-from .methods.group_reward import accuracy_column, is_group_reward
+from .methods.group_reward import check_rewards
 from .methods.groups import completion_facts
 from .methods.metrics import ces_metrics, ces_sums, selection_metrics, selection_sums
 from .methods.rule import Need, Rule, ShapedAdvantages
-from .support.reward_names import reward_name
+from .support.models import check_is_no_adapter, check_policy, check_reward_model
 
 logger = logging.getLogger(__name__)
 
@@ -302,9 +302,13 @@ class CESTrainer(
         args.output_dir = os.path.abspath(str(args.output_dir))  # a reward may change the working directory
         if kwargs.get("environment_factory") is None and reward_funcs is not None:
             funcs = reward_funcs if isinstance(reward_funcs, list) else [reward_funcs]
-            if args.needs_accuracy or any(map(is_group_reward, funcs)):  # check before loading the model
-                accuracy_column(args.ces_accuracy_reward, [reward_name(func) for func in funcs], funcs)
+            check_rewards(args, funcs)  # before loading the model
+            for func in funcs:
+                check_reward_model(func)
+        if isinstance(model, str):
+            check_is_no_adapter(model)
         super().__init__(model, reward_funcs, args, *positional, **kwargs)
+        check_policy(self.model, self._tokenizer)
 
 
 # Make help() and editors show TRL's parameters.

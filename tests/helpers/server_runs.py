@@ -23,6 +23,8 @@ FLAGS = (
     "processed_logprobs",
     "--max-logprobs",
     "-1",
+    "--generation-config",
+    "vllm",
 )
 
 

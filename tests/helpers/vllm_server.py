@@ -60,6 +60,7 @@ def arguments(words):
     serve.add_argument("--weight-transfer-config", type=json.loads)
     serve.add_argument("--logprobs-mode", default="raw_logprobs", choices=["raw_logprobs", "processed_logprobs"])
     serve.add_argument("--max-logprobs", type=int, default=20)
+    serve.add_argument("--generation-config", default="auto")
     serve.add_argument("--max-model-len", type=int)
     serve.add_argument("--revision", default="main")
     serve.add_argument("--api-key")

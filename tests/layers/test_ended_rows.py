@@ -96,11 +96,6 @@ def test_models_and_settings_that_prevent_dropping_rows_are_detected():
     phi = Phi3ForCausalLM(Phi3Config(**SMALL, max_position_embeddings=64, rope_parameters=longrope))
     learned = get_peft_model(tiny_model(), PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2))
     assert [can_drop_rows(model) for model in (mamba, phi, learned, tiny_model())] == [False] * 3 + [True]
-    own = {"forced_eos_token_id": 1, "min_new_tokens": 5, "cache_implementation": "static"}
-    for name, value in {**own, "use_cache": False, "num_beams": 2, "guidance_scale": 1.5}.items():
-        model = tiny_model()
-        setattr(model.generation_config, name, value)
-        assert not can_drop_rows(model), name
 
 
 class Plain(EndedRows, GRPOTrainer):
@@ -159,7 +154,6 @@ def test_a_users_own_generate_is_called_as_in_trl(tmp_path):
         ({"trim_padding": False, "padding_free": False}, {}),
         ({"generation_kwargs": {"min_new_tokens": 2}}, {}),
         ({"cache_implementation": "dynamic"}, {}),
-        ({"max_completion_length": None}, {}),
         ({}, {"_dist": SimpleNamespace(is_zero3=True, is_fsdp=False)}),
         ({}, {"_dist": SimpleNamespace(is_zero3=False, is_fsdp=True)}),
         ({}, {"use_vllm": True}),

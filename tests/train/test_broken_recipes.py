@@ -32,6 +32,10 @@ def job(tmp_path, monkeypatch):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
     (tmp_path / "model" / "model.safetensors").write_bytes(bytes(8))
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter" / "adapter_config.json").write_text('{"base_model_name_or_path": "some/base"}')
+    (tmp_path / "judge").mkdir()
+    (tmp_path / "judge" / "config.json").write_text('{"id2label": {"0": "a", "1": "b", "2": "c"}}')
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / "config.json").write_text("{}")
     rows = [{"question": f"{n}+{n}=", "answer": 2 * n} for n in range(4)]
@@ -108,7 +112,7 @@ def refused(capsys, monkeypatch):
         ({"output_dir": "x" * 300}, "", ["`output_dir`", "cannot be written (File name too long): name another"]),
         ({"reward_funcs": "[divides.reward]"}, "", ["'divides.reward' cannot be imported: ZeroDivisionError"]),
         ({"reward_funcs": "[leaves.reward]"}, "", ["'leaves.reward' cannot be imported: SystemExit"]),
-        ({"model_name_or_path": "runs/a/b"}, "", ["'runs/a/b' has no config.json"]),  # not a Hub id: two slashes
+        ({"model_name_or_path": "runs/a/b"}, "", ["'runs/a/b' holds no config.json"]),  # not a Hub id: two slashes
         ({"reward_weights": "[1, 0]"}, "", ["`reward_weights` has 2 numbers for 1 rewards", "of accuracy_reward,"]),
         ({"reward_funcs": "[think_format_reward, get_soft_overlong_punishment]"}, "", ["Set `ces_accuracy_reward`"]),
         ({"reward_funcs": "[get_mai_length_reward]"}, "", ["is a group reward", "add an accuracy reward"]),
@@ -118,6 +122,27 @@ def refused(capsys, monkeypatch):
             ["`dataset_builder` json.loads"],
         ),
         ({"report_to": "neptune"}, "", ["`report_to` is 'neptune', which is not installed"]),
+        ({"model_name_or_path": "./adapter"}, "", ["'./adapter' is an adapter", "of some/base", "merge_and_unload"]),
+        (
+            {},
+            "reward_model_name_or_path: ./judge\n",
+            ["reward model ./judge does not have exactly one label", "`num_labels=1`"],
+        ),
+        ({"max_steps": "0"}, "", ["recipe.yaml: `max_steps` is 0"]),
+        ({"learning_rate": "-1e-6"}, "", ["recipe.yaml: `learning_rate` is -1e-06"]),
+        ({"reward_weights": "[.inf]"}, "", ["`reward_weights` is [inf]", "finite"]),
+        ({}, "save_steps: 0\n", ["`save_steps` is 0.0", "`save_strategy`"]),
+        ({}, "use_liger_kernel: true\n", ["`use_liger_kernel` is True", "liger-kernel"]),
+        ({}, "generation_kwargs: {stop_strings: [x]}\n", ["`generation_kwargs` is", "remove `stop_strings`"]),
+        ({}, "use_peft: true\nlora_r: 0\n", ["recipe.yaml: `lora_r` is 0: it must be a whole number"]),
+        ({}, "per_device_train_batch_size: 0\n", ["`per_device_train_batch_size` is 0"]),
+        ({}, "dataset_seed: -1\n", ["`dataset_seed` is -1"]),
+        (
+            {"num_generations": "2"},
+            "num_eval_samples: 1\neval_strategy: steps\neval_steps: 1\nmetric_for_best_model: eval_accuracy\n"
+            "greater_is_better: true\n",
+            ["recipe.yaml: `metric_for_best_model` is 'eval_accuracy'", "eval_rewards/accuracy_reward/mean"],
+        ),
     ],
 )
 def test_a_wrong_recipe_is_refused_in_one_line(job, refused, changes, rest, parts):

@@ -22,11 +22,6 @@ from .padding import padding_support
 
 PIECE = 16  # tokens between two checks for ended rows
 ONLY_TEXT = {"input_ids", "attention_mask", "generation_config"}
-# Settings of a model's generation_config whose effect depends on where a `generate` call starts.
-CALL_DEPENDENT = (
-    "min_new_tokens", "forced_eos_token_id", "begin_suppress_tokens", "exponential_decay_length_penalty",
-    "encoder_repetition_penalty", "guidance_scale",
-)  # fmt: skip
 
 
 class EndedRows(Layer):
@@ -34,8 +29,7 @@ class EndedRows(Layer):
     Stop computing a completion when it ends, if `trim_padding` of [`CESConfig`] is set.
 
     Inactive with vLLM, continuous batching, sharded weights (all processes must run the same forward passes), images,
-    `generation_kwargs` or `cache_implementation`, without `max_completion_length`, and for models whose cache does not
-    support removing rows.
+    `generation_kwargs` or `cache_implementation`, and for models whose cache does not support removing rows.
     """
 
     def _generate_single_turn(self, *args, **kwargs):
@@ -47,25 +41,18 @@ class EndedRows(Layer):
         args = self.args
         other_path = self.use_vllm or args.use_transformers_continuous_batching or self._is_vlm
         sharded = self._dist.is_zero3 or self._dist.is_fsdp
-        unsupported = args.generation_kwargs or args.cache_implementation or args.max_completion_length is None
-        return args.trim_padding and not (other_path or sharded or unsupported)
+        return args.trim_padding and not (other_path or sharded or args.generation_kwargs or args.cache_implementation)
 
 
 def can_drop_rows(model: Any) -> bool:
     """
     Return whether rows can be removed while `model` generates.
 
-    The cache must contain only keys and values, and no setting may depend on the width of the batch or on where a
-    `generate` call starts.
+    The cache must contain only keys and values, and the model must not depend on the width of the batch.
     """
     if "generate" in vars(model):  # set by the user; it may not accept a cache
         return False
     if model.config.is_encoder_decoder or not padding_support(model).right:
-        return False
-    own = model.generation_config
-    # transformers itself ignores "hybrid"
-    cached = own.cache_implementation in (None, "hybrid") and own.use_cache is not False
-    if not cached or (own.num_beams or 1) > 1 or any(getattr(own, name) for name in CALL_DEPENDENT):
         return False
     layers = DynamicCache(config=model.config.get_text_config(decoder=True)).layers
     return all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers)

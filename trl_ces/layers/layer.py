@@ -1,4 +1,8 @@
-"""Base class of the layers: checks the TRL version and defines the state that is saved in checkpoints."""
+"""
+Base class of the layers: check of the TRL version, rollouts by the recipe's settings, state saved in checkpoints.
+
+Overrides of TRL: `_generate_single_turn`.
+"""
 
 import warnings
 from pathlib import Path
@@ -8,10 +12,12 @@ import torch
 import trl
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
+from transformers import GenerationConfig
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOTrainer
 
 from ..config import CESConfig
+from ..support.settings import replaced_generation_config
 
 SUPPORTED_TRL = ">=1.16,<2"
 NEWEST_TESTED_TRL = "1.16"
@@ -37,6 +43,12 @@ class Layer(GRPOTrainer):
     def __init__(self, *args, **kwargs):
         check_trl_version(trl.__version__)
         super().__init__(*args, **kwargs)
+
+    def _generate_single_turn(self, *args, **kwargs):
+        # Only end tokens are the model's, which TRL sets. vLLM gets all sampling parameters from TRL.
+        neutral = GenerationConfig(top_k=0)  # transformers' default is 50
+        with replaced_generation_config(self.accelerator.unwrap_model(self.model), neutral):
+            return super()._generate_single_turn(*args, **kwargs)
 
     def state_dict(self) -> dict[str, Any]:
         """Return JSON state to save in a checkpoint in addition to TRL's state. Each layer adds its keys."""

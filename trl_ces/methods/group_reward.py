@@ -11,7 +11,8 @@ from typing import Any
 
 from torch import Tensor
 
-from ..support.reward_names import accuracy_reward_index
+from ..support.reward_names import accuracy_reward_index, reward_name
+from ..support.settings import check_logged
 from .groups import Groups
 
 
@@ -82,3 +83,18 @@ def accuracy_column(wanted: str | None, names: list[str], funcs: list[Any]) -> i
             "add an accuracy reward to `reward_funcs`, and name it in `ces_accuracy_reward`."
         )
     return index
+
+
+def check_rewards(config: Any, funcs: list[Any]) -> None:
+    """Raise `ValueError` if settings of a `CESConfig` that name or count rewards do not fit the reward functions."""
+    names, weights = [reward_name(func) for func in funcs], config.reward_weights
+    if weights is not None and len(weights) != len(names):
+        raise ValueError(
+            f"`reward_weights` has {len(weights)} numbers for {len(names)} rewards: give one number for each of "
+            f"{', '.join(names)}, in this order."
+        )
+    if config.needs_accuracy or any(map(is_group_reward, funcs)):
+        accuracy_column(config.ces_accuracy_reward, names, funcs)
+    # A reward function may log metrics of its own with this argument.
+    if not any("log_metric" in getattr(getattr(func, "__code__", None), "co_varnames", ()) for func in funcs):
+        check_logged(config.metric_for_best_model, names)

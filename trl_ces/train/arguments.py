@@ -136,6 +136,8 @@ class ScriptArguments:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"`{name}` is {value}: it must be at least 1, or null.")
+        if self.dataset_seed < 0:
+            raise ValueError(f"`dataset_seed` is {self.dataset_seed}: it must be at least 0.")
         if self.dataset_name is None and self.dataset_builder is None:
             raise ValueError("`dataset_name` is missing: name a Hub data set or a local file, or a `dataset_builder`.")
         if self.dataset_builder is not None and (self.dataset_name or self.eval_dataset_name):

@@ -5,11 +5,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ..config import CESConfig
-from ..methods.group_reward import accuracy_column, is_group_reward
+from ..methods.group_reward import check_rewards
 from ..support.errors import UserError
 from ..support.hub import is_local
 from ..support.imports import import_path, install_line
-from ..support.reward_names import reward_name
+from ..support.models import check_is_no_adapter, check_reward_model
 from .arguments import RESUME, CommandLine
 from .data import check_source
 from .launch import Launch, make_launch
@@ -45,19 +45,14 @@ def check(line: CommandLine, recipe: Recipe) -> Launch:
 
 
 def _check_rewards(recipe: Recipe, config: CESConfig) -> None:
-    """Check the reward weights and the accuracy reward before the trainer loads the model."""
-    funcs = find_reward_functions(recipe)
-    names = list(map(reward_name, funcs))
-    if config.reward_weights is not None and len(config.reward_weights) != len(names):
-        raise UserError(
-            f"`reward_weights` has {len(config.reward_weights)} numbers for {len(names)} rewards: give one number for "
-            f"each of {', '.join(names)}, in this order."
-        )
-    if config.needs_accuracy or any(map(is_group_reward, funcs)):
-        try:
-            accuracy_column(config.ces_accuracy_reward, names, funcs)
-        except ValueError as error:
-            raise UserError(f"{recipe.source}: {error}") from None
+    """Check the rewards, and settings that depend on them, before the trainer loads the model."""
+    funcs, judge = find_reward_functions(recipe), recipe.script.reward_model_name_or_path
+    try:
+        check_rewards(config, funcs)
+    except ValueError as error:
+        raise UserError(f"{recipe.source}: {error}") from None
+    if judge is not None and is_local(judge):
+        check_reward_model(judge)
 
 
 def _check_model(recipe: Recipe) -> None:
@@ -65,6 +60,7 @@ def _check_model(recipe: Recipe) -> None:
     if recipe.script.model_builder is not None:
         import_path(recipe.script.model_builder, "model_builder")
     elif is_local(name):
+        check_is_no_adapter(name)
         for pattern in ("config.json", "*.safetensors"):
             if not any(Path(name).glob(pattern)):
                 raise UserError(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..support.errors import UserError, kind, nearest
+from ..support.settings import MODEL_RANGES, check_ranges
 from ..support.yaml import dump_yaml, read_yaml
 from .arguments import RESUME, ScriptArguments, check_key, fit, fit_text, recipe_fields
 
@@ -229,6 +230,7 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
     try:
         script = ScriptArguments(**owners.pop(ScriptArguments, {}))
         model = ModelConfig(**owners.pop(ModelConfig, {}))
+        check_ranges(model, MODEL_RANGES)
     except ValueError as error:
         raise UserError(f"{source}: {error}") from None
     training = next(iter(owners.values()), {})
@@ -270,6 +272,8 @@ def batch_sizes(
             f"`responses_per_rollout` is {responses_per_rollout}, which is not a multiple of `responses_per_step`, "
             f"{responses_per_step}."
         )
+    if micro_batch_size < 1:
+        raise UserError(f"`per_device_train_batch_size` is {micro_batch_size}: it must be at least 1.")
     share = responses_per_step // num_processes
     per_device = max(size for size in range(1, min(share, micro_batch_size) + 1) if share % size == 0)
     return {

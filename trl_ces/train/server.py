@@ -20,7 +20,7 @@ def server_command(recipe: Recipe) -> str:
     """Return the command to run on the server's machine to start the recipe's server."""
     words = ["vllm", "serve", str(recipe.model.model_name_or_path)]
     words += ["--weight-transfer-config", '{"backend": "nccl"}']
-    words += ["--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1"]
+    words += ["--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1", "--generation-config", "vllm"]
     length, port = recipe.setting("vllm_max_model_length"), urlsplit(server_url(recipe)).port
     words += [] if length is None else ["--max-model-len", str(length)]
     words += [] if port in (None, DEFAULT_PORT) else ["--port", str(port)]

@@ -1,0 +1,120 @@
+"""Rollouts use the recipe's sampling settings alone, whatever the model's own generation config contains."""
+
+import pytest
+import torch
+from peft import LoraConfig
+from tiny import tiny_model
+from trainers import ready, tiny_trainer
+from trl import GRPOTrainer
+from trl.generation.vllm_client import VLLMClient
+
+from trl_ces import CESTrainer
+from trl_ces.layers import FiniteSteps
+
+# Settings of a model's file that TRL leaves unset.
+OWN = {
+    "no_repeat_ngram_size": 1,
+    "suppress_tokens": list(range(5, 25)),
+    "min_new_tokens": 11,
+    "typical_p": 0.2,
+    "bad_words_ids": [[7]],
+    "num_beams": 2,
+    "use_cache": False,
+    "cache_implementation": "static",
+    "max_time": 1e-6,
+}
+Alone = type("Alone", (FiniteSteps, GRPOTrainer), {})
+
+
+def sampled(folder, own=None, more=None, trainer_class=CESTrainer, **changes):
+    """Sample completions from a model whose own generation config contains `own`; return them and the model."""
+    model = tiny_model()
+    for name, value in (own or {}).items():
+        setattr(model.generation_config, name, value)
+    trainer = ready(
+        tiny_trainer(folder, more={"model": model, **(more or {})}, trainer_class=trainer_class, **changes)
+    )
+    torch.manual_seed(0)
+    return trainer._generate_single_turn([[5, 6], [7]] * 8, None, {}, 1)[0], model
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_the_models_own_settings_do_not_change_its_completions(tmp_path, name):
+    expected, _ = sampled(tmp_path)
+    found, model = sampled(tmp_path, {name: OWN[name]})
+    assert found == expected
+    assert getattr(model.generation_config, name) == OWN[name]  # what is saved with the model
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "a layer alone",
+        "without row removal",
+        "adapter",
+        pytest.param("continuous batching", marks=pytest.mark.slow),
+        "kwargs",
+    ],
+)
+def test_the_models_own_settings_do_not_change_completions_of(tmp_path, case):
+    changes = {
+        "a layer alone": {"trainer_class": Alone},
+        "without row removal": {"trim_padding": False},
+        "adapter": {"more": {"peft_config": LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")}},
+        "continuous batching": {"use_transformers_continuous_batching": True},
+        "kwargs": {"generation_kwargs": {"min_new_tokens": 3}},
+    }[case]
+    own = {name: OWN[name] for name in ("suppress_tokens", "no_repeat_ngram_size", "typical_p")}
+    assert sampled(tmp_path, own, **changes)[0] == sampled(tmp_path, **changes)[0]
+
+
+def test_end_tokens_of_the_model_end_completions(tmp_path):
+    ends = list(range(2, 30))
+    found, _ = sampled(tmp_path, {"eos_token_id": ends})
+    assert all(ids[-1] in [1, *ends] and not {*ids[:-1]} & {1, *ends} for ids in found if len(ids) < 12)
+    assert max(map(len, found)) < 12
+
+
+def test_top_k_none_keeps_all_tokens(tmp_path):
+    calls, generate = [], type(tiny_model()).generate
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            type(tiny_model()),
+            "generate",
+            lambda self, **given: (
+                calls.append(self._prepare_generation_config(given["generation_config"])[0]) or generate(self, **given)
+            ),
+        )
+        sampled(tmp_path, top_k=None, trim_padding=False)
+    assert calls[0].top_k == 0  # transformers' default is 50
+
+
+# vLLM takes these from the model's generation_config.json, where a request leaves them unset.
+FROM_VLLM_FILE = {"repetition_penalty", "temperature", "top_k", "top_p", "min_p", "max_tokens"}
+
+
+def test_requests_to_a_server_set_all_parameters_that_vllm_takes_from_a_models_file():
+    client, bodies = object.__new__(VLLMClient), []
+    client.base_url, client.model = "http://here", "model"
+    answer = {"prompt_token_ids": [1], "token_ids": [2], "logprobs": None}
+    client._post = lambda url, json: bodies.append(json) or {"choices": [answer]}
+    client.generate([[1]])
+    assert {name for name, value in bodies[0].items() if value is not None} >= FROM_VLLM_FILE
+
+
+def test_colocated_vllm_gets_all_parameters_that_it_would_take_from_a_models_file(tmp_path, monkeypatch):
+    from colocated_vllm import ColocatedLLM, colocated_here
+
+    colocated_here(monkeypatch)
+    requests, answer = [], ColocatedLLM._answer
+    monkeypatch.setattr(
+        ColocatedLLM,
+        "_answer",
+        lambda self, prompt, request: requests.append(request) or answer(self, prompt, request),
+    )
+    tiny_model().save_pretrained(tmp_path / "model")
+    trainer = tiny_trainer(
+        tmp_path, more={"model": str(tmp_path / "model")}, use_vllm=True, vllm_mode="colocate", max_steps=1
+    )
+    trainer.train()
+    assert {name for name, value in requests[0].items() if value is not None} >= FROM_VLLM_FILE

@@ -1,0 +1,58 @@
+"""Refuse models that cannot be trained as they are, and reward models whose rewards would be wrong."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from .errors import UserError
+
+
+def check_is_no_adapter(name: str) -> None:
+    """Raise `UserError` if `name` is the directory of a peft adapter."""
+    file = Path(name).expanduser() / "adapter_config.json"
+    if file.is_file():
+        base = json.loads(file.read_text(encoding="utf-8")).get("base_model_name_or_path") or "?"
+        raise UserError(
+            f"The model {name!r} is an adapter (LoRA or similar) of {base}: name a model into which it is merged with "
+            "`merge_and_unload`, or train it in a script with `PeftModel.from_pretrained(..., is_trainable=True)`."
+        )
+
+
+def check_policy(model: Any, tokenizer: Any) -> None:
+    """Raise `UserError` if nothing can be trained, or if the tokenizer has tokens without an embedding."""
+    # TRL adds a frozen or trainable copy of an adapter, `ref`, as reference model.
+    if not any(weight.requires_grad for name, weight in model.named_parameters() if ".ref." not in name):
+        raise UserError(
+            "All weights of the model are frozen (`requires_grad` is false), so nothing is trainable: load an adapter "
+            "with `PeftModel.from_pretrained(..., is_trainable=True)`, pass a `peft_config`, or unfreeze weights."
+        )
+    rows = getattr(model.get_input_embeddings(), "num_embeddings", None) or model.config.get_text_config().vocab_size
+    # Text models may share the tokenizer of a model for images and sound.
+    others = {getattr(tokenizer, f"{kind}_token", None) for kind in ("image", "video", "audio")}
+    missing = {index: token for token, index in tokenizer.get_vocab().items() if index >= rows and token not in others}
+    if missing:
+        raise UserError(
+            f"The tokenizer has {len(missing)} tokens without an embedding, first {missing[min(missing)]!r} with id "
+            f"{min(missing)}; the vocabulary of the model has {rows}: use the model's own tokenizer, or call "
+            "`model.resize_token_embeddings(len(tokenizer))` and save the model."
+        )
+
+
+def check_reward_model(reward: Any) -> None:
+    """Raise `UserError` if a reward model, or the one that a text names, does not have exactly one label."""
+    from transformers import PreTrainedConfig
+
+    labels = getattr(reward, "num_labels", 1)
+    if isinstance(reward, str):
+        try:
+            config, _ = PreTrainedConfig.get_config_dict(reward)
+        except OSError:  # loading it will fail with a message
+            return
+        # transformers does not write its default of two labels; for a model without a head, TRL adds a random one.
+        labels = len(config.get("id2label") or "12") if "auto_map" not in config else 1
+    if labels != 1:
+        name = reward if isinstance(reward, str) else type(reward).__name__
+        raise UserError(
+            f"The reward model {name} does not have exactly one label, but a reward is one number: use a sequence "
+            "classifier with `num_labels=1`, or a reward function that calls this model."
+        )
