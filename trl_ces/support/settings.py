@@ -12,7 +12,7 @@ Range = tuple[Callable[[Any], bool], str]  # function that returns whether a val
 
 def is_count(value: Any) -> bool:
     """Return whether `value` is an integer of at least 1."""
-    return isinstance(value, Integral) and not isinstance(value, bool) and value >= 1
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
 
 
 def is_number(value: Any) -> bool:
