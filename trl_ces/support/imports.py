@@ -21,7 +21,10 @@ def install_line(extra: str) -> str:
 
 
 def import_path(path: str, field: str) -> Any:
-    """Import `my_package.my_object` or `my_package:my_object`, also from the working directory."""
+    """Import `my_package.my_object` or `my_package:my_object`.
+
+    The working directory is searched last, so that no file in it replaces a standard or an installed module.
+    """
     module_name, _, name = path.replace(":", ".").rpartition(".")
     if not module_name:
         raise UserError(f"`{field}`: {path!r} is not a dotted path such as `my_package.my_function`.")
@@ -30,10 +33,23 @@ def import_path(path: str, field: str) -> Any:
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # the user's own code may raise anything
-        raise UserError(f"`{field}`: {path!r} cannot be imported: {type(error).__name__}: {error}.") from error
+        problem = f"cannot be imported: {type(error).__name__}: {error}." + _shadowed(module_name)
+        raise UserError(f"`{field}`: {path!r} {problem}") from error
     if name not in vars(module):
-        raise UserError(f"`{field}`: {module_name} has no {name!r}.{nearest(name, vars(module))}")
+        hint = _shadowed(module_name) or nearest(name, vars(module))
+        raise UserError(f"`{field}`: {module_name} has no {name!r}.{hint}")
     return vars(module)[name]
+
+
+def _shadowed(module_name: str) -> str:
+    """Return a hint if the working directory has a file of this name, but another module was imported, else ''."""
+    name = module_name.partition(".")[0]
+    module = sys.modules.get(name)
+    places = [getattr(module, "__file__", None), *getattr(module, "__path__", [])]
+    files = [str(file) for file in (Path.cwd() / name, Path.cwd() / f"{name}.py") if file.exists()]
+    if module is None or not files or any(file in places for file in files):
+        return ""
+    return f" Another module is called {name!r}: rename {files[-1]}."
 
 
 def call_builder(field: str, path: str, /, *args: Any, **settings: Any) -> Any:

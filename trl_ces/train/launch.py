@@ -72,6 +72,8 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
     if distributed_type == "DEEPSPEED" and find_spec("deepspeed") is None:
         raise UserError(f"{config_file} needs DeepSpeed: {install_line('deepspeed')}.")
     expected_type = distributed_type if distributed_type in ("DEEPSPEED", "FSDP") else None
+    # `-P`: a file in the working directory must not replace a module that Python imports, such as `secrets`.
+    python = [sys.executable, "-P"]
     worker = ["-m", WORKER, "--expect_processes", str(processes)]
     worker += ["--expect_distributed_type", expected_type] if expected_type else []
     flags.pop("num_processes", None)
@@ -79,17 +81,18 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
     if processes == 1 and devices > 1:  # the Trainer would use `DataParallel`, with larger batches than the recipe's
         env[VISIBLE] = (os.environ | recipe.env).get(VISIBLE, "0").split(",")[0]
     if config_file is None and not flags and processes == 1:
-        return Launch(1, None, [sys.executable, *worker], env)
+        return Launch(1, None, [*python, *worker], env)
     if config_file is None and not flags and on_cpu:
-        torchrun = ["-m", LAUNCHERS[0], "--standalone", "--nproc_per_node", str(processes)]
-        return Launch(processes, None, [sys.executable, *torchrun, *worker])
+        torchrun = ["-m", LAUNCHERS[0], "--standalone", "--nproc_per_node", str(processes), "--no-python"]
+        return Launch(processes, None, [*python, *torchrun, *python, "-u", *worker])
     if config_file is None:
         config_file = find_config("ddp" if processes > 1 else "single", "accelerate").resolve()
     launch = ["-m", LAUNCHERS[1], "--config_file", str(config_file), "--num_processes", str(processes)]
-    for flag, words in (flags | {"quiet": []}).items():  # quiet: suppress accelerate's traceback
+    # quiet: suppress accelerate's traceback; no_python: it would start the worker without `-P`
+    for flag, words in (flags | {"quiet": [], "no_python": []}).items():
         launch += [f"--{flag}", *words]
     env |= _share_cores(processes // machines, recipe.env, line.accelerate_flags)
-    return Launch(processes, expected_type, [sys.executable, *launch, *worker], env, rank)
+    return Launch(processes, expected_type, [*python, *launch, *python, "-u", *worker], env, rank)
 
 
 def read_accelerate_config(file: Path) -> dict[str, Any]:

@@ -5,7 +5,6 @@ the suffix `+` extends a list or mapping. The section `overlays` of a complete f
 module loads neither the model nor the data, so that typos are reported within seconds.
 """
 
-import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..support.errors import UserError, kind, nearest
+from ..support.files import expand_home
 from ..support.yaml import dump_yaml, read_yaml
 from .arguments import RESUME, ScriptArguments, check_key, fit, fit_text, recipe_fields
 
@@ -47,7 +47,7 @@ def shipped_files(kind: str | None = None) -> dict[str, Path]:
 
 def find_config(name: str, kind: str | None = None) -> Path:
     """Return the file that `--config` names, by path or by a shipped file's name such as `R1-7B`."""
-    file, shipped = Path(name).expanduser(), shipped_files(kind)
+    file, shipped = Path(expand_home(name)), shipped_files(kind)
     if file.is_file():
         return file
     if name in shipped:
@@ -236,8 +236,8 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
         raise UserError(f"{source}: `model_name_or_path` is missing: name the model, a Hub id or a directory.")
     if not training.get("output_dir"):
         raise UserError(f"{source}: `output_dir` is missing: name the directory in which the model is saved.")
-    model.model_name_or_path = os.path.expanduser(model.model_name_or_path)
-    training["output_dir"] = os.path.expanduser(training["output_dir"])  # as the Trainer does
+    model.model_name_or_path = expand_home(model.model_name_or_path)
+    training["output_dir"] = expand_home(training["output_dir"])  # as the Trainer does
     return Recipe(source, script, model, training, env, {**values, **({"env": env} if env else {})})
 
 

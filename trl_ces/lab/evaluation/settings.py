@@ -122,6 +122,6 @@ def _from_text(text: Any, hint: Any) -> Any:
 
 def default_folder(model: str) -> Path:
     """Return `runs/evaluation/NAME`, where NAME is a Hub id or the last two parts of a local path."""
-    parts = [part for part in Path(model).expanduser().resolve().parts if part != "/"] if Path(model).exists() else []
+    parts = [part for part in Path(model).resolve().parts if part != "/"] if Path(model).exists() else []
     name = "/".join(parts[-2:]) or model
     return Path("runs") / "evaluation" / re.sub(r"[^0-9A-Za-z.]+", "_", name).strip("_")

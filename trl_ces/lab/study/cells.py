@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...support.errors import UserError, kind, nearest
+from ...support.files import expand_home
 from ...support.yaml import read_yaml
 from ...train.recipe import RECIPE, Recipe, compose, make_recipe
 
@@ -78,7 +79,7 @@ def load_study(path: Path, output_dir: Path | None = None) -> Study:
         _check_keys(content)
         content.setdefault("baseline", next(iter(content["methods"]), ""))
         _check_values(content)
-        folder = output_dir or Path(content["output_dir"]).expanduser()
+        folder = output_dir or Path(expand_home(content["output_dir"]))
         cells = _make_cells(content, path, folder)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
