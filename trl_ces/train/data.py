@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ..support.errors import UserError, first_line, hub_errors, nearest
-from ..support.files import expand_home
 from ..support.hub import DATA_SUFFIXES, is_local
 from ..support.imports import call_builder
 from ..support.prompts import build_prompt
@@ -48,7 +47,7 @@ def read_rows(script: ScriptArguments, name: str, split: str) -> Rows:
 
     try:
         if is_local(name):
-            columns = _read_local(Path(expand_home(name)), split)
+            columns = _read_local(Path(name).expanduser(), split)
         else:
             config = script.dataset_config if name == script.dataset_name else script.eval_dataset_config
             data = load_dataset(name, config, split=split)

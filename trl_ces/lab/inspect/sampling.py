@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,6 @@ from ...layers.first_rollout import describe_example
 from ...layers.reward_calls import RewardError, guard
 from ...layers.turns import read_turns
 from ...support.errors import UserError, first_line, hub_errors
-from ...support.files import expand_home
 from ...support.prompts import build_prompt
 from ...support.reward_names import accuracy_reward_index, reward_name
 from ...train.lookup import find_reward_functions, model_path
@@ -76,7 +76,7 @@ def _load_model(recipe: Recipe, build: bool) -> tuple[str, Any, Any]:
     """Load the model and its tokenizer; return the model's name, the model and the tokenizer."""
     logging.disable_progress_bar()
     name = model_path(recipe) if build else str(recipe.model.model_name_or_path)
-    path = expand_home(name)
+    path = os.path.expanduser(name)
     on_cpu = recipe.training.get("use_cpu") or not torch.accelerator.is_available()
     hub = {
         "revision": recipe.model.model_revision,

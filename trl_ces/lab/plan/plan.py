@@ -9,7 +9,6 @@ from statistics import fmean
 
 from ...config import CESConfig
 from ...support.errors import UserError
-from ...support.files import expand_home
 from ...support.hub import is_local
 from ...train.data import read_rows
 from ...train.launch import read_accelerate_config
@@ -148,7 +147,7 @@ def _training_rows(recipe: Recipe) -> int | None:
     name = script.dataset_name
     if script.max_train_samples is not None or name is None:
         return script.max_train_samples
-    if not (is_local(name) and Path(expand_home(name)).exists()):
+    if not (is_local(name) and Path(name).expanduser().exists()):
         return None
     held_out = 0 if script.eval_dataset_name else script.num_eval_samples or 0
     return len(read_rows(script, name, script.dataset_split).golds) - held_out

@@ -11,7 +11,6 @@ from trl import get_peft_config
 
 from ...config import CESConfig
 from ...support.errors import UserError
-from ...support.files import expand_home
 from ...train.recipe import Recipe
 from .memory import WIDTHS, Engine, Generation, Setup
 from .sizes import ModelShape, Schedule, make_schedule
@@ -44,7 +43,7 @@ def read_engine(settings: dict[str, Any], processes: int, nodes: int | None = No
     if kind != "DEEPSPEED":
         raise UserError(f"`trl-ces plan` does not support `distributed_type: {kind}`: use DDP, DeepSpeed or FSDP2.")
     if (file := fields.get("deepspeed_config_file")) is not None:
-        zero = json.loads(Path(expand_home(file)).read_text(encoding="utf-8")).get("zero_optimization", {})
+        zero = json.loads(Path(file).expanduser().read_text(encoding="utf-8")).get("zero_optimization", {})
         fields = {f"{name}_device": (zero.get(name) or {}).get("device") for name in OFFLOADED}
         fields["zero_stage"] = zero.get("stage", 0)
     stage = fields.get("zero_stage", 2)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ...config import CESConfig
 from ...support.errors import UserError, first_line, hub_errors
-from ...support.files import expand_home
 from ...support.hub import try_hub_once
 from ...train.data import check_rows
 
@@ -175,7 +174,7 @@ def find_shape(name: str, builder: str | None = None, config_file: str | None = 
     """Return the shape of the model `name`; `config_file` is its config.json or the directory that contains it."""
     from transformers import AutoConfig
 
-    folder = Path(expand_home(config_file or name))
+    folder = Path(config_file or name).expanduser()
     if config_file is None:
         if name in KNOWN_SHAPES and not folder.exists():
             return ModelShape(json.dumps(KNOWN_SHAPES[name]))
