@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from ..lab.evaluation.settings import EvaluationSettings, default_folder, read_settings
-from ..support.files import expand_home
+from ..support.hub import expand_home
 from ..train.recipe import find_config, shipped_files
 from .parser import Parser
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ..support.errors import UserError
-from ..support.files import expand_home
+from ..support.hub import expand_home
 
 
 class Parser(argparse.ArgumentParser):

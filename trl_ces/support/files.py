@@ -1,4 +1,4 @@
-"""Atomic writes, and paths in a home directory."""
+"""Atomic writes."""
 
 import json
 import os
@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-from .errors import UserError
 
 
 @contextmanager
@@ -33,11 +31,3 @@ def write_text(file: Path, text: str) -> None:
 def write_json(file: Path, content: Any) -> None:
     """Write the file atomically."""
     write_text(file, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-
-
-def expand_home(name: str | Path) -> str:
-    """Replace `~` and `~user` at the start of a path; raise `UserError` if there is no such home directory."""
-    expanded = os.path.expanduser(name)
-    if str(expanded).startswith("~"):
-        raise UserError(f"{str(name)!r}: {Path(name).parts[0]} has no home directory: write the path without `~`.")
-    return str(expanded)

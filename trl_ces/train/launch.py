@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from ..support.errors import UserError
+from ..support.errors import UserError, first_line
 from ..support.imports import install_line
 from ..support.yaml import read_yaml
 from .arguments import RESUME, CommandLine
@@ -87,6 +87,7 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
         return Launch(processes, None, [*python, *torchrun, *python, "-u", *worker])
     if config_file is None:
         config_file = find_config("ddp" if processes > 1 else "single", "accelerate").resolve()
+    _check_accelerate_config(config_file)
     launch = ["-m", LAUNCHERS[1], "--config_file", str(config_file), "--num_processes", str(processes)]
     # quiet: suppress accelerate's traceback; no_python: it would start the worker without `-P`
     for flag, words in (flags | {"quiet": [], "no_python": []}).items():
@@ -103,10 +104,21 @@ def read_accelerate_config(file: Path) -> dict[str, Any]:
     return settings
 
 
+def _check_accelerate_config(file: Path) -> None:
+    """Refuse a file that accelerate itself would refuse with a traceback."""
+    from accelerate.commands.config.config_args import load_config_from_file
+    from accelerate.utils import PrecisionType
+
+    try:
+        PrecisionType(str(load_config_from_file(str(file)).mixed_precision).lower())
+    except Exception as error:  # ValueError or TypeError, mostly
+        raise UserError(f"{file}: accelerate does not accept it ({first_line(error)}).") from None
+
+
 def whole_number(value: Any, name: str, least: int = 1) -> int:
     """Parse a whole number from an accelerate file or flag."""
-    if not str(value).isdecimal() or int(value) < least:
-        raise UserError(f"`{name}` is {value!r}: expected a whole number of at least {least}.")
+    if not str(value).isdecimal() or len(str(value)) > 9 or int(value) < least:
+        raise UserError(f"`{name}` is {value!r:.50}: expected a whole number of at least {least}.")
     return int(value)
 
 

@@ -5,6 +5,7 @@ the suffix `+` extends a list or mapping. The section `overlays` of a complete f
 module loads neither the model nor the data, so that typos are reported within seconds.
 """
 
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..support.errors import UserError, kind, nearest
-from ..support.files import expand_home
+from ..support.hub import expand_home
+from ..support.secrets import refuse_secrets
 from ..support.yaml import dump_yaml, read_yaml
 from .arguments import RESUME, ScriptArguments, check_key, fit, fit_text, recipe_fields
 
@@ -68,6 +70,8 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
         raise UserError(f"{first} is an overlay: name a recipe before it, such as `--config R1-7B {first.stem}`.")
     content = read_yaml(first)
     sections = content.pop(OVERLAYS, None) or {}
+    if not isinstance(sections, dict) or not all(isinstance(section, dict) for section in sections.values()):
+        raise UserError(f"{first}: `{OVERLAYS}`: expected a mapping from overlays to mappings.")
     batches_from = rule_from = None  # names of the overlays that set the batch sizes and the token rule
     for file in overlays:
         changes, section = read_yaml(file), sections.get(file.stem, {})
@@ -208,7 +212,9 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
 
     values, overrides = dict(given), overrides or {}
     env = values.pop("env", None) or {}
-    if not isinstance(env, dict) or any(isinstance(value, dict | list | None) for value in env.values()):
+    if not isinstance(env, dict) or any(
+        isinstance(value, dict | list | None) or "=" in str(name) or not name for name, value in env.items()
+    ):
         raise UserError(f"{source}: `env`: expected a mapping from variables to values.")
     env = {str(name): str(value) for name, value in env.items()}
     values = {name: _check_value(name, value, source) for name, value in values.items()}
@@ -218,6 +224,7 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
             f"{source}: `hub_token` would be saved with the model: set HF_TOKEN in the environment, or run "
             "`hf auth login`."
         )
+    refuse_secrets(values | {"env": env}, source)
     if values.get("push_to_hub") and values.setdefault("hub_strategy", "end") != "end":
         raise UserError(f"{source}: `hub_strategy` is {values['hub_strategy']!r}: a run is pushed once, at its end.")
     for name in values:
@@ -229,7 +236,7 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
     try:
         script = ScriptArguments(**owners.pop(ScriptArguments, {}))
         model = ModelConfig(**owners.pop(ModelConfig, {}))
-    except ValueError as error:
+    except (ValueError, re.error) as error:
         raise UserError(f"{source}: {error}") from None
     training = next(iter(owners.values()), {})
     if model.model_name_or_path is None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ...support.errors import UserError, first_line, hub_errors, nearest
-from ...support.files import expand_home
+from ...support.hub import expand_home
 from .code.tasks import CodeTask, Row, read_code, read_task
 
 # Returns the question and the reference answer of a row.

@@ -13,7 +13,7 @@ import zipfile
 from pathlib import Path
 
 from ...support.errors import UserError, hub_errors
-from ...support.files import expand_home
+from ...support.hub import expand_home
 from ...support.locks import lock_file
 
 HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
