@@ -42,3 +42,9 @@ def test_a_wrong_name_in_a_module_is_no_name_of_another_module(folder):
     (folder / "own_rewards.py").write_text(REWARD)
     with pytest.raises(UserError, match=r"own_rewards has no 'rewards'\. Did you mean `reward`\?"):
         import_path("own_rewards.rewards", "reward_funcs")
+
+
+def test_an_error_in_a_module_is_reported_without_a_hint_about_its_name(folder):
+    (folder / "own_rewards.py").write_text("1 / 0\n")
+    with pytest.raises(UserError, match=r"imported: ZeroDivisionError: division by zero\.$"):
+        import_path("own_rewards.reward", "reward_funcs")

@@ -30,26 +30,18 @@ def import_path(path: str, field: str) -> Any:
         raise UserError(f"`{field}`: {path!r} is not a dotted path such as `my_package.my_function`.")
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
+    file = Path.cwd() / f"{module_name.partition('.')[0]}.py"
     try:
         module = importlib.import_module(module_name)
+        problem = None if name in vars(module) else f"{module_name} has no {name!r}.{nearest(name, vars(module))}"
     except (Exception, SystemExit) as error:  # the user's own code may raise anything
-        problem = f"cannot be imported: {type(error).__name__}: {error}." + _shadowed(module_name)
-        raise UserError(f"`{field}`: {path!r} {problem}") from error
-    if name not in vars(module):
-        hint = _shadowed(module_name) or nearest(name, vars(module))
-        raise UserError(f"`{field}`: {module_name} has no {name!r}.{hint}")
+        problem = f"{path!r} cannot be imported: {type(error).__name__}: {error}."
+    if problem is not None:
+        other = sys.modules.get(file.stem)  # absent if the user's own module failed
+        is_hidden = file.is_file() and other is not None and getattr(other, "__file__", None) != str(file)
+        hint = f" Another module is called {file.stem}: rename {file}." if is_hidden else ""
+        raise UserError(f"`{field}`: {problem}{hint}")
     return vars(module)[name]
-
-
-def _shadowed(module_name: str) -> str:
-    """Return a hint if the working directory has a file of this name, but another module was imported, else ''."""
-    name = module_name.partition(".")[0]
-    module = sys.modules.get(name)
-    places = [getattr(module, "__file__", None), *getattr(module, "__path__", [])]
-    files = [str(file) for file in (Path.cwd() / name, Path.cwd() / f"{name}.py") if file.exists()]
-    if module is None or not files or any(file in places for file in files):
-        return ""
-    return f" Another module is called {name!r}: rename {files[-1]}."
 
 
 def call_builder(field: str, path: str, /, *args: Any, **settings: Any) -> Any:

@@ -36,22 +36,13 @@ def is_secret(name: str) -> bool:
 
 def refuse_secrets(value: Any, source: str, key: str = "") -> None:
     """Raise `UserError` if a mapping or a list has, at any depth, a key or a text that looks like a secret."""
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            path = f"{key}.{name}" if key else str(name)
-            number = type(inner) is int and not str(name).lower().endswith("token")  # it may be a token's id
-            if is_secret(str(name)) and (number or (isinstance(inner, str | list | dict) and inner)):
-                raise UserError(secret_problem(source, path))
-            refuse_secrets(inner, source, path)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            refuse_secrets(inner, source, key)
-    elif isinstance(value, str) and _IN_TEXT.search(value):
-        raise UserError(secret_problem(source, key))
-
-
-def secret_problem(source: str, key: str) -> str:
-    return (
-        f"{source}: `{key}` holds what looks like a secret, which would be saved with the run: remove it here and set "
-        "it in the environment, such as HF_TOKEN or WANDB_API_KEY."
-    )
+    number = type(value) is int and not key.lower().endswith("token")  # the id of a token is no secret
+    has_value = number or (isinstance(value, str | list | dict) and value)
+    if (has_value and is_secret(key.rpartition(".")[2])) or (isinstance(value, str) and _IN_TEXT.search(value)):
+        raise UserError(
+            f"{source}: `{key}` holds what looks like a secret, which would be saved with the run: remove it here and "
+            "set it in the environment, such as HF_TOKEN or WANDB_API_KEY."
+        )
+    items = [("", item) for item in value] if isinstance(value, list) else []
+    for name, inner in value.items() if isinstance(value, dict) else items:
+        refuse_secrets(inner, source, f"{key}.{name}".strip("."))

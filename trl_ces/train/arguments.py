@@ -11,7 +11,7 @@ from typing import Any
 
 from ..support.errors import UserError, kind, nearest
 from ..support.prompts import PAPER_SYSTEM_PROMPT
-from ..support.secrets import is_secret, secret_problem
+from ..support.secrets import refuse_secrets
 from ..support.yaml import UNSAVABLE, parse_yaml
 
 
@@ -176,8 +176,7 @@ def recipe_fields() -> dict[str, RecipeField]:
 def check_key(name: str, source: str, others: Iterable[str] = ()) -> None:
     """Raise `UserError` if `name` is not a recipe key; suggest a key or one of `others`. `source` names the file."""
     if name not in recipe_fields():
-        if is_secret(str(name)):
-            raise UserError(secret_problem(source, name))
+        refuse_secrets({name: "?"}, source)
         hint = nearest(str(name), [*recipe_fields(), *others]) or " `trl-ces train --help` lists all keys."
         raise UserError(f"{source}: the key `{name}` is not known.{hint}")
 

@@ -234,22 +234,23 @@ def stand_in(folder, monkeypatch, script):
 
 
 REAL = shutil.which("bwrap")
-COMMAND_ALONE = 'while [ "$1" != -- ]; do shift; done; shift\n'
+DROP_OPTIONS = 'while [ "$1" != -- ]; do shift; done; shift\n'
+ALL_FILES = "--ro-bind / / --dev-bind /dev /dev"
 
 
 @built
 @pytest.mark.parametrize(
     ("script", "says"),
     [
-        (COMMAND_ALONE + 'exec "$@"', "the ipc namespace, the mnt namespace, the net namespace, the pid namespace"),
-        (COMMAND_ALONE + '"$@"', "the pid namespace"),
-        (COMMAND_ALONE + f'exec {REAL} --unshare-all --share-net --ro-bind / / -- "$@"', "the net namespace, /"),
-        (COMMAND_ALONE + f'exec {REAL} --unshare-all --ro-bind / / -- "$@"', "bwrap does not isolate programs: /"),
-        (COMMAND_ALONE + f'exec {REAL} --unshare-net --unshare-user --bind / / -- "$@"', "the pid namespace"),
+        ('exec "$@"', "the ipc namespace, the mnt namespace, the net namespace, the pid namespace"),
+        ('"$@"', "the pid namespace"),
+        (f'exec {REAL} --unshare-all --share-net {ALL_FILES} -- "$@"', "the net namespace, /"),
+        (f'exec {REAL} --unshare-all {ALL_FILES} -- "$@"', "bwrap shares /"),
+        (f'exec {REAL} --unshare-net --unshare-user --dev-bind / / -- "$@"', "the pid namespace"),
     ],
 )
 def test_a_bwrap_that_does_not_isolate_is_refused(tmp_path, monkeypatch, script, says):
-    stand_in(tmp_path, monkeypatch, script)
+    stand_in(tmp_path, monkeypatch, DROP_OPTIONS + script)
     with pytest.raises(UserError, match=rf"only in a sandbox, which cannot be created here \(.*({says})"):
         check_sandbox()
     ran = tmp_path / "ran"

@@ -5,6 +5,7 @@ mechanisms. The sandbox works only on Linux, for root and for other users. The k
 time limit and when this process ends.
 """
 
+import contextlib
 import os
 import select
 import shutil
@@ -76,8 +77,8 @@ def run_sandboxed(
         )
         with process:
             try:
-                clock = _CallClock(_wait_until_ready(process), output.fileno(), call_seconds)
-                status = _finish(process, text + payload, seconds, clock)
+                inside = _wait_until_ready(process)
+                status = _finish(process, text + payload, seconds, inside, output.fileno(), call_seconds)
             finally:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)  # all processes in the sandbox die with bubblewrap
@@ -109,51 +110,37 @@ def _wait_until_ready(process: subprocess.Popen[bytes]) -> psutil.Process:
     except (OSError, psutil.Error) as error:
         raise SandboxError(f"its isolation cannot be verified: {error}") from None
     if shared or extra or is_writable:
-        what = [f"the {name} namespace" for name in shared] + [f"/{name}" for name in sorted(extra)]
-        raise SandboxError(f"{shutil.which('bwrap')} does not isolate programs: {', '.join(what) or '/ is writable'}")
+        what = [f"the {name} namespace" for name in shared] + [f"/{name}" for name in sorted(extra)[:3]]
+        raise SandboxError(f"{shutil.which('bwrap')} shares {', '.join(what) or 'a writable /'} with programs")
     return inside
 
 
-def _finish(process: subprocess.Popen[bytes], data: bytes | None, seconds: float, clock: "_CallClock") -> str:
-    """Send `data`, wait for the end of the program or of its time, and return the status."""
-    deadline = time.monotonic() + seconds
-    while (left := deadline - time.monotonic()) > 0 and not clock.is_over():
+def _finish(
+    process: subprocess.Popen[bytes], data: bytes | None, seconds: float,
+    inside: psutil.Process, output: int, limits: Sequence[float],
+) -> str:  # fmt: skip
+    """Send `data`, wait until the program ends or exceeds a limit, and return the status.
+
+    The CPU time of calls is measured from outside, because a program can change its own timers. It is one process, as
+    the filter refuses new ones. It can send false marks, so the sum of its CPU time is limited too.
+    """
+    deadline, used, begun, position, marks = time.monotonic() + seconds, 0.0, 0.0, 0, 0
+    while (left := deadline - time.monotonic()) > 0:
         try:
-            process.communicate(data, timeout=min(left, POLL_SECONDS) if clock.limits else left)
+            process.communicate(data, timeout=min(left, POLL_SECONDS) if limits else left)
             return "died" if process.returncode else "ok"
         except subprocess.TimeoutExpired:
             data = None  # `communicate` continues with the rest
-    return "timeout"
-
-
-@dataclass
-class _CallClock:
-    """CPU time of a program's calls, measured from outside, because the program can change its own timers.
-
-    The program is one process: the filter refuses new ones. It can send false marks, so the sum is limited too.
-    """
-
-    process: psutil.Process
-    output: int  # file descriptor
-    limits: Sequence[float]
-    position: int = 0
-    marks: int = 0
-    begun: float = 0.0  # CPU time at the last mark, or later
-
-    def is_over(self) -> bool:
-        try:
-            used = sum(self.process.cpu_times()[:2])  # user and system
-        except psutil.Error:  # it has ended
-            return False
-        sent = os.pread(self.output, os.fstat(self.output).st_size - self.position, self.position)
-        self.position += len(sent)
+        with contextlib.suppress(psutil.Error):  # it has just ended
+            used = sum(inside.cpu_times()[:2])  # user and system
+        sent = os.pread(output, os.fstat(output).st_size - position, position)
+        position += len(sent)
         if MARK in sent:
-            self.marks, self.begun = self.marks + sent.count(MARK), used
-        call, is_calling = divmod(self.marks, 2)
-        limit = self.limits[call] if call < len(self.limits) else 0.0
-        return bool(self.limits) and (
-            used > sum(self.limits) + SPARE_SECONDS or (bool(is_calling) and used - self.begun > limit)
-        )
+            marks, begun = marks + sent.count(MARK), used
+        limit = [*limits, 0.0][min(marks // 2, len(limits))]
+        if limits and (used > sum(limits) + SPARE_SECONDS or (marks % 2 and used - begun > limit)):
+            break
+    return "timeout"
 
 
 def _bubblewrap() -> list[str]:
