@@ -22,7 +22,7 @@ from trl_ces.train.recipe import load_recipe, make_recipe, recipe_fields, shippe
 PACKAGE = Path(__file__).parents[1] / "trl_ces"
 
 
-def test_a_token_in_a_recipe_is_refused(tmp_path):
+def test_a_token_in_a_recipe_is_rejected(tmp_path):
     recipe, _ = make_job(tmp_path)
     with pytest.raises(UserError, match="`hub_token` would be saved with the model: set HF_TOKEN") as caught:
         load_recipe(recipe, {"hub_token": ["hf_SECRETsecretSECRET5"]})
@@ -186,7 +186,7 @@ class Bomb:
         return os.mkdir, (str(self.sentinel),)
 
 
-def test_pickled_weights_are_refused_and_not_unpickled(tmp_path):
+def test_pickled_weights_are_rejected_and_not_unpickled(tmp_path):
     recipe, _ = make_job(tmp_path)
     sentinel = tmp_path / "unpickled"
     (tmp_path / "model" / "model.safetensors").unlink()

@@ -1,4 +1,4 @@
-"""The functions of methods/ces.py against values computed by hand in the comments."""
+"""Compare the functions of methods/ces.py with values computed by hand in the comments."""
 
 import math
 import re
@@ -73,7 +73,7 @@ def test_without_a_multiplier_the_selection_is_a_constant_share():
     assert selection_size(ints(99, 100, 250), 0.005).tolist() == [0, 0, 1]
 
 
-def test_tau_0_selects_no_token_and_tau_1_with_multiplier_1_selects_every_token():
+def test_tau_0_selects_no_token_and_tau_1_selects_every_token():
     assert selection_size(ints(7, 0), 0.0, (ints(4, 4), ints(4, 4))).tolist() == [0, 0]
     assert selection_size(ints(7, 0), 1.0, (ints(4, 4), ints(4, 4))).tolist() == [7, 0]
 
@@ -134,7 +134,7 @@ def micro_batch(**changes):
 NATS = math.log(2) * torch.tensor([[1.0, 2.0, 3.0, 4.0], [4.0, 3.0, 2.0, 1.0]])  # 1 to 4 bits
 
 
-def test_algorithm_1_equals_values_computed_by_hand():
+def test_algorithm_1_matches_values_computed_by_hand():
     # tau 0.5, b = 1/2: k = floor(4 * 0.5 * 0.5) = 1, the token of 4 bits. 0.7 - 0.1 * 4 = 0.3 and -0.7 + 0.2 * 4 = 0.1
     shaped = conditional_entropy_shaping(
         micro_batch(), NATS, torch.ones(2, 4), tau=0.5, beta_correct=0.1, beta_incorrect=0.2
@@ -144,7 +144,7 @@ def test_algorithm_1_equals_values_computed_by_hand():
     torch.testing.assert_close(shaped.advantages, expected)
 
 
-def test_without_dynamic_multiplier_every_completion_gets_tau():
+def test_without_dynamic_multiplier_k_depends_only_on_length_and_tau():
     # k = floor(4 * 0.5) = 2
     shaped = conditional_entropy_shaping(
         micro_batch(),
@@ -183,7 +183,7 @@ def test_tool_output_counts_neither_in_the_length_nor_as_a_candidate():
     assert shaped.selected.int().tolist() == [[0, 1, 0, 0], [1, 1, 0, 0]]
 
 
-def test_entropy_advantage_is_capped_at_a_share_of_the_advantage_and_never_flips_it():
+def test_entropy_advantage_is_capped_and_never_flips_the_sign():
     # alpha 0.4 per nat, kappa 2. A = 1: min(0.4 * 0.5, 0.5) = 0.2 and min(0.4 * 5, 0.5) = 0.5. A = -1: -0.8, -0.5
     nats = torch.tensor([[0.5, 5.0], [0.5, 5.0], [0.5, 5.0]])
     batch = {"advantages": torch.tensor([1.0, -1.0, 0.0, 1.0])}
@@ -220,11 +220,11 @@ def test_entropy_advantage_is_detached():
 @pytest.mark.parametrize(
     ("correct", "incorrect", "parts"),
     [
-        (-0.4, -0.4, ["signs swapped", "raised on correct completions and lowered on wrong ones", "2604.04894"]),
-        (-0.4, 0.0, ["`ces_beta_correct` is -0.4", "raised on correct"]),
-        (-0.4, 0.4, ["`ces_beta_correct` is -0.4: entropy is raised on correct completions; CES lowers it"]),
-        (0.0, -0.4, ["`ces_beta_incorrect` is -0.4", "lowered on wrong"]),
-        (0.4, -0.4, ["`ces_beta_incorrect` is -0.4: entropy is lowered on wrong completions; CES raises it"]),
+        (-0.4, -0.4, ["are negative", "raised on correct completions and lowered on wrong ones", "2604.04894"]),
+        (-0.4, 0.0, ["`ces_beta_correct` is -0.4", "correct completions rises"]),
+        (-0.4, 0.4, ["`ces_beta_correct` is -0.4: the entropy of correct completions rises; CES lowers it"]),
+        (0.0, -0.4, ["`ces_beta_incorrect` is -0.4", "wrong completions falls"]),
+        (0.4, -0.4, ["`ces_beta_incorrect` is -0.4: the entropy of wrong completions falls; CES raises it"]),
         (0.0, 0.0, []),
         (0.4, 0.4, []),
     ],
@@ -242,12 +242,14 @@ def test_automatic_tau_selects_four_tokens_per_completion_and_is_at_least_0_01(l
 
 @pytest.mark.parametrize(
     ("tau", "longest", "warning"),
-    [(0.01, 99, "at most 99 tokens .* `ces_tau` 0.01 .* Set it to 0.04,"), (0.01, 100, "^$"), (0.0, 9, "^$")],
+    [(0.01, 99, "at most 99 tokens .* `ces_tau` 0.01 .* Set it to 0.04 to"), (0.01, 100, "^$"), (0.0, 9, "^$")],
 )
 def test_completions_too_short_for_tau_cause_a_warning(tau, longest, warning):
     assert re.search(warning, warn_if_unshaped(tau, longest))
     rollout = warn_if_rollout_is_unshaped(tau, ints(longest, longest // 3))
-    assert re.search("^$" if warning == "^$" else "has 99 tokens, .* one token in 100. Set it to about 0.06,", rollout)
+    assert re.search(
+        "^$" if warning == "^$" else "has 99 tokens, .* one token in 100. Set it to about 0.06 to", rollout
+    )
 
 
 def test_tau_auto_and_an_unlimited_length_cause_no_warning():

@@ -1,9 +1,9 @@
-"""Draw prompts until the batch is full of mixed groups: DAPO's dynamic sampling, arXiv 2503.14476, section 3.2.
+"""Draw prompts until every group of the batch is informative: dynamic sampling (DAPO, arXiv 2503.14476, section 3.2).
 
-With accuracy as the only reward, a group that is all correct or all wrong has A = 0. Such groups are dropped and
-replaced by the next prompts of the dataset. This module selects the prompts and the groups to keep; the trainer
-generates the completions. Every process has the same groups, so all processes make the same decisions and the same
-number of collective calls.
+With accuracy as the only reward, a group with only correct or only wrong completions has A = 0. Such groups are
+dropped and replaced by the next prompts of the dataset. This module selects the prompts and the groups to keep; the
+trainer generates the completions. Every process has the same groups, so all processes make the same decisions and the
+same number of collective calls.
 """
 
 import logging
@@ -37,7 +37,7 @@ class PromptStream:
         self.shuffle = shuffle
         self.position = 0
 
-    def ahead(self, count: int) -> list[int]:
+    def peek(self, count: int) -> list[int]:
         """Return the row numbers of the next `count` prompts, without changing `position`."""
         places = range(self.position, self.position + count)
         return [self._order(place // self.num_prompts)[place % self.num_prompts] for place in places]
@@ -56,7 +56,7 @@ def _shuffle(num_prompts: int, seed: int, epoch: int) -> list[int]:
 
 def informative_groups(accuracy: torch.Tensor, group_size: int) -> torch.Tensor:
     """
-    Return which groups differ in accuracy (DAPO, Eq. 11), shape (N / G,), bool.
+    Return which groups have completions of different accuracy (DAPO, Eq. 11), shape (N / G,), bool.
 
     `accuracy` has shape (N,), with contiguous groups and NaN for unscored completions. A group with fewer than two
     scored completions is not informative.
@@ -85,10 +85,10 @@ class DynamicSampler:
 
     Args:
         stream (`PromptStream`): The prompts.
-        wanted (`int`): P, groups in a generation batch.
-        group_size (`int`): G, completions per prompt.
-        max_rounds (`int`): Rounds of generation per batch, >= 1.
-        num_processes (`int`): Processes that share the completions of a round.
+        wanted (`int`): P, number of groups in a generation batch.
+        group_size (`int`): G, number of completions per prompt.
+        max_rounds (`int`): Maximum number of generation rounds per batch, >= 1.
+        num_processes (`int`): Number of processes that share the completions of a round.
         warns (`bool`): Whether this process logs warnings.
     """
 
@@ -116,7 +116,7 @@ class DynamicSampler:
         Run at most `max_rounds` rounds, until the batch has enough informative groups.
 
         `generate` takes the row numbers of a round's prompts. It returns whether each group is informative, and the
-        data to keep of each group. This method returns the data of the P groups, and the batch's metrics.
+        data to keep for each group. This method returns the data of the batch's P groups, and its metrics.
         """
         self._rollout_start = self.stream.position
         kept: list[tuple[int, Any]] = []  # (position, data) of each group
@@ -124,7 +124,7 @@ class DynamicSampler:
         rounds, first_round_end = 0, 0.0
         while len(kept) < self.wanted and rounds < self.max_rounds:
             size = round_size(self.wanted, len(kept), len(kept) + len(dropped), self._unit)
-            informative, groups = generate(self.stream.ahead(size))
+            informative, groups = generate(self.stream.peek(size))
             rounds += 1
             for is_informative, group in zip(informative, groups, strict=True):
                 if len(kept) == self.wanted:  # later prompts are drawn again for the next batch
@@ -152,9 +152,9 @@ class DynamicSampler:
             self._warned = True
             logger.warning(
                 "Dynamic sampling found %d of %d informative groups in %d rounds (`dynamic_sampling_max_rounds`), "
-                "so groups of equal accuracy fill the batch; the metric `dynamic_sampling/uninformative_groups` is "
-                "their share. Allow more rounds, raise `num_generations`, or train on problems that the model "
-                "sometimes solves. This warning is logged once.",
+                "so the batch is filled with groups whose completions all have the same accuracy (their share is "
+                "logged as `dynamic_sampling/uninformative_groups`). Allow more rounds, raise "
+                "`num_generations`, or use problems that the model sometimes solves. This warning is logged once.",
                 kept,
                 self.wanted,
                 rounds,
@@ -164,8 +164,8 @@ class DynamicSampler:
         """
         Return the positions in the prompt stream to save with a checkpoint.
 
-        With `inside_rollout`, the batch has steps left. A run that resumes without the saved batch generates it again,
-        so `position` is then the position before the batch.
+        `inside_rollout` states that steps of the current batch remain. A run that resumes without the saved batch
+        generates it again, so `position` is then the start of that batch.
         """
         position = self._rollout_start if inside_rollout else self.stream.position
         return {"position": position, "after_rollout": self.stream.position}
@@ -177,7 +177,7 @@ class DynamicSampler:
 
 
 def check_dataset(dataset: Any):
-    """Raise `ValueError` if `dataset` is streamed, or contains images, whose tensors are not per-row."""
+    """Raise `ValueError` if `dataset` is streamed, or contains images (image tensors cannot be indexed by row)."""
     if isinstance(dataset, IterableDataset):
         raise ValueError(
             "`train_dataset` is an IterableDataset, but `dynamic_sampling` must be able to draw prompts again: "
