@@ -15,8 +15,7 @@ from trl_ces.cli.main import main
 from trl_ces.lab.evaluation.settings import EvaluationSettings, make_settings
 from trl_ces.lab.study.cells import load_study
 from trl_ces.support.errors import UserError
-from trl_ces.support.secrets import is_secret, refuse_secrets
-from trl_ces.support.yaml import read_yaml
+from trl_ces.support.yaml import is_secret, read_yaml, refuse_secrets
 from trl_ces.train.recipe import load_recipe, make_recipe, recipe_fields, shipped_files
 
 PACKAGE = Path(__file__).parents[1] / "trl_ces"

@@ -42,12 +42,8 @@ def job(tmp_path, monkeypatch):
     (tmp_path / "leaves.py").write_text("raise SystemExit(0)\n")
     (tmp_path / "launch.yaml").write_text("compute_environment: LOCAL_MACHINE\nnum_processes: many\n")
     valid = {"compute_environment": "LOCAL_MACHINE", "use_cpu": True, "distributed_type": "NO"}
-    for name, wrong in (
-        ("key", {"proceses": 1}),
-        ("type", {"distributed_type": "DPP"}),
-        ("bits", {"mixed_precision": "f8"}),
-    ):
-        (tmp_path / f"{name}.yaml").write_text(json.dumps(valid | wrong))
+    for name, value in (("proceses", 1), ("distributed_type", "DPP"), ("mixed_precision", "f8")):
+        (tmp_path / f"{name}.yaml").write_text(json.dumps(valid | {name: value}))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from ..support.errors import UserError, kind, nearest
 from ..support.prompts import PAPER_SYSTEM_PROMPT
-from ..support.secrets import refuse_secrets
-from ..support.yaml import UNSAVABLE, parse_yaml
+from ..support.yaml import UNSAVABLE, parse_yaml, refuse_secrets
 
 
 @dataclass

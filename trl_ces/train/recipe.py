@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..support.errors import UserError, kind, nearest
 from ..support.hub import expand_home
-from ..support.secrets import refuse_secrets
-from ..support.yaml import dump_yaml, read_yaml
+from ..support.yaml import dump_yaml, read_yaml, refuse_secrets
 from .arguments import RESUME, ScriptArguments, check_key, fit, fit_text, recipe_fields
 
 if TYPE_CHECKING:

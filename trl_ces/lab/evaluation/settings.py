@@ -10,8 +10,7 @@ from typing import Any
 
 from ...support.errors import UserError, nearest
 from ...support.prompts import PAPER_SYSTEM_PROMPT
-from ...support.secrets import refuse_secrets
-from ...support.yaml import read_yaml
+from ...support.yaml import read_yaml, refuse_secrets
 from .benchmarks import BENCHMARKS, find_benchmarks
 
 # Settings that do not affect completions.

@@ -10,8 +10,7 @@ from typing import Any
 
 from ...support.errors import UserError, kind, nearest
 from ...support.hub import expand_home
-from ...support.secrets import refuse_secrets
-from ...support.yaml import read_yaml
+from ...support.yaml import read_yaml, refuse_secrets
 from ...train.recipe import RECIPE, Recipe, compose, make_recipe
 
 KEYS = {
