@@ -192,5 +192,5 @@ def test_pickled_weights_are_rejected_and_not_unpickled(tmp_path):
     (tmp_path / "model" / "pytorch_model.bin").write_bytes(pickle.dumps({"weight": Bomb(sentinel)}))
     result = trl_ces("train", "--config", recipe)
     assert result.returncode == 2, result.stderr
-    assert "holds no *.safetensors" in result.stderr
+    assert "has no *.safetensors" in result.stderr
     assert not sentinel.exists()
