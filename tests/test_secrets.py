@@ -4,18 +4,21 @@ import ast
 import json
 import os
 import pickle
+import re
 from pathlib import Path
 
 import pytest
 from train_jobs import TOKENS, make_job, trl_ces
+from transformers import GenerationConfig
 
 from trl_ces.cli.main import main
+from trl_ces.lab.evaluation.settings import EvaluationSettings, make_settings
+from trl_ces.lab.study.cells import load_study
 from trl_ces.support.errors import UserError
-from trl_ces.support.yaml import read_yaml
-from trl_ces.train.recipe import load_recipe, recipe_fields
+from trl_ces.support.yaml import is_secret, read_yaml, refuse_secrets
+from trl_ces.train.recipe import load_recipe, make_recipe, recipe_fields, shipped_files
 
 PACKAGE = Path(__file__).parents[1] / "trl_ces"
-RECIPES = Path(__file__).parents[1] / "recipes"
 
 
 def test_a_token_in_a_recipe_is_rejected(tmp_path):
@@ -34,10 +37,95 @@ def test_no_token_is_printed_by_env_or_an_error(capsys, monkeypatch):
     assert "SECRET" not in printed.out + printed.err
 
 
-@pytest.mark.parametrize("file", sorted(RECIPES.rglob("*.yaml")), ids=lambda file: str(file.relative_to(RECIPES)))
-def test_no_shipped_recipe_trusts_remote_code_or_contains_a_token(file):
-    assert "trust_remote_code" not in file.read_text()
-    assert [key for key in read_yaml(file) if key.endswith(("token", "api_key"))] == []
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ({"model_init_kwargs": {"token": "x"}}, "model_init_kwargs.token"),
+        ({"env": {"WANDB_API_KEY": "x"}}, "env.WANDB_API_KEY"),
+        ({"env": {"HF_TOKEN": "x"}}, "env.HF_TOKEN"),
+        ({"env": {"AWS_SECRET_ACCESS_KEY": "x"}}, "env.AWS_SECRET_ACCESS_KEY"),
+        (
+            {"dataset_kwargs": {"password": 12345}, "dataset_builder": "a.b", "dataset_name": None},
+            "dataset_kwargs.password",
+        ),
+        ({"reward_kwargs": {"my.get_judge": {"apiKey": "x"}}}, "reward_kwargs.my.get_judge.apiKey"),
+        ({"chat_template_kwargs": {"a": [{"b": {"client-secret": "x"}}]}}, "chat_template_kwargs.a.b.client-secret"),
+        ({"api_key": "x"}, "api_key"),
+        ({"my_token": "x"}, "my_token"),
+        ({"dataset_name": "https://me:pass@host/data.json"}, "dataset_name"),
+        ({"hub_model_id": "https://hf_abc@huggingface.co/me/model"}, "hub_model_id"),
+        ({"env": {"PIP_INDEX_URL": "https://me:pass@host/simple"}}, "env.PIP_INDEX_URL"),
+        ({"env": {"DATABASE": "postgresql://me:pass@host/db"}}, "env.DATABASE"),
+        ({"model_init_kwargs": {"url": "https://host/x?api_key=abc"}}, "model_init_kwargs.url"),
+        ({"model_init_kwargs": {"headers": ["hf_" + "a1" * 17]}}, "model_init_kwargs.headers"),
+    ],
+)
+def test_a_secret_at_any_depth_of_a_recipe_is_refused(given, key):
+    recipe = {"model_name_or_path": "m", "dataset_name": "d", "output_dir": "out"} | given
+    message = rf"recipe: `{re.escape(key)}` holds what looks like a secret.* set it in the environment"
+    with pytest.raises(UserError, match=message):
+        make_recipe(recipe, "recipe")
+
+
+@pytest.mark.parametrize("words", [["--token", "SECRET"], ["--model_init_kwargs", "{token: SECRET}"], []])
+def test_a_secret_on_the_command_line_or_in_an_overlay_is_refused(tmp_path, capsys, words):
+    recipe, output = make_job(tmp_path)
+    overlay = tmp_path / "overlay.yaml"
+    overlay.write_text("" if words else "env+: {OPENAI_API_KEY: SECRET}\n")
+    assert main(["train", "--config", str(recipe), str(overlay), *words]) == 2
+    printed = capsys.readouterr().err
+    assert "holds what looks like a secret" in printed
+    assert "SECRET" not in printed
+    assert not output.exists()
+
+
+@pytest.mark.parametrize(
+    ("group", "inner"),
+    [
+        ("overrides", {"env": {"HF_TOKEN": "x"}}),
+        ("variants", {"a": {"model_init_kwargs": {"token": "x"}}}),
+        ("evaluation", {"function": "a.b", "api_key": "x"}),
+    ],
+)
+def test_a_secret_in_a_study_is_refused(tmp_path, group, inner):
+    content = {"output_dir": "out", "seeds": [0], "methods": {"a": {"config": "arithmetic"}}, group: inner}
+    (tmp_path / "study.yaml").write_text(json.dumps(content))
+    with pytest.raises(UserError, match=rf"study.yaml: `{group}\..*` holds what looks like a secret"):
+        load_study(tmp_path / "study.yaml")
+
+
+def test_a_secret_in_an_evaluation_is_refused():
+    for given in ({"model": "https://me:pass@host/m"}, {"model": "m", "token": "x"}):
+        with pytest.raises(UserError, match=rf"`{list(given)[-1]}` holds what looks like a secret"):
+            make_settings({"benchmarks": ["gsm8k"]} | given, "file")
+    with pytest.raises(UserError, match="`model` holds what looks like a secret"):
+        EvaluationSettings(model="https://me:pass@host/m", benchmarks=["gsm8k"])
+
+
+GENERATION = [name for name in vars(GenerationConfig()) if not name.startswith("_")]
+OTHERS = (
+    *("eos_token", "pad_token", "bos_token", "image_token", "think_end_token"),
+    *("start_of_thinking_token", "fim_middle_token", "stop_tokens", "max_tokens", "thinking_token_budget"),
+    *("token_level", "token_type_ids", "tokenizer", "tokens", "reward_per_token"),
+    *("key", "cache_key", "primary_key", "pass_at_k", "HF_TOKEN_PATH"),
+    *("api_key_env", "password_file", "TOKENIZERS_PARALLELISM", "SSH_AUTH_SOCK", "PWD"),
+    *("secretary"),
+)
+
+
+def test_settings_about_tokens_of_text_are_no_secrets():
+    names = [name for name in recipe_fields() if name != "hub_token"]
+    assert [name for name in (*names, *GENERATION, *OTHERS) if is_secret(name)] == []
+    refuse_secrets({"token": True, "password": None, "eos_token": "<|im_end|>", "x_token": 5, "secret": ""}, "file")
+    refuse_secrets({"text": "see https://host/@user?a=b@c, git@host:x, s3://bucket/x@y or a token=x, key: y"}, "file")
+
+
+@pytest.mark.parametrize("kind", [None, "study", "accelerate", "evaluation"])
+def test_no_shipped_file_trusts_remote_code_or_has_a_secret(kind):
+    assert shipped_files(kind)
+    for file in shipped_files(kind).values():
+        assert "trust_remote_code" not in file.read_text()
+        refuse_secrets(read_yaml(file), str(file))
 
 
 def test_remote_code_is_trusted_only_on_request(tmp_path):
@@ -104,5 +192,5 @@ def test_pickled_weights_are_rejected_and_not_unpickled(tmp_path):
     (tmp_path / "model" / "pytorch_model.bin").write_bytes(pickle.dumps({"weight": Bomb(sentinel)}))
     result = trl_ces("train", "--config", recipe)
     assert result.returncode == 2, result.stderr
-    assert "holds no *.safetensors" in result.stderr
+    assert "has no *.safetensors" in result.stderr
     assert not sentinel.exists()

@@ -112,9 +112,9 @@ def test_one_process_is_started_directly(job):
     planned = plan(job, "--max_steps", "3")
     assert planned.num_processes == 1
     assert planned.command[1:] == [
-        "-m", "trl_ces.cli.train_worker", "--expect_processes", "1"
+        "-P", "-m", "trl_ces.cli.train_worker", "--expect_processes", "1"
     ]  # fmt: skip
-    assert planned.with_recipe(Path("r.yaml"), "here")[5:] == [
+    assert planned.with_recipe(Path("r.yaml"), "here")[6:] == [
         "--recipe",
         "r.yaml",
         "--resume_from_checkpoint",
@@ -125,7 +125,28 @@ def test_one_process_is_started_directly(job):
 def test_several_processes_on_a_cpu_are_started_by_torchrun(job):
     planned = plan(job, "--num_processes", "2")
     assert planned.num_processes == 2
-    assert planned.command[1:6] == ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    assert planned.command[1:7] == ["-P", "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [[], ["--num_processes", "2"], ["--accelerate_config", "single"]])
+def test_no_process_of_a_run_imports_a_file_of_the_working_directory(job, tmp_path, monkeypatch, words):
+    monkeypatch.setattr(launch, "WORKER", "probe")
+    (tmp_path / "installed").mkdir()
+    (tmp_path / "installed" / "probe.py").write_text(
+        "import os, secrets, sys, tempfile\n"
+        f"open({str(tmp_path)!r} + '/worker-' + os.environ.get('RANK', '0'), 'w').write(str(sys.flags.safe_path))\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'installed'}:{os.environ.get('PYTHONPATH', '')}".rstrip(":"))
+    cwd = tmp_path / "cwd"
+    cwd.mkdir()
+    for name in ("secrets", "random", "types", "numpy", "probe"):
+        (cwd / f"{name}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')\n")
+    planned = plan(job, *words)
+    monkeypatch.chdir(cwd)
+    assert launch.run_child(planned.command, planned.env) == 0
+    assert [file.read_text() for file in tmp_path.glob("worker-*")] == ["True"] * planned.num_processes
+    assert not (tmp_path / "imported").exists()
 
 
 def test_all_gpus_are_used_and_accelerates_default_configuration_is_ignored(job, monkeypatch):

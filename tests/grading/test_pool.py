@@ -78,10 +78,12 @@ def test_a_worker_has_the_expected_arguments_and_environment(stand_in, worker, m
     monkeypatch.setenv("HF_TOKEN", "secret")
     monkeypatch.setenv("LANG", "C.UTF-8")
     arguments = verdict_of(worker, "sys.argv[1:]")
-    assert arguments == ["-P", "-c", "from trl_ces.grading.worker import main; main()", str(123 << 20)]
+    root = str(Path(pool_module.__file__).parents[2])
+    command = f"import sys; sys.path.append({root!r}); from trl_ces.grading.worker import main; main()"
+    assert arguments == ["-P", "-c", command, str(123 << 20)]
     environment = verdict_of(worker, "dict(os.environ)")
     assert environment["LANG"] == "C.UTF-8"
-    assert environment["PYTHONPATH"] == str(Path(pool_module.__file__).parents[2])
+    assert "PYTHONPATH" not in environment  # it would precede the standard library
     assert (environment["SYMPY_GROUND_TYPES"], environment["PYTHONHASHSEED"]) == ("python", "0")
     assert "HF_TOKEN" not in environment
     # A worker has its own session, so that Ctrl-C reaches only the trainer, which then ends its workers.

@@ -45,6 +45,9 @@ def job(tmp_path, monkeypatch):
     (tmp_path / "divides.py").write_text("1 / 0\n")
     (tmp_path / "leaves.py").write_text("raise SystemExit(0)\n")
     (tmp_path / "launch.yaml").write_text("compute_environment: LOCAL_MACHINE\nnum_processes: many\n")
+    valid = {"compute_environment": "LOCAL_MACHINE", "use_cpu": True, "distributed_type": "NO"}
+    for name, value in (("proceses", 1), ("distributed_type", "DPP"), ("mixed_precision", "f8")):
+        (tmp_path / f"{name}.yaml").write_text(json.dumps(valid | {name: value}))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -106,7 +109,7 @@ def refused(capsys, monkeypatch):
             "run_name: !!python/object/apply:os.system ['touch ran']\n",
             ["recipe.yaml: line 12: not valid YAML (could not determine a constructor"],
         ),
-        ({"model_name_or_path": "./half"}, "", ["'./half' holds no *.safetensors: name a Hub id"]),
+        ({"model_name_or_path": "./half"}, "", ["'./half' has no *.safetensors: name a Hub id"]),
         ({"dataset_name": "cut.jsonl"}, "", ["cut.jsonl' (split 'train') cannot be read (Unterminated string"]),
         ({"dataset_name": "objects.jsonl"}, "", ["objects.jsonl, row 0: the reference answer is {'x': 1}"]),
         ({"output_dir": "x" * 300}, "", ["`output_dir`", "cannot be written (File name too long): name another"]),
@@ -121,6 +124,10 @@ def refused(capsys, monkeypatch):
             "dataset_builder: json.loads\ndataset_kwargs: {path: x, field: y}\n",
             ["`dataset_builder` json.loads"],
         ),
+        ({}, "env: {A=B: x}\n", ["`env`: expected a mapping from variables to values"]),
+        ({}, "overlays: {dapo: 5}\n", ["`overlays`: expected a mapping"]),
+        ({}, "solution_pattern: '('\n", ["missing )"]),
+        ({}, "chat_template_kwargs: {a: " + "[" * 5000, ["not valid YAML"]),
         ({"report_to": "neptune"}, "", ["`report_to` is 'neptune', which is not installed"]),
         ({"model_name_or_path": "./adapter"}, "", ["'./adapter' is an adapter", "of some/base", "merge_and_unload"]),
         (
@@ -164,6 +171,15 @@ def test_a_wrong_recipe_is_refused_in_one_line(job, refused, changes, rest, part
         (["--accelerate_config", "zero3"], ['[deepspeed]"']),
         (["--accelerate_config", "launch.yaml"], ["`num_processes` is 'many'"]),
         (["--accelerate_config", "recipe.yaml"], ["not an accelerate configuration"]),
+        (["--accelerate_config", "proceses.yaml"], ["proceses.yaml: accelerate does not accept it", "proceses"]),
+        (["--accelerate_config", "distributed_type.yaml"], ["accelerate does not accept it ('DPP' is not a valid"]),
+        (["--accelerate_config", "mixed_precision.yaml"], ["accelerate does not accept it ('f8' is not a valid"]),
+        (["--num_processes", "9" * 5000], ["`num_processes` is '999", "whole number"]),
+        (["--system_prompt", "\udcff"], ["command line: '\\udcff' is not UTF-8 text"]),
+        (["--output_dir", "~nobody0/out"], ["'~nobody0/out': ~nobody0 has no home directory"]),
+        (["--model_name_or_path", "~nobody0/model"], ["~nobody0 has no home directory"]),
+        (["--dataset_name", "~nobody0/data.jsonl"], ["~nobody0 has no home directory"]),
+        (["--accelerate_config", "~nobody0/zero3.yaml"], ["~nobody0 has no home directory"]),
         (["--num_proceses", "2"], ["command line: the key `num_proceses`", "`num_processes`"]),
         (["--num_processes", "two"], ["`num_processes` is 'two'", "whole number"]),
         (["--num_processes", "8"], ["`responses_per_step` is 4, which 8 processes cannot share", "1, 2, 4 processes"]),

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from ..lab.evaluation.settings import EvaluationSettings, default_folder, read_settings
+from ..support.hub import expand_home
 from ..train.recipe import find_config, shipped_files
 from .parser import Parser
 
@@ -41,7 +42,7 @@ def run(argv: list[str]) -> int:
     config = options.pop("config")
     given = {name: text for name, text in options.items() if text is not None}
     settings = read_settings(config and find_config(config, kind="evaluation"), given)
-    folder = Path(settings.output_dir or default_folder(settings.model)).expanduser()
+    folder = Path(expand_home(settings.output_dir or default_folder(settings.model)))
 
     from transformers.utils import logging
 

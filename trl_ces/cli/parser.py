@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ..support.errors import UserError
+from ..support.hub import expand_home
 
 
 class Parser(argparse.ArgumentParser):
@@ -33,4 +34,7 @@ def count(word: str) -> int:
 
 def path(word: str) -> Path:
     """Parse a path and expand `~`, which a shell does not expand in `--out=~/x`."""
-    return Path(word).expanduser()
+    try:
+        return Path(expand_home(word))
+    except UserError as error:  # argparse would drop its message
+        raise argparse.ArgumentTypeError(str(error).rstrip(".")) from None

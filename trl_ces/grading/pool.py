@@ -28,7 +28,9 @@ DEFAULT_MEMORY_BYTES = 1 << 30
 # The kernel ends a comparison at its limit; this much later the worker itself is lost and gets replaced.
 GRACE_S = 30.0
 START_LIMIT_S = 120.0
-_COMMAND = "from trl_ces.grading.worker import main; main()"
+# The folder of this package comes last, because a file in it may have the name of a standard module.
+_ROOT = str(Path(__file__).resolve().parents[2])
+_COMMAND = f"import sys; sys.path.append({_ROOT!r}); from trl_ces.grading.worker import main; main()"
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "VIRTUAL_ENV", "SYSTEMROOT")
 
 
@@ -84,11 +86,10 @@ class Worker:
 
     def _start(self) -> None:
         self.stop()
-        package_root = str(Path(__file__).resolve().parents[2])
         environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         # Under RLIMIT_AS Python's integers raise MemoryError where gmpy2 aborts. A fixed hash seed makes sympy's
         # choices, hence the verdicts, repeatable.
-        environment |= {"PYTHONPATH": package_root, "SYMPY_GROUND_TYPES": "python", "PYTHONHASHSEED": "0"}
+        environment |= {"SYMPY_GROUND_TYPES": "python", "PYTHONHASHSEED": "0"}
         try:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _COMMAND, str(self.memory_bytes)],

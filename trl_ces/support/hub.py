@@ -4,15 +4,23 @@ import os
 import sys
 from pathlib import Path
 
-from .errors import first_line, hub_errors
+from .errors import UserError, first_line, hub_errors
 
 DATA_SUFFIXES = (".json", ".jsonl", ".parquet")
 
 
 def is_local(name: str) -> bool:
     """Return whether a model or data set name is a local path: the path exists, or the name cannot be a Hub id."""
-    path = Path(name).expanduser()
+    path = Path(expand_home(name))
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or path.suffix in DATA_SUFFIXES or path.exists()
+
+
+def expand_home(name: str | Path) -> str:
+    """Replace `~` and `~user` at the start of a path; raise `UserError` if there is no such home directory."""
+    expanded = os.path.expanduser(name)
+    if str(expanded).startswith("~"):
+        raise UserError(f"{str(name)!r}: {Path(name).parts[0]} has no home directory: write the path without `~`.")
+    return str(expanded)
 
 
 def try_hub_once(*names: str) -> None:

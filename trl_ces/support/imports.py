@@ -21,18 +21,26 @@ def install_line(extra: str) -> str:
 
 
 def import_path(path: str, field: str) -> Any:
-    """Import `my_package.my_object` or `my_package:my_object`, also from the working directory."""
+    """Import `my_package.my_object` or `my_package:my_object`.
+
+    The working directory is searched last, so that no file in it replaces a standard or an installed module.
+    """
     module_name, _, name = path.replace(":", ".").rpartition(".")
     if not module_name:
         raise UserError(f"`{field}`: {path!r} is not a dotted path such as `my_package.my_function`.")
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
+    file = Path.cwd() / f"{module_name.partition('.')[0]}.py"
     try:
         module = importlib.import_module(module_name)
+        problem = None if name in vars(module) else f"{module_name} has no {name!r}.{nearest(name, vars(module))}"
     except (Exception, SystemExit) as error:  # the user's own code may raise anything
-        raise UserError(f"`{field}`: {path!r} cannot be imported: {type(error).__name__}: {error}.") from error
-    if name not in vars(module):
-        raise UserError(f"`{field}`: {module_name} has no {name!r}.{nearest(name, vars(module))}")
+        problem = f"{path!r} cannot be imported: {type(error).__name__}: {error}."
+    if problem is not None:
+        other = sys.modules.get(file.stem)  # absent if the user's own module failed
+        is_hidden = file.is_file() and other is not None and getattr(other, "__file__", None) != str(file)
+        hint = f" Another module is called {file.stem}: rename {file}." if is_hidden else ""
+        raise UserError(f"`{field}`: {problem}{hint}")
     return vars(module)[name]
 
 

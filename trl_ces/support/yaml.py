@@ -1,8 +1,8 @@
-"""Read and write YAML. Imports no torch."""
+"""Read and write YAML, and refuse secrets in settings, which are saved with a run. Imports no torch."""
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
 
@@ -11,16 +11,65 @@ from .errors import UserError, first_line, kind
 FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z|[-+]?\.(inf|Inf|INF)\Z|\.(nan|NaN|NAN)\Z")
 
 
+MAX_BYTES, MAX_DEPTH, MAX_NODES, MAX_DIGITS = 2**20, 50, 100_000, 20
+UNSAVABLE = re.compile("[\0\ud800-\udfff]")  # no path, environment variable or UTF-8 file can hold them
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of `api_key`, `API_KEY`, `x-api-key` and `apiKey`
+_SECRET = re.compile(
+    r"(^|_)(password|passwd|passphrase|secret|credential|authorization|bearer)s?(_|$)|(^|_)pass$|_pwd$"
+    r"|(api|access|secret|private|auth|account|encryption|signing|ssh|wandb|hf|openai)_?keys?(_|$)"
+    r"|(access|auth|api|bearer|secret|refresh|session|hf|hub)_?tokens?$|(^|_)token$"
+)
+# Names of tokens of text: `eos_token`, `think_end_token`, `image_token`, `reward_per_token`.
+_TEXT = re.compile(
+    r"(^|_)([be]o[a-z]{1,2}|pad|unk|unique|sep[a-z]*|cls|class|mask|image|img|audio|video|vision|speech|start|end|stop"
+    r"|begin|think[a-z]*|reason[a-z]*|special|extra|delim[a-z]*|suffix|prefix|middle|first|last|next|new|newline|line"
+    r"|answer|question|prompt|response|assistant|system|tool|call|python|lang|language|patch|fill|placeholder|blank"
+    r"|dummy|decoder|empty|per|to|space|word|sub|step|max|min|num|n)_token$"
+)
+_NO_VALUE = re.compile(r"_(file|path|dir|env|name|column|length)$")  # `api_key_env` only names a secret
+_IN_TEXT = re.compile(
+    r"https?://[^/\s@?#]+@|[a-z][a-z+.-]{0,20}://[^/\s:@?#]*:[^/\s@?#]+@"
+    r"|[?&]([\w-]{0,40}token|[\w-]{0,40}api[_-]?key|key|[\w-]{0,40}secret|password|sig|[\w-]{0,40}signature)="
+    r"|\b(hf_[a-z0-9]{16}|gh[oprsu]_[a-z0-9]{20}|github_pat_\w{20}|sk-(\w+-)?[a-z0-9]{20}|glpat-[\w-]{20}|AKIA[0-9A-Z]{16}\b)"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY",
+    re.IGNORECASE,
+)
+
+
 class _Loader(yaml.SafeLoader):
     """PyYAML's safe loader, except that `2e-7` is a number, `no` and similar words are text, and keys are unique."""
 
-    def construct_mapping(self, node, deep=False):
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        for index, key in enumerate(keys):
-            if key in keys[:index]:  # PyYAML would silently keep the last value
-                problem = f"duplicate key {key!r}"
-                raise yaml.constructor.ConstructorError(None, None, problem, node.value[index][0].start_mark)
-        return super().construct_mapping(node, deep)
+    def construct_document(self, node):
+        _check_node(node, {})
+        return super().construct_document(node)
+
+
+def _check_node(node: yaml.Node, sizes: dict[int, int], depth: int = 1) -> int:
+    """Refuse content that later code cannot handle, and return the number of values with aliases written out."""
+    if id(node) not in sizes:
+        sizes[id(node)], inner = 0, node.value
+        if isinstance(node, yaml.ScalarNode):
+            inner = []
+            if UNSAVABLE.search(node.value):
+                _refuse(f"{node.value!a:.40} holds a character that cannot be saved", node)
+            if node.tag.endswith(":int") and len(node.value) > MAX_DIGITS:
+                _refuse(f"an integer of {len(node.value)} digits", node)
+        elif isinstance(node, yaml.MappingNode):
+            inner, keys = [child for pair in node.value for child in pair], set()
+            for key in (key for key in inner[::2] if isinstance(key, yaml.ScalarNode)):
+                if key.value in keys:  # PyYAML would silently keep the last value
+                    _refuse(f"duplicate key {key.value!r}", key)
+                keys.add(key.value)
+        if depth > MAX_DEPTH:
+            _refuse(f"more than {MAX_DEPTH} nested levels", node)
+        sizes[id(node)] = 1 + sum(_check_node(child, sizes, depth + 1) for child in inner)
+    if not 0 < sizes[id(node)] <= MAX_NODES:  # 0: this node is an ancestor of itself
+        _refuse(f"an alias inside its own anchor, or more than {MAX_NODES} values", node)
+    return sizes[id(node)]
+
+
+def _refuse(problem: str, node: yaml.Node) -> NoReturn:
+    raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -40,7 +89,7 @@ def parse_yaml(text: str) -> Any:
     """Parse one YAML document."""
     try:
         return yaml.load(text, _Loader)
-    except (yaml.YAMLError, ValueError) as error:
+    except Exception as error:  # PyYAML raises IndexError for `!!int ""`, and RecursionError for thousands of levels
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or first_line(error)
         raise UserError(f"{f'line {mark.line + 1}: ' if mark else ''}not valid YAML ({problem:.200}).") from None
 
@@ -53,6 +102,8 @@ def dump_yaml(content: dict[str, Any]) -> str:
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read a mapping from a YAML file; an empty file gives an empty mapping."""
     try:
+        if path.stat().st_size > MAX_BYTES:
+            raise UserError(f"{path.stat().st_size} bytes are too many for settings (limit {MAX_BYTES}).")
         content = parse_yaml(path.read_text(encoding="utf-8"))
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
@@ -61,3 +112,23 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict | None):
         raise UserError(f"{path}: expected `key: value` lines, got a {kind(content)}.")
     return content or {}
+
+
+def is_secret(name: str) -> bool:
+    """Return whether a key is a secret's name, such as `hf_token` or `WANDB_API_KEY`, unlike `eos_token`."""
+    words = "_".join(_WORD.findall(name)).lower()
+    return bool(_SECRET.search(words)) and not (_TEXT.search(words) or _NO_VALUE.search(words))
+
+
+def refuse_secrets(value: Any, source: str, key: str = "") -> None:
+    """Raise `UserError` if a mapping or a list has, at any depth, a key or a text that looks like a secret."""
+    number = type(value) is int and not key.lower().endswith("token")  # the id of a token is no secret
+    has_value = number or (isinstance(value, str | list | dict) and value)
+    if (has_value and is_secret(key.rpartition(".")[2])) or (isinstance(value, str) and _IN_TEXT.search(value)):
+        raise UserError(
+            f"{source}: `{key}` holds what looks like a secret, which would be saved with the run: remove it here and "
+            "set it in the environment, such as HF_TOKEN or WANDB_API_KEY."
+        )
+    items = [("", item) for item in value] if isinstance(value, list) else []
+    for name, inner in value.items() if isinstance(value, dict) else items:
+        refuse_secrets(inner, source, f"{key}.{name}".strip("."))

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..support.errors import UserError, kind, nearest
 from ..support.prompts import PAPER_SYSTEM_PROMPT
-from ..support.yaml import parse_yaml
+from ..support.yaml import UNSAVABLE, parse_yaml, refuse_secrets
 
 
 @dataclass
@@ -192,6 +192,7 @@ def recipe_fields() -> dict[str, RecipeField]:
 def check_key(name: str, source: str, others: Iterable[str] = ()) -> None:
     """Raise `UserError` if `name` is not a recipe key; suggest a key or one of `others`. `source` names the file."""
     if name not in recipe_fields():
+        refuse_secrets({name: "?"}, source)
         hint = nearest(str(name), [*recipe_fields(), *others]) or " `trl-ces train --help` lists all keys."
         raise UserError(f"{source}: the key `{name}` is not known.{hint}")
 
@@ -265,6 +266,8 @@ def read_words(words: list[str], others: Iterable[str] = ()) -> CommandLine:
     """Parse a command line; `others` are the names of the subcommand's own options."""
     line, groups = CommandLine(), dict[str, list[str]]()
     for word in words:
+        if UNSAVABLE.search(word):
+            raise UserError(f"command line: {word!a:.80} is not UTF-8 text.")
         if word.startswith("--") and len(word) > 2:
             name, equals, value = word[2:].partition("=")
             name = name.replace("-", "_")

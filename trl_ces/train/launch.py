@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from ..support.errors import UserError
+from ..support.errors import UserError, first_line
 from ..support.imports import install_line
 from ..support.parent import LAUNCHER, prepare_child
 from ..support.yaml import read_yaml
@@ -75,6 +75,8 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
     if distributed_type == "DEEPSPEED" and find_spec("deepspeed") is None:
         raise UserError(f"{config_file} needs DeepSpeed: {install_line('deepspeed')}.")
     expected_type = distributed_type if distributed_type in ("DEEPSPEED", "FSDP") else None
+    # `-P`: a file in the working directory must not replace a module that Python imports, such as `secrets`.
+    python = [sys.executable, "-P"]
     worker = ["-m", WORKER, "--expect_processes", str(processes)]
     worker += ["--expect_distributed_type", expected_type] if expected_type else []
     flags.pop("num_processes", None)
@@ -82,17 +84,19 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
     if processes == 1 and devices > 1:  # the Trainer would use `DataParallel`, with larger batches than the recipe's
         env[VISIBLE] = (os.environ | recipe.env).get(VISIBLE, "0").split(",")[0]
     if config_file is None and not flags and processes == 1:
-        return Launch(1, None, [sys.executable, *worker], env)
+        return Launch(1, None, [*python, *worker], env)
     if config_file is None and not flags and on_cpu:
-        torchrun = ["-m", LAUNCHERS[0], "--standalone", "--nproc_per_node", str(processes)]
-        return Launch(processes, None, [sys.executable, *torchrun, *worker])
+        torchrun = ["-m", LAUNCHERS[0], "--standalone", "--nproc_per_node", str(processes), "--no-python"]
+        return Launch(processes, None, [*python, *torchrun, *python, "-u", *worker])
     if config_file is None:
         config_file = find_config("ddp" if processes > 1 else "single", "accelerate").resolve()
+    _check_accelerate_config(config_file)
     launch = ["-m", LAUNCHERS[1], "--config_file", str(config_file), "--num_processes", str(processes)]
-    for flag, words in (flags | {"quiet": []}).items():  # quiet: suppress accelerate's traceback
+    # quiet: suppress accelerate's traceback; no_python: it would start the worker without `-P`
+    for flag, words in (flags | {"quiet": [], "no_python": []}).items():
         launch += [f"--{flag}", *words]
     env |= _share_cores(processes // machines, recipe.env, line.accelerate_flags)
-    return Launch(processes, expected_type, [sys.executable, *launch, *worker], env, rank)
+    return Launch(processes, expected_type, [*python, *launch, *python, "-u", *worker], env, rank)
 
 
 def read_accelerate_config(file: Path) -> dict[str, Any]:
@@ -103,10 +107,21 @@ def read_accelerate_config(file: Path) -> dict[str, Any]:
     return settings
 
 
+def _check_accelerate_config(file: Path) -> None:
+    """Refuse a file that accelerate itself would refuse with a traceback."""
+    from accelerate.commands.config.config_args import load_config_from_file
+    from accelerate.utils import PrecisionType
+
+    try:
+        PrecisionType(str(load_config_from_file(str(file)).mixed_precision).lower())
+    except Exception as error:  # ValueError or TypeError, mostly
+        raise UserError(f"{file}: accelerate does not accept it ({first_line(error)}).") from None
+
+
 def whole_number(value: Any, name: str, least: int = 1) -> int:
     """Parse a whole number from an accelerate file or flag."""
-    if not str(value).isdecimal() or int(value) < least:
-        raise UserError(f"`{name}` is {value!r}: expected a whole number of at least {least}.")
+    if not str(value).isdecimal() or len(str(value)) > 9 or int(value) < least:
+        raise UserError(f"`{name}` is {value!r:.50}: expected a whole number of at least {least}.")
     return int(value)
 
 

@@ -5,7 +5,7 @@ the suffix `+` extends a list or mapping. The section `overlays` of a complete f
 module loads neither the model nor the data, so that typos are reported within seconds.
 """
 
-import os
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..support.errors import UserError, kind, nearest
+from ..support.hub import expand_home
 from ..support.settings import MODEL_RANGES, check_ranges
-from ..support.yaml import dump_yaml, read_yaml
+from ..support.yaml import dump_yaml, read_yaml, refuse_secrets
 from .arguments import RESUME, ScriptArguments, check_key, fit, fit_text, recipe_fields
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def shipped_files(kind: str | None = None) -> dict[str, Path]:
 
 def find_config(name: str, kind: str | None = None) -> Path:
     """Return the file that `--config` names, by path or by a shipped file's name such as `R1-7B`."""
-    file, shipped = Path(name).expanduser(), shipped_files(kind)
+    file, shipped = Path(expand_home(name)), shipped_files(kind)
     if file.is_file():
         return file
     if name in shipped:
@@ -69,6 +70,8 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
         raise UserError(f"{first} is an overlay: name a recipe before it, such as `--config R1-7B {first.stem}`.")
     content = read_yaml(first)
     sections = content.pop(OVERLAYS, None) or {}
+    if not isinstance(sections, dict) or not all(isinstance(section, dict) for section in sections.values()):
+        raise UserError(f"{first}: `{OVERLAYS}`: expected a mapping from overlays to mappings.")
     batches_from = rule_from = None  # names of the overlays that set the batch sizes and the token rule
     for file in overlays:
         changes, section = read_yaml(file), sections.get(file.stem, {})
@@ -209,7 +212,9 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
 
     values, overrides = dict(given), overrides or {}
     env = values.pop("env", None) or {}
-    if not isinstance(env, dict) or any(isinstance(value, dict | list | None) for value in env.values()):
+    if not isinstance(env, dict) or any(
+        isinstance(value, dict | list | None) or "=" in str(name) or not name for name, value in env.items()
+    ):
         raise UserError(f"{source}: `env`: expected a mapping from variables to values.")
     env = {str(name): str(value) for name, value in env.items()}
     values = {name: _check_value(name, value, source) for name, value in values.items()}
@@ -219,6 +224,7 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
             f"{source}: `hub_token` would be saved with the model: set HF_TOKEN in the environment, or run "
             "`hf auth login`."
         )
+    refuse_secrets(values | {"env": env}, source)
     if values.get("push_to_hub") and values.setdefault("hub_strategy", "end") != "end":
         raise UserError(f"{source}: `hub_strategy` is {values['hub_strategy']!r}: a run is pushed once, at its end.")
     for name in values:
@@ -231,17 +237,17 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
         script = ScriptArguments(**owners.pop(ScriptArguments, {}))
         model = ModelConfig(**owners.pop(ModelConfig, {}))
         check_ranges(model, MODEL_RANGES)
-    except ValueError as error:
+    except (ValueError, re.error) as error:
         raise UserError(f"{source}: {error}") from None
     training = next(iter(owners.values()), {})
     if model.model_name_or_path is None:
         raise UserError(f"{source}: `model_name_or_path` is missing: name the model, a Hub id or a directory.")
     if not training.get("output_dir"):
         raise UserError(f"{source}: `output_dir` is missing: name the directory in which the model is saved.")
-    model.model_name_or_path = os.path.expanduser(model.model_name_or_path)
+    model.model_name_or_path = expand_home(model.model_name_or_path)
     for name in ("output_dir", RESUME):  # absolute, because a reward function may change the working directory
         if training.get(name) and isinstance(training[name], str):
-            training[name] = os.path.abspath(os.path.expanduser(training[name]))
+            training[name] = os.path.abspath(expand_home(training[name]))
     return Recipe(source, script, model, training, env, {**values, **({"env": env} if env else {})})
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ...support.errors import UserError, first_line, hub_errors, nearest
+from ...support.hub import expand_home
 from .code.tasks import CodeTask, Row, read_code, read_task
 
 # Returns the question and the reference answer of a row.
@@ -279,7 +280,7 @@ def data_digest(problems: Sequence[Problem]) -> str:
 
 def _from_folder(benchmark: Benchmark, data_dir: Path) -> tuple[str, list[Any], Reader]:
     """Read the rows of a JSON or JSON Lines file, which may be gzipped."""
-    file = data_dir.expanduser() / benchmark.file
+    file = Path(expand_home(data_dir)) / benchmark.file
     if not file.is_file():
         hint = f", or omit it to read the set from the Hub ({benchmark.hub.repository})" if benchmark.hub else ""
         raise UserError(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...support.errors import UserError, first_line, hub_errors
-from ...support.hub import is_local, try_hub_once
+from ...support.hub import expand_home, is_local, try_hub_once
 from ...support.prompts import build_prompt, opens_thinking
 from .benchmarks import Problem
 from .settings import EvaluationSettings
@@ -38,7 +38,7 @@ class EncodedPrompts:
 def check_model(name: str) -> None:
     """Raise `UserError` for a path without a saved model; do not check Hub ids."""
     try_hub_once(name)
-    folder = Path(name).expanduser()
+    folder = Path(expand_home(name))
     if is_local(name) and not any((folder / file).is_file() for file in ("config.json", "adapter_config.json")):
         raise UserError(
             f"The model {name!r} has no config.json (and no adapter_config.json): set `--model` to a saved model's "
@@ -51,7 +51,7 @@ def read_model(settings: EvaluationSettings) -> ModelFacts:
     from transformers import AutoConfig, AutoTokenizer, GenerationConfig
     from transformers.utils import find_adapter_config_file
 
-    name = str(Path(settings.model).expanduser()) if settings.model.startswith("~") else settings.model
+    name = expand_home(settings.model)
     load_errors: tuple[type[Exception], ...] = (*hub_errors(), ValueError, ImportError, KeyError)
     hub: dict[str, Any] = {"trust_remote_code": settings.trust_remote_code}
     try:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...support.errors import UserError, nearest
 from ...support.prompts import PAPER_SYSTEM_PROMPT
-from ...support.yaml import read_yaml
+from ...support.yaml import read_yaml, refuse_secrets
 from .benchmarks import BENCHMARKS, find_benchmarks
 
 # Settings that do not affect completions.
@@ -25,10 +25,11 @@ POSITIVE = (lambda value: 0 < value < math.inf, "above 0")
 FRACTION = (lambda value: 0 < value <= 1, "above 0 and at most 1")
 BACKEND = (lambda value: value in ("auto", "vllm", "transformers"), "auto, vllm or transformers")
 DTYPE = (lambda value: value in ("auto", "bfloat16", "float16", "float32"), "auto, bfloat16, float16 or float32")
-ANYTHING = (lambda value: True, "")
+TEXT = (lambda value: isinstance(value, str), "text")
+TEXTS = (lambda value: isinstance(value, str) or all(isinstance(text, str) for text in value), "a list of names")
 
 
-def _setting(default: Any, text: str, limits: Any = ANYTHING) -> Any:
+def _setting(default: Any, text: str, limits: Any = TEXT) -> Any:
     return field(default=default, metadata={"help": text, "range": limits})
 
 
@@ -38,7 +39,7 @@ class EvaluationSettings:
 
     model: str = _setting("", "Hub id, or directory of a saved model or LoRA adapter")
     benchmarks: list[str] = field(
-        default_factory=list, metadata={"help": "benchmarks and groups, separated by commas", "range": ANYTHING}
+        default_factory=list, metadata={"help": "benchmarks and groups, separated by commas", "range": TEXTS}
     )
     data_dir: str | None = _setting(None, "folder with math/, reasoning/ and code/; default: load from the Hub")
     output_dir: str | None = _setting(
@@ -68,6 +69,7 @@ class EvaluationSettings:
     trust_remote_code: bool = _setting(False, "run code from a Hub model's repository", SWITCH)
 
     def __post_init__(self) -> None:
+        refuse_secrets(vars(self), "The evaluation")
         for setting in fields(self):
             value, (in_range, words) = getattr(self, setting.name), setting.metadata["range"]
             if value is None and type(None) in typing.get_args(setting.type):
@@ -77,7 +79,7 @@ class EvaluationSettings:
             except TypeError:  # text or null instead of a number
                 fits = False
             if not fits:
-                raise UserError(f"`{setting.name}` is {value!r}: it must be {words}.")
+                raise UserError(f"`{setting.name}` is {value!r:.80}: it must be {words}.")
         if not self.model.strip():
             raise UserError("No model is specified: set `--model` to a directory or a Hub id.")
         given = [self.benchmarks] if isinstance(self.benchmarks, str) else self.benchmarks
@@ -96,6 +98,7 @@ class EvaluationSettings:
 def make_settings(values: dict[str, Any], source: str) -> EvaluationSettings:
     """Make settings from a mapping; `source` names the mapping in error messages."""
     known = [setting.name for setting in fields(EvaluationSettings)]
+    refuse_secrets(values, source)
     for name in values:
         if name not in known:
             hint = nearest(str(name), known) or f" Keys: {', '.join(known)}."
@@ -116,12 +119,12 @@ def _from_text(text: Any, hint: Any) -> Any:
         return text
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
 def default_folder(model: str) -> Path:
     """Return `runs/evaluation/NAME`, where NAME is a Hub id or the last two parts of a local path."""
-    parts = [part for part in Path(model).expanduser().resolve().parts if part != "/"] if Path(model).exists() else []
+    parts = [part for part in Path(model).resolve().parts if part != "/"] if Path(model).exists() else []
     name = "/".join(parts[-2:]) or model
     return Path("runs") / "evaluation" / re.sub(r"[^0-9A-Za-z.]+", "_", name).strip("_")

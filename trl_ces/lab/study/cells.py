@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ...support.errors import UserError, kind, nearest
-from ...support.yaml import read_yaml
+from ...support.hub import expand_home
+from ...support.yaml import read_yaml, refuse_secrets
 from ...train.recipe import RECIPE, Recipe, compose, make_recipe
 
 KEYS = {
@@ -74,11 +75,12 @@ class Study:
 def load_study(path: Path, output_dir: Path | None = None) -> Study:
     """Read a study and the recipes that it names; `output_dir` overrides the study's value."""
     content = read_yaml(path)
+    refuse_secrets(content, str(path))
     try:
         _check_keys(content)
         content.setdefault("baseline", next(iter(content["methods"]), ""))
         _check_values(content)
-        folder = output_dir or Path(content["output_dir"]).expanduser()
+        folder = output_dir or Path(expand_home(content["output_dir"]))
         cells = _make_cells(content, path, folder)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
@@ -128,10 +130,10 @@ def _check_keys(content: dict[str, Any]) -> None:
     """Reject unknown keys, missing keys and values of the wrong type."""
     for name, value in content.items():
         if name not in KEYS:
-            hint = nearest(name, KEYS) or f" Keys: {', '.join(KEYS)}."
+            hint = nearest(str(name), KEYS) or f" Keys: {', '.join(KEYS)}."
             raise UserError(f"`{name}` is not a key of a study.{hint}")
         if type(value) is not KEYS[name]:
-            raise UserError(f"`{name}`: expected a {KEYS[name].__name__}, got {kind(value)} {value!r}.")
+            raise UserError(f"`{name}`: expected a {KEYS[name].__name__}, got {kind(value)} {value!r:.80}.")
     for name in ("output_dir", "seeds", "methods"):
         if content.get(name, "") == "":
             raise UserError(f"`{name}` is missing.")

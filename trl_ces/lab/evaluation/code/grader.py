@@ -11,7 +11,7 @@ from pathlib import Path
 from ....support.errors import UserError
 from ....support.prompts import after_thinking
 from . import inside
-from .sandbox import check_sandbox, run_sandboxed
+from .sandbox import MARK, check_sandbox, run_sandboxed
 from .tasks import CodeTask
 
 PROGRAM = Path(inside.__file__).read_text(encoding="utf-8") + "\nmain(payload, send)\n"
@@ -96,8 +96,9 @@ class CodeGrader:
         groups = [json.loads(group) for group in task.groups]
         job = {"task": "solve", "code": code, "limits": limits, "groups": groups}
         job |= {"entry_point": task.entry_point, "convert": task.convert}
-        outcome = run_sandboxed(PROGRAM, json.dumps(job).encode(), seconds=self.time_limit)
-        return outcome.output.decode("ascii", errors="replace").split("\n")[:-1]
+        payload = json.dumps(job).encode()
+        outcome = run_sandboxed(PROGRAM, payload, seconds=self.time_limit, call_seconds=limits or ())
+        return outcome.output.replace(MARK, b"").decode("ascii", errors="replace").split("\n")[:-1]
 
     def _test(self, task: CodeTask, program: str | None) -> list[bool | None]:
         reference = self._references[task]

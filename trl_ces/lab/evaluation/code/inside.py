@@ -103,12 +103,15 @@ def solve(job: dict[str, Any], send: Any) -> None:
         # Compress while writing: HumanEval/15 has 150 MB of outputs. With mtime=0, equal outputs have equal bytes.
         with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1, mtime=0) as lines:
             for arguments in decode(inputs):
-                if limits is not None:
+                if limits is not None:  # the sandbox measures from outside too, between the marks
+                    send(b"\0")
                     signal.setitimer(signal.ITIMER_PROF, next(limits))  # SIGPROF ends the process
                 begun = time.process_time()
                 output = function(*arguments)
                 seconds.append(time.process_time() - begun)
                 signal.setitimer(signal.ITIMER_PROF, 0)
+                if limits is not None:
+                    send(b"\0")
                 line = json.dumps(encode(convert(output))).encode()
                 equal_text = equal_text and b"NaN" not in line and b'{"o"' not in line
                 lines.write(line + b"\n")

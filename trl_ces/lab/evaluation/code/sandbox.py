@@ -5,14 +5,21 @@ mechanisms. The sandbox works only on Linux, for root and for other users. The k
 time limit and when this process ends.
 """
 
+import contextlib
 import os
+import select
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+import psutil
 
 from ....support.errors import UserError
 from . import start
@@ -20,11 +27,14 @@ from . import start
 START = Path(start.__file__).read_text(encoding="utf-8")
 SANDBOX_MEMORY_BYTES = 2**31
 SANDBOX_OUTPUT_BYTES = 2**26
+READY_SECONDS, POLL_SECONDS, SPARE_SECONDS = 60.0, 0.1, 10.0
+MARK = b"\0"
 NOBODY = "65534"
+NAMESPACES = ("ipc", "mnt", "net", "pid", "user", "uts")
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")
 
 
-class SandboxError(RuntimeError):
+class SandboxError(UserError):
     """The sandbox could not be created, so no code was run."""
 
 
@@ -41,10 +51,15 @@ def run_sandboxed(
     payload: bytes = b"",
     *,
     seconds: float,
+    call_seconds: Sequence[float] = (),
     memory_bytes: int = SANDBOX_MEMORY_BYTES,
     output_bytes: int = SANDBOX_OUTPUT_BYTES,
 ) -> Outcome:
-    """Run Python source code with the globals `payload` and `send`, a function that takes `bytes`. Thread-safe."""
+    """Run Python source code with the globals `payload` and `send`, a function that takes `bytes`. Thread-safe.
+
+    The program is killed after `seconds`. With `call_seconds`, it sends `MARK` before and after each call, and is also
+    killed if the CPU time in between exceeds the call's entry.
+    """
     text = program.encode(errors="surrogatepass")
     limits = [len(text), memory_bytes, output_bytes, int(seconds) + 2]
     command = [*_bubblewrap(), "-P", "-S", "-s", "-c", START, *map(str, limits), *_python_path()]
@@ -61,22 +76,71 @@ def run_sandboxed(
             bufsize=0,
         )
         with process:
-            assert process.stderr is not None
             try:
-                messages = [b"bwrap ended without a message"]
-                for line in process.stderr:
-                    if line == start.READY:
-                        break
-                    messages.append(line)
-                else:
-                    raise SandboxError(messages[-1].decode(errors="replace").strip())
-                process.communicate(text + payload, timeout=seconds)
-                status = "died" if process.returncode else "ok"
-            except subprocess.TimeoutExpired:
-                status = "timeout"
+                inside = _wait_until_ready(process)
+                status = _finish(process, text + payload, seconds, inside, output.fileno(), call_seconds)
             finally:
-                process.kill()  # all processes in the sandbox die with bubblewrap
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)  # all processes in the sandbox die with bubblewrap
         return Outcome(status, os.pread(output.fileno(), output_bytes, 0))
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes]) -> psutil.Process:
+    """Return the process that will run the program, once it is ready and found to be isolated."""
+    assert process.stderr is not None
+    received, deadline, poll = b"", time.monotonic() + READY_SECONDS, select.poll()
+    poll.register(process.stderr, select.POLLIN)
+    while start.READY not in received.splitlines(keepends=True):
+        if not poll.poll(1000 * max(0.0, deadline - time.monotonic())):
+            raise SandboxError(f"bwrap was not ready after {READY_SECONDS:.0f} s")
+        chunk = os.read(process.stderr.fileno(), 2**16)
+        if not chunk:
+            lines = received.decode(errors="replace").strip().splitlines()
+            raise SandboxError(lines[-1] if lines else "bwrap ended without a message")
+        received += chunk
+    own = Path("/proc/self/ns")
+    try:
+        outside = psutil.Process(process.pid)
+        inside = [outside, *outside.children(recursive=True)][-1]
+        root = Path(f"/proc/{inside.pid}/root")
+        shared = [name for name in NAMESPACES if (own / name).readlink() == (root.parent / "ns" / name).readlink()]
+        extra = {file.name for file in root.iterdir()} - {Path(folder).parts[1] for folder in visible_folders()}
+        extra -= {"dev", Path(sys.base_prefix).parts[1]}
+        is_writable = not os.statvfs(root).f_flag & os.ST_RDONLY
+    except (OSError, psutil.Error) as error:
+        raise SandboxError(f"its isolation cannot be verified: {error}") from None
+    if shared or extra or is_writable:
+        what = [f"the {name} namespace" for name in shared] + [f"/{name}" for name in sorted(extra)[:3]]
+        raise SandboxError(f"{shutil.which('bwrap')} shares {', '.join(what) or 'a writable /'} with programs")
+    return inside
+
+
+def _finish(
+    process: subprocess.Popen[bytes], data: bytes | None, seconds: float,
+    inside: psutil.Process, output: int, limits: Sequence[float],
+) -> str:  # fmt: skip
+    """Send `data`, wait until the program ends or exceeds a limit, and return the status.
+
+    The CPU time of calls is measured from outside, because a program can change its own timers. It is one process, as
+    the filter refuses new ones. It can send false marks, so the sum of its CPU time is limited too.
+    """
+    deadline, used, begun, position, marks = time.monotonic() + seconds, 0.0, 0.0, 0, 0
+    while (left := deadline - time.monotonic()) > 0:
+        try:
+            process.communicate(data, timeout=min(left, POLL_SECONDS) if limits else left)
+            return "died" if process.returncode else "ok"
+        except subprocess.TimeoutExpired:
+            data = None  # `communicate` continues with the rest
+        with contextlib.suppress(psutil.Error):  # it has just ended
+            used = sum(inside.cpu_times()[:2])  # user and system
+        sent = os.pread(output, os.fstat(output).st_size - position, position)
+        position += len(sent)
+        if MARK in sent:
+            marks, begun = marks + sent.count(MARK), used
+        limit = [*limits, 0.0][min(marks // 2, len(limits))]
+        if limits and (used > sum(limits) + SPARE_SECONDS or (marks % 2 and used - begun > limit)):
+            break
+    return "timeout"
 
 
 def _bubblewrap() -> list[str]:
