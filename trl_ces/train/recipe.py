@@ -5,6 +5,7 @@ the suffix `+` extends a list or mapping. The section `overlays` of a complete f
 module loads neither the model nor the data, so that typos are reported within seconds.
 """
 
+import os
 import re
 import warnings
 from collections.abc import Sequence
