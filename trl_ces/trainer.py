@@ -25,6 +25,7 @@ from typing import Any, cast
 import torch
 import trl
 from accelerate.utils import is_peft_model
+from datasets import Dataset
 from trl import GRPOTrainer
 from trl.trainer.utils import get_config_model_id
 
@@ -54,6 +55,7 @@ from .methods.group_reward import accuracy_column, is_group_reward
 from .methods.groups import completion_facts
 from .methods.metrics import ces_metrics, ces_sums, selection_metrics, selection_sums
 from .methods.rule import Need, Rule
+from .support.prompts import check_chat_template
 from .support.reward_names import reward_name
 
 logger = logging.getLogger(__name__)
@@ -295,6 +297,12 @@ class CESTrainer(
             funcs = reward_funcs if isinstance(reward_funcs, list) else [reward_funcs]
             if args.needs_accuracy or any(map(is_group_reward, funcs)):  # before a model is loaded
                 accuracy_column(args.ces_accuracy_reward, [reward_name(func) for func in funcs], funcs)
+        given = dict(zip(("train_dataset", "eval_dataset", "processing_class"), positional, strict=False)) | kwargs
+        data, loading = given.get("train_dataset"), {"trust_remote_code": args.trust_remote_code}
+        if isinstance(data, Dataset) and data and "prompt" in data.column_names and not given.get("rollout_func"):
+            loading["revision"] = (args.model_init_kwargs or {}).get("revision") if isinstance(model, str) else None
+            name = model if isinstance(model, str) else get_config_model_id(model.config)
+            check_chat_template(data["prompt"][0], name, given.get("processing_class"), **loading)
         super().__init__(model, reward_funcs, args, *positional, **kwargs)
 
 

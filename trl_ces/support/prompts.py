@@ -1,4 +1,8 @@
-"""The paper's system prompt and the `<think>` tags. Standard library only."""
+"""The paper's system prompt, chat templates and the `<think>` tags. Imports only the standard library at its top."""
+
+from typing import Any
+
+from .errors import UserError
 
 # Paper, appendix "Evaluation prompt". No training prompt is stated; we use the same (docs/deviations.md, row 25).
 PAPER_SYSTEM_PROMPT = (
@@ -13,6 +17,21 @@ def build_prompt(question: str, system_prompt: str | None = PAPER_SYSTEM_PROMPT)
     """Return the chat messages of a question; only the question if `system_prompt` is `None` or empty."""
     system = [{"role": "system", "content": system_prompt}] if system_prompt else []
     return [*system, {"role": "user", "content": question}]
+
+
+def check_chat_template(prompt: Any, model: str, tokenizer: Any = None, **loading: Any) -> None:
+    """Raise `UserError` if `prompt` is chat messages and the tokenizer, by default that of `model`, has no template."""
+    if not isinstance(prompt, list):
+        return
+    if tokenizer is None:
+        from transformers import AutoProcessor
+
+        tokenizer = AutoProcessor.from_pretrained(model, **loading)  # as TRL loads it
+    if tokenizer.chat_template is None:
+        raise UserError(
+            f"The tokenizer of {model} has no chat template, and the prompts are chat messages: set `prompt_template` "
+            "(such as 'Question: {question}\\nAnswer:'), name an instruct model, or save a template with the tokenizer."
+        )
 
 
 def opens_thinking(prompt_text: str) -> bool:

@@ -6,9 +6,10 @@ from typing import Any
 
 from ..config import CESConfig
 from ..methods.group_reward import accuracy_column, is_group_reward
-from ..support.errors import UserError
+from ..support.errors import UserError, first_line
 from ..support.hub import is_local
 from ..support.imports import import_path, install_line
+from ..support.prompts import check_chat_template
 from ..support.reward_names import reward_name
 from ..support.yaml import read_yaml
 from .arguments import CommandLine, recipe_fields
@@ -39,7 +40,7 @@ def check(line: CommandLine, recipe: Recipe) -> Launch:
         )
     if recipe.setting("resume_from_checkpoint"):
         _check_resume(recipe, output_dir)
-    check_source(script)
+    _check_template(recipe, check_source(script))
     if recipe.setting("push_to_hub"):
         check_push(recipe.setting("hub_model_id") or output_dir.resolve().name, recipe.env)
     if recipe.setting("use_vllm") and recipe.setting("vllm_mode") == "server" and launch.machine_rank == 0:
@@ -74,6 +75,21 @@ def _check_model(recipe: Recipe) -> None:
                     f"`model_name_or_path` {name!r} holds no {pattern}: name a Hub id, or a model's directory as "
                     "`save_pretrained` writes it."
                 )
+
+
+def _check_template(recipe: Recipe, prompt: Any) -> None:
+    """Check that the tokenizer of a local model can encode `prompt`; the trainer checks that of a Hub model."""
+    name = str(recipe.model.model_name_or_path)
+    if recipe.script.model_builder is not None or not is_local(name):
+        return
+    try:
+        check_chat_template(prompt, name, trust_remote_code=recipe.setting("trust_remote_code"))
+    except UserError:
+        raise
+    except (OSError, ValueError, ImportError, KeyError) as error:
+        raise UserError(
+            f"`model_name_or_path` {name!r} holds no tokenizer ({first_line(error)}): save it there."
+        ) from None
 
 
 def _check_packages(recipe: Recipe) -> None:

@@ -8,14 +8,17 @@ generative multiple choice. The code sets are those of EvalPlus. docs/evaluation
 import gzip
 import hashlib
 import json
+import math
 import re
 import string
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ...support.errors import UserError, first_line, hub_errors, nearest
+from ...support.json_rows import parse_rows
 from .code.tasks import CodeTask, Row, read_code, read_task
 
 # Returns the question and the reference answer of a row.
@@ -25,7 +28,9 @@ CHOICE_INSTRUCTION = "Give the letter of the correct option as the final answer.
 
 
 def _as_text(value: Any) -> str:
-    """Convert the value to text; an integer that JSON stores as a float loses its `.0`."""
+    """Convert the value to text, empty if missing; an integer that JSON stores as a float loses its `.0`."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return ""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
@@ -251,8 +256,12 @@ def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Proble
         )
     problems = []
     for number, row in enumerate(rows):
-        question, gold = read(row)
-        task = read_task(benchmark.dataset, row) if benchmark.kind == "code" else None
+        try:
+            question, gold = read(row)
+            task = read_task(benchmark.dataset, row) if benchmark.kind == "code" else None
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            cause = f"{type(error).__name__}: {first_line(error)}"
+            raise UserError(f"{name}: row {number} of {source} does not have the set's format ({cause}).") from None
         if not question.strip() or (not gold.strip() and number not in benchmark.without_gold):
             raise UserError(f"{name}: row {number} of {source} has an empty question or gold.")
         if task is not None and benchmark.base is None:
@@ -283,12 +292,11 @@ def _from_folder(benchmark: Benchmark, data_dir: Path) -> tuple[str, list[Any], 
             f"{benchmark.name}: {file} does not exist. `--data_dir` names the folder with {benchmark.file}{hint}."
         )
     content = file.read_bytes()
-    text = (gzip.decompress(content) if file.suffix == ".gz" else content).decode("utf-8")
-    if file.suffix == ".json":
-        rows = json.loads(text)
-    else:  # not splitlines, which also splits at U+2028, a character that questions may contain
-        rows = [json.loads(line) for line in text.split("\n") if line.strip()]
-    return str(file), rows, benchmark.read
+    try:
+        content = gzip.decompress(content) if file.suffix == ".gz" else content
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{file} cannot be decompressed ({first_line(error)}): get the complete file.") from None
+    return str(file), parse_rows(content, file), benchmark.read
 
 
 def _from_hub(benchmark: Benchmark) -> tuple[str, list[Any], Reader]:

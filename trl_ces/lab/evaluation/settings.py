@@ -54,6 +54,11 @@ class EvaluationSettings:
     )
     seed: int = _setting(0, "sampling seed", SEED)
     system_prompt: str | None = _setting(PAPER_SYSTEM_PROMPT, "system message; null: no system message")
+    prompt_template: str | None = _setting(
+        None,
+        "text prompts for a base model, with {question}; default: the chat template",
+        (lambda value: str(value).count("{question}") == 1, "a text that contains {question} once"),
+    )
     dtype: str = _setting("auto", "auto: as saved; vLLM halves float32", DTYPE)
     batch_size: int = _setting(16, "completions generated at a time, with transformers", COUNT)
     gpu_memory_utilization: float = _setting(0.9, "vLLM: fraction of the GPU's memory", FRACTION)
@@ -81,6 +86,7 @@ class EvaluationSettings:
     def sampling(self) -> dict[str, Any]:
         """Return the settings that determine completions and their grades; they are fixed within a directory."""
         left_out = NOT_SAMPLING if self.code_benchmarks() else {*NOT_SAMPLING, "code_time_limit"}
+        left_out |= set() if self.prompt_template else {"prompt_template"}  # as before there was one
         return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     def code_benchmarks(self) -> list[str]:

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,8 +20,9 @@ from ...layers.first_rollout import describe_example
 from ...layers.reward_calls import RewardError, guard
 from ...layers.turns import read_turns
 from ...support.errors import UserError, first_line, hub_errors
-from ...support.prompts import build_prompt
+from ...support.prompts import check_chat_template
 from ...support.reward_names import accuracy_reward_index, reward_name
+from ...train.data import make_prompt
 from ...train.lookup import find_reward_functions, model_path
 from ..evaluation.generate import generate_batch
 from ..evaluation.models import apply_template, cut_at_end, end_tokens
@@ -61,8 +63,10 @@ def sample_recipe(recipe: Recipe, prompts: Prompts, sampling: Sampling, *, build
     `build`: whether the recipe's `model_builder` may build the model.
     """
     name, model, tokenizer = _load_model(recipe, build)
-    if prompts.typed and tokenizer.chat_template is not None:
-        prompts = Prompts([build_prompt(text, recipe.script.system_prompt) for text in prompts.prompts])
+    script = recipe.script
+    if prompts.typed and (script.prompt_template or tokenizer.chat_template is not None):
+        make = partial(make_prompt, location="--prompt", template=script.prompt_template)
+        prompts = Prompts([make(text, script.system_prompt) for text in prompts.prompts])
     template = recipe.training.get("chat_template_kwargs")
     encoded = [encode_prompt(tokenizer, prompt, template) for prompt in prompts.prompts]
     completions = sample_completions(model, tokenizer, encoded, sampling)
@@ -105,12 +109,8 @@ def encode_prompt(
     """Encode a prompt as TRL does: text unchanged, chat messages with the tokenizer's chat template."""
     if isinstance(prompt, str):
         ids = tokenizer(prompt)["input_ids"]
-    elif tokenizer.chat_template is None:
-        raise UserError(
-            "The prompts are chat messages and the tokenizer has no chat template: name an instruct model, or give "
-            "text prompts with `--prompt` or by a `dataset_builder` (docs/recipes.md has one)."
-        )
     else:
+        check_chat_template(prompt, tokenizer.name_or_path, tokenizer)
         options = {"tokenize": True, "return_dict": True, **(chat_template_kwargs or {})}
         ids = apply_template(tokenizer, prompt, **options)["input_ids"]
     if not ids:
