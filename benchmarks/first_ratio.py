@@ -1,10 +1,11 @@
-"""Measure how far a rollout's first importance ratios are from 1 in bf16, by where old log-probs are computed.
+"""Measure how far a rollout's first importance ratios deviate from 1 in bf16, by where old log-probs are computed.
 
     python benchmarks/first_ratio.py
     python benchmarks/first_ratio.py --device cuda --shape 1.5b --longest 12000
 
-The policy does not change (learning rate 0), so every ratio should be 1. Deviations are due to rounding: the same row
-has different log-probs in another forward. Weights and tokens are random; lengths are like those of R1-Distill models.
+The policy does not change (learning rate 0), so every ratio should be 1. Deviations are due to rounding: a row's
+log-probs depend on the rows and padding of its batch. Weights and tokens are random; lengths are like those of
+R1-Distill models.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from trl_ces import CESConfig, CESTrainer
 
 
 class RecordingTrainer(CESTrainer):
-    """Record |log ratio| of every token in the loss."""
+    """Trainer that records |log ratio| for every token in the loss."""
 
     def _log_first_ratio(self, rows, logps):
         ratio = (logps.detach() - rows["old_per_token_logps"]).abs()
@@ -25,7 +26,7 @@ class RecordingTrainer(CESTrainer):
 
 
 class EarlyTrainer(RecordingTrainer):
-    """Compute old log-probs where TRL requests them, over other rows and at other widths than in the update."""
+    """Trainer that computes old log-probs where TRL requests them, on batches that differ from those of the update."""
 
     def _may_defer_old_logps(self):
         return False

@@ -1,11 +1,11 @@
-"""Run this folder's GPU benchmarks in at most 30 minutes.
+"""Run the GPU benchmarks of this folder in at most 30 minutes.
 
     python benchmarks/gpu.py
     python benchmarks/gpu.py --parts update plan
     python benchmarks/gpu.py --shape tiny          # a small version of every part, on a CPU
 
-Each part is a process with its own time limit. Its output is written to OUTPUT_DIR/PART.md as it appears, so a part
-that fails or times out keeps its rows. The tables of `step` and `plan` are printed at the end.
+Each part is a process with its own time limit. Its output is written to OUTPUT_DIR/PART.md as it appears, so the rows
+of a part that fails or times out are kept. The tables of `step` and `plan` are printed at the end.
 """
 
 import argparse
@@ -27,17 +27,17 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Part:
-    """A script in this folder, its options at the 1.5B shape, and the options of a small test run."""
+    """A script in this folder, with its options for the 1.5B shape and for a small test run."""
 
     script: str
     large: str
     tiny: str
     minutes: float
-    shaped: bool = True  # whether the script takes --shape
-    attends: bool = True  # whether it takes --attention, and at the 1.5B shape --checkpointing
+    has_shape: bool = True  # whether the script has the option --shape
+    has_attention: bool = True  # whether it has --attention and, for the 1.5B shape, --checkpointing
 
 
-# Sorted by importance; the minutes sum to 27.
+# Sorted by importance. The minutes sum to 27.
 PARTS = {
     "update": Part(
         "update_step",
@@ -51,8 +51,8 @@ PARTS = {
         "--parts memory --rows 8 --longest 100 --micro_batches 2",
         4,
     ),
-    "step": Part("step", "--config R1-1.5B", "--config arithmetic", 7, shaped=False, attends=False),
-    "plan": Part("memory", "", "--cases 0", 3, shaped=False, attends=False),
+    "step": Part("step", "--config R1-1.5B", "--config arithmetic", 7, has_shape=False, has_attention=False),
+    "plan": Part("memory", "", "--cases 0", 3, has_shape=False, has_attention=False),
     "vocabulary": Part(
         "update_step",
         "--parts vocabulary --rows 8 --longest 4000 --vocabularies 8192 32768 151936",
@@ -65,16 +65,18 @@ PARTS = {
         "--parts packed --rows 8 --longest 100 --repeats 1",
         2,
     ),
-    "first_ratio": Part("first_ratio", "--rows 16 --longest 4000", "--rows 8 --longest 100", 2, attends=False),
+    "first_ratio": Part("first_ratio", "--rows 16 --longest 4000", "--rows 8 --longest 100", 2, has_attention=False),
 }
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shape", choices=["1.5b", "tiny"], default="1.5b", help="tiny: on a CPU if there is no GPU")
+    parser.add_argument("--shape", choices=["1.5b", "tiny"], default="1.5b", help="tiny also runs on a CPU")
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--attention", help="attn_implementation; default: flash_attention_2 if installed, else sdpa")
-    parser.add_argument("--minutes", type=float, default=30.0, help="in total; the last part may use the rest")
+    parser.add_argument(
+        "--minutes", type=float, default=30.0, help="total time; the last part may use all that is left"
+    )
     parser.add_argument("--output_dir", type=Path, default=Path("runs/bench/gpu"))
     return parser.parse_args(argv)
 
@@ -83,11 +85,11 @@ def command_of(name: str, options: argparse.Namespace, device: str) -> list[str]
     """Return the name of a part's script, followed by its options."""
     part, tiny = PARTS[name], options.shape == "tiny"
     words = [part.script, "--device", device, *shlex.split(part.tiny if tiny else part.large)]
-    if part.shaped:
+    if part.has_shape:
         words += ["--shape", options.shape]
     flash = device == "cuda" and is_flash_attn_2_available(kernels_fallback_ok=True)
     attention = options.attention or ("flash_attention_2" if flash else "sdpa")
-    if part.attends:
+    if part.has_attention:
         words += ["--attention", attention, *([] if tiny else ["--checkpointing"])]
     if name == "step":
         words += ["--output_dir", str(options.output_dir / f"{name}-{options.shape}")]
@@ -112,7 +114,7 @@ def run_part(words: list[str], file: Path, device: str, seconds: float) -> str:
         except subprocess.TimeoutExpired:
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
-            outcome = f"cut off after {seconds / 60:.1f} minutes"
+            outcome = f"timed out after {seconds / 60:.1f} minutes"
         else:
             outcome = f"failed ({code})" if code else f"{time.monotonic() - start:.0f} s"
         output.write(f"\n{outcome}\n")
@@ -124,11 +126,11 @@ def main(argv: list[str] | None = None) -> int:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu" and options.shape != "tiny":
         raise SystemExit("There is no CUDA device. `--shape tiny` runs a small version of every part on the CPU.")
-    named = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} CPU"
+    device_name = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} CPU"
     options.output_dir.mkdir(parents=True, exist_ok=True)
-    latest, failed, tables = time.monotonic() + 60 * options.minutes, 0, []
+    deadline, failed, tables = time.monotonic() + 60 * options.minutes, 0, []
     for name in options.parts:
-        left = latest - time.monotonic()
+        left = deadline - time.monotonic()
         if left <= 0:
             print(f"{name}: no time is left (--minutes {options.minutes:g}); run it with --parts {name}.")
             continue
@@ -136,9 +138,9 @@ def main(argv: list[str] | None = None) -> int:
         if name == "packed" and device == "cuda" and "flash" not in words[words.index("--attention") + 1]:
             print(f"{name}: needs flash attention, which is not installed.")
             continue
-        own = left if name == options.parts[-1] else min(left, 60 * PARTS[name].minutes)
+        limit = left if name == options.parts[-1] else min(left, 60 * PARTS[name].minutes)
         file = options.output_dir / f"{name}.md"
-        outcome = run_part(words, file, named, own)
+        outcome = run_part(words, file, device_name, limit)
         failed += outcome.startswith("failed")
         print(f"{name}: {outcome}; {file}", flush=True)
         if name in ("plan", "step"):

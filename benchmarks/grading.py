@@ -1,11 +1,11 @@
-"""Compare the throughput of the accuracy rewards of trl_ces (on all cores) and TRL on the same easy answers.
+"""Compare the throughput of the accuracy rewards of trl_ces (which uses all cores) and TRL on the same easy answers.
 
     python benchmarks/grading.py
 
-Answers are numbers, fractions, powers and short polynomials, half of them incorrect, as from a partly trained model.
-The two rewards take turns, and ratios compare wall time, so run nothing else on the machine.
+Final answers are numbers, fractions, powers and short polynomials; half of them are incorrect, as for a partly trained
+model. The two rewards run alternately, and ratios compare wall time, so run nothing else on the machine.
 
-The second part times answers that need the algebra, with and without distinct hostile answers among them.
+The second part times answers that need symbolic algebra, with and without distinct hostile answers among them.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from trl_ces.rewards import accuracy_reward as own_reward
 
 
 def easy_answers(count: int, seed: int) -> tuple[list[list[dict[str, str]]], list[str]]:
-    """Make conversational completions with a boxed answer, and golds between dollar signs, as TRL's reward expects."""
+    """Make conversational completions with a boxed answer, and golds in dollar signs, which TRL's reward requires."""
     draw = random.Random(seed)
     completions, golds = [], []
     for _ in range(count):
@@ -39,7 +39,7 @@ def easy_answers(count: int, seed: int) -> tuple[list[list[dict[str, str]]], lis
 
 
 def algebra_answers(count: int, seed: int) -> tuple[list[str], list[str], list[float]]:
-    """Make completions that only the algebra can grade, with golds and expected rewards."""
+    """Make completions that only symbolic algebra can grade, with golds and expected rewards."""
     draw = random.Random(seed)
     rows = []
     for _ in range(count):
@@ -58,7 +58,7 @@ def algebra_answers(count: int, seed: int) -> tuple[list[str], list[str], list[f
 
 
 def hostile_answers(count: int, seed: int) -> list[str]:
-    """Make distinct completions that occupy the algebra for longer than any time limit."""
+    """Make distinct completions whose symbolic comparison would exceed any time limit."""
     draw = random.Random(seed)
     forms = [
         lambda n: f"9^{{9^{{9^{{{n}}}}}}}",
@@ -82,7 +82,7 @@ def processor_seconds() -> float:
 
 
 def among_hostile(options: argparse.Namespace) -> None:
-    """Time the reward on answers that need the algebra, with and without hostile answers spread among them."""
+    """Time the reward on answers that need symbolic algebra, with and without hostile answers among them."""
     seconds: dict[str, list[float]] = {"without": [], "with": []}
     processor: dict[str, float] = dict.fromkeys(seconds, 0.0)
     hostile_rewards: list[float | None] = []
@@ -105,10 +105,10 @@ def among_hostile(options: argparse.Namespace) -> None:
             honest = [reward for place, reward in enumerate(found) if place not in places]
             if honest != expected:
                 raise SystemExit(f"{sum(map(ne, honest, expected))} of {len(honest)} answers have incorrect rewards.")
-    ratios = [one / other for one, other in zip(seconds["with"], seconds["without"], strict=True)]
+    ratios = [slow / fast for slow, fast in zip(seconds["with"], seconds["without"], strict=True)]
     medians = ", ".join(f"{name} {statistics.median(spent):.2f} s" for name, spent in seconds.items())
     print(
-        f"\n{options.answers} answers that need the algebra, with and without {options.hostile} hostile answers: "
+        f"\n{options.answers} answers that need symbolic algebra, with and without {options.hostile} hostile answers: "
         f"{medians}; with / without: {statistics.median(ratios):.2f} [{min(ratios):.2f}, {max(ratios):.2f}], in CPU "
         f"time {processor['with'] / processor['without']:.2f}\n"
         f"hostile answers: {hostile_rewards.count(0.0)} rewards of 0, {hostile_rewards.count(None)} unscored, "
@@ -121,12 +121,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--answers", type=int, default=1000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--hostile", type=int, default=20, help="hostile answers among the others")
+    parser.add_argument("--hostile", type=int, default=20, help="number of hostile answers in the second part")
     options = parser.parse_args(argv)
     rewards: dict[str, list] = {}
     seconds: dict[str, list[float]] = {"trl_ces": [], "TRL": []}
     for turn in range(options.repeats + 1):  # the first turn starts the workers and is not timed
-        completions, golds = easy_answers(options.answers, options.seed + turn)  # new answers, so that none is cached
+        completions, golds = easy_answers(options.answers, options.seed + turn)  # new answers, which are not cached
         for name, reward in (("trl_ces", own_reward), ("TRL", trl_reward)):
             start = time.perf_counter()
             rewards[name] = reward(completions=completions, solution=golds)

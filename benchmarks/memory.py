@@ -22,10 +22,10 @@ MIB = 2**20
 
 
 QWEN = shape_of("qwen2", False, 512, 1536, 8, 8, 2, 32000)
-# As wide as TRL's tile of logits; with a smaller vocabulary, part of the tile is never touched and hence not resident.
+# The vocabulary is as wide as TRL's tile of logits; with a smaller one, part of the tile would not be resident.
 LLAMA = shape_of("llama", True, 256, 1024, 12, 4, 4, 32768)
 FOUR_ROWS = {"max_completion_length": 736, "per_device_train_batch_size": 4}
-# Name, shape, and recipe fields that differ from BASE.
+# Name, shape and recipe fields that differ from BASE.
 CASES = [
     ("Qwen2, 57 M", QWEN, {}),
     ("Qwen2, 57 M", QWEN, {"gradient_checkpointing": True}),
@@ -37,7 +37,7 @@ CASES = [
     ("Llama, 21 M, tied", LLAMA, {**FOUR_ROWS, "gradient_checkpointing": True}),
     ("Qwen2, 57 M, long", QWEN, {"max_completion_length": 1504, "gradient_checkpointing": True}),
 ]
-# Qwen2.5-0.5B and Qwen2.5-Math-1.5B (their config.json), for a GPU of 80 GB.
+# Sizes of Qwen2.5-0.5B and Qwen2.5-Math-1.5B, from their config.json; for an 80 GB GPU.
 HALF_BILLION = shape_of("qwen2", True, 896, 4864, 24, 14, 2, 151936)
 R1_1_5B = KNOWN_SHAPES["deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B"]
 LONG = {"bf16": True, "gradient_checkpointing": True, "max_completion_length": 12_000}
@@ -76,7 +76,7 @@ def recipe_of(fields, output, device):
     from trl_ces.train.recipe import make_recipe
 
     given = {**BASE, **fields, "use_cpu": device == "cpu", "output_dir": output}
-    # With sdpa, the plan includes an attention mask, which trimmed rows do not need.
+    # With sdpa, the plan would include an attention mask, which trimmed rows do not need.
     if device == "cuda" and fields.get("bf16") and is_flash_attn_2_available(kernels_fallback_ok=True):
         given["attn_implementation"] = "flash_attention_2"
     given["steps_per_generation"] = 2 * given["gradient_accumulation_steps"]
@@ -84,7 +84,7 @@ def recipe_of(fields, output, device):
 
 
 def predicted(shape, fields, device):
-    """Return the planned bytes without the reserve for the process itself."""
+    """Return the planned bytes, without the reserve for the process itself."""
     from trl_ces.lab.plan.memory import Engine, plan_memory
     from trl_ces.lab.plan.setup import make_setup
 
@@ -103,7 +103,7 @@ def resident(name):
 
 
 def train(shape, fields, output, device):
-    """Train and return peak bytes: of PyTorch's allocator, or on a CPU the increase of resident memory."""
+    """Train and return the peak bytes of PyTorch's allocator or, on a CPU, the increase in resident memory."""
     import torch
     from datasets import Dataset
     from transformers import AutoConfig, AutoModelForCausalLM

@@ -51,11 +51,11 @@ def prompt_lengths(rows: int, longest: int, seed: int) -> list[int]:
 def matrix_rate(device: str, dtype: torch.dtype) -> float:
     """Measure FLOP/s in the product of two large matrices, as the best of ten trials."""
     size = 8192 if device == "cuda" else 1024
-    one, other = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
+    a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
     seconds, phase = [], Phase(device == "cuda")
     for _ in range(10):
         start = phase.now()
-        one @ other
+        a @ b
         seconds.append(phase.now() - start)
     return 2 * size**3 / min(seconds)
 
@@ -86,9 +86,9 @@ def make_model(
 
 class Phase(TrainerCallback):
     """
-    Time everything from the rewards to the end of the optimizer step: padding, arranging, forwards and backwards.
+    Time the update, from the rewards to the end of the optimizer step: row order, padding, forwards and backwards.
 
-    On a CPU, times are CPU seconds of this process, so that other processes do not count; else wall seconds.
+    On a CPU, times are CPU seconds of this process, which exclude other processes; otherwise they are wall seconds.
     """
 
     def __init__(self, cuda: bool):
@@ -116,10 +116,10 @@ class Phase(TrainerCallback):
 
 
 class Workload:
-    """One trainer and one rollout, whose groups of four are contiguous, for repeated optimizer steps."""
+    """A trainer and a rollout with contiguous groups of four, for repeated optimizer steps."""
 
-    def __init__(self, who, completions, prompts, micro_batch, model, device, **settings: Any):
-        trainer_class, config_class, shaping = TRAINERS[who]
+    def __init__(self, trainer_name, completions, prompts, micro_batch, model, device, **settings: Any):
+        trainer_class, config_class, shaping = TRAINERS[trainer_name]
         generator = torch.Generator().manual_seed(2)
         vocabulary = model.config.vocab_size
 
@@ -138,12 +138,12 @@ class Workload:
                 "prompt_ids": [starts[group] for group in groups],
                 "completion_ids": [rows[row] for row in order],
                 "logprobs": None,
-                "verdict": [correct[row] for row in order],
+                "correctness": [correct[row] for row in order],
             }
 
-        def accuracy_reward(verdict, **kwargs):
+        def accuracy_reward(correctness, **kwargs):
             self.phase.begin()
-            return verdict
+            return correctness
 
         arguments = {
             "output_dir": tempfile.mkdtemp(prefix="trl_ces_bench_"),
@@ -182,7 +182,7 @@ class Workload:
     def step(self, keep_gradients: bool = False) -> float:
         """Run one optimizer step and return the seconds of its update."""
         self.phase.keep = keep_gradients
-        torch.manual_seed(0)  # TRL shuffles a rollout's rows; use the same order for each trainer
+        torch.manual_seed(0)  # TRL shuffles the rows of a rollout; give all trainers the same order
 
         def count(module, inputs, output):
             self.phase.positions += output.last_hidden_state.shape[:2].numel()
@@ -193,7 +193,7 @@ class Workload:
         return self.phase.seconds
 
     def peak_memory(self) -> int:
-        """Run a step and return its peak memory in bytes above the memory in use before it."""
+        """Run a step and return by how many bytes its peak memory exceeds the memory in use before it."""
         if self.phase.cuda:
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()

@@ -3,8 +3,8 @@
     python benchmarks/step.py --device cuda --config R1-1.5B
     python benchmarks/step.py --device cuda --config R1-1.5B --model_name_or_path FOLDER --dataset_name FILE   # no Hub
 
-Two rollouts are trained in one process. The times of the second are compared with the plan at its completion lengths.
-Memory is the total in use on the device. On a CPU, the expected times are those of an A800.
+Two rollouts are trained in one process. The times of the second one are compared with the plan for its completion
+lengths. Memory is the total in use on the device. On a CPU, the expected times are those of an A800.
 """
 
 import argparse
@@ -28,7 +28,7 @@ SENT = "weights to vLLM"
 
 
 class Clock(TrainerCallback):
-    """Record each term's seconds, without nested terms, and the most bytes in use when it ends or is interrupted."""
+    """Record the seconds of each term, excluding nested terms, and its peak memory, sampled at changes of term."""
 
     def __init__(self, trainer, updates):
         self.seconds, self.memory, self.running, self.since = Counter(), Counter(), ["rest"], time.time()
@@ -42,22 +42,22 @@ class Clock(TrainerCallback):
             setattr(owner, name, self.timed(getattr(owner, name), term))
         trainer.add_callback(self)
 
-    def turn(self, term=None):
+    def switch(self, term=None):
         """Add the time since the last call to the current term; then begin `term`, or end the innermost term."""
         if torch.cuda.is_available():
             torch.cuda.synchronize()
-            free, whole = torch.cuda.mem_get_info()
-        used = whole - free if torch.cuda.is_available() else psutil.Process().memory_info().rss
-        now, until = time.time(), self.running[-1]
-        self.seconds[until] += now - self.since
-        self.memory[until], self.since = max(self.memory[until], used), now
+            free, total = torch.cuda.mem_get_info()
+        used = total - free if torch.cuda.is_available() else psutil.Process().memory_info().rss
+        now, current = time.time(), self.running[-1]
+        self.seconds[current] += now - self.since
+        self.memory[current], self.since = max(self.memory[current], used), now
         self.running = [*self.running, term] if term else self.running[:-1]
 
-    def timed(self, act, term):
+    def timed(self, function, term):
         def run(*args, **kwargs):
-            self.turn(term or ("update" if torch.is_grad_enabled() else "log-probs"))
-            result = act(*args, **kwargs)
-            self.turn()
+            self.switch(term or ("update" if torch.is_grad_enabled() else "log-probs"))
+            result = function(*args, **kwargs)
+            self.switch()
             if term == "generation":
                 self.lengths = [len(ids) for ids in result[0]]
             return result
@@ -65,27 +65,27 @@ class Clock(TrainerCallback):
         return run
 
     def on_pre_optimizer_step(self, args, state, control, **kwargs):
-        self.turn("optimizer")
+        self.switch("optimizer")
 
     def on_optimizer_step(self, args, state, control, **kwargs):
-        self.turn()
+        self.switch()
 
     def on_step_end(self, args, state, control, **kwargs):
-        if state.global_step == self.updates:  # the first rollout warms up
+        if state.global_step == self.updates:  # the first rollout is a warm-up
             self.seconds, self.since = Counter(), time.time()
 
 
 def table(plan, seconds, memory, lengths):
-    """Render expected and measured values of each term and memory peak; a deviation up to 10 % counts as planned."""
+    """Render expected and measured times and memory peaks; deviations of up to 10 % count as planned."""
     fast, slow = rollout_seconds(plan, lengths)
     found = [(f"{term}, s", fast[term], slow[term], seconds[term]) for term in fast]
     for name, held in (("training", max(memory["update"], memory["optimizer"])), ("generating", memory["generation"])):
         found += [(f"{name}, GiB", *2 * [getattr(plan.memory, name) / GIB], held / GIB)]
     rows = []
-    for name, low, high, one in found:
-        off = one / (min(max(one, low), high) or 1e-3)  # against the nearer end of the range
-        result = "as planned" if 0.9 <= off <= 1.1 else f"{off:.2f} x the plan" if one else "not measured"
-        rows.append((name, between(low, high, 1), f"{one:.1f}", result))
+    for name, low, high, measured in found:
+        ratio = measured / (min(max(measured, low), high) or 1e-3)  # to the nearer end of the range
+        result = "as planned" if 0.9 <= ratio <= 1.1 else f"{ratio:.2f} x the plan" if measured else "not measured"
+        rows.append((name, between(low, high, 1), f"{measured:.1f}", result))
     rows += [(f"{term}, s", "-", f"{seconds[term]:.1f}", "not planned") for term in ("optimizer", SENT, "checkpoint")]
     return markdown(("per rollout", f"expected (plan, {plan.device})", "measured", "result"), rows)
 
@@ -97,9 +97,9 @@ def main(argv=None):
     options, rest = parser.parse_known_args(argv)
     given, changes = {"prompt_length": 64}, {"report_to": ["none"], **read_words(rest).overrides}
     if options.device == "cuda":
-        named = torch.cuda.get_device_name().replace(" ", "")
+        device_name = torch.cuda.get_device_name().replace(" ", "")
         given = {"gpu_memory": torch.cuda.get_device_properties(0).total_memory / GIB}
-        given["device"] = next((name for name in DEVICES if name in named), "A800")
+        given["device"] = next((name for name in DEVICES if name in device_name), "A800")
     plan = plan_recipe(options.config, changes, **given)
     changes["max_steps"] = [str(2 * plan.schedule.updates)]
     recipe = load_recipe(options.config, changes)

@@ -3,8 +3,8 @@
     python benchmarks/update_step.py                                   # a small model on this CPU
     python benchmarks/update_step.py --device cuda --shape 1.5b --longest 12000 --attention sdpa
 
-Trainers take turns. Each repeat yields a ratio; the median and range of the ratios are printed. On a CPU, times are
-CPU seconds of this process, so other processes do not count; run it with OMP_NUM_THREADS=1.
+The trainers run alternately. Each repeat yields a ratio; the median and range of the ratios are printed. On a CPU,
+times are CPU seconds of this process, which exclude other processes; set OMP_NUM_THREADS=1.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "--vocabularies", type=int, nargs="+", default=[1024, 8192, 32768], help="sizes for the part `vocabulary`"
     )
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=0, help="of the lengths")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the lengths")
     parser.add_argument("--parts", nargs="+", choices=sorted(PARTS), default=sorted(PARTS))
     parser.add_argument("--peak_of", nargs=2, metavar=("TRAINER", "ROWS"), help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
@@ -52,7 +52,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 class Bench:
-    """Make the workloads of one run; all trainers share one model."""
+    """Factory and timer of the workloads of one run; all trainers share one model."""
 
     def __init__(self, options: argparse.Namespace, vocabulary: int | None = None):
         self.options = options
@@ -64,36 +64,36 @@ class Bench:
         return matrix_rate(self.options.device, self.options.dtype)
 
     def update_flops(self, completions: list[int]) -> float:
-        """Return the minimum FLOPs of a forward and a backward over the real tokens."""
+        """Return the minimum FLOPs of a forward and a backward pass over the real tokens."""
         prompts = prompt_lengths(len(completions), self.options.longest, self.options.seed)
-        lengths = [one + other for one, other in zip(prompts, completions, strict=True)]
+        lengths = [prompt + completion for prompt, completion in zip(prompts, completions, strict=True)]
         config, embedding = self.model.config, self.model.get_input_embeddings().weight.numel()
         weights = sum(parameter.numel() for parameter in self.model.parameters()) - embedding
-        attention = 2 * config.num_hidden_layers * config.hidden_size  # causal attention needs half of the square
+        attention = 2 * config.num_hidden_layers * config.hidden_size  # a causal mask needs half of the square
         return 3 * sum(2 * weights * length + attention * length**2 for length in lengths)
 
     def lengths(self) -> list[int]:
         return r1_lengths(self.options.rows, self.options.longest, self.options.seed)
 
-    def workload(self, who: str, completions: list[int], micro_batch: int, **settings) -> Workload:
+    def workload(self, trainer: str, completions: list[int], micro_batch: int, **settings) -> Workload:
         prompts = prompt_lengths(len(completions), self.options.longest, self.options.seed)
         settings["gradient_checkpointing"] = self.options.checkpointing
-        return Workload(who, completions, prompts, micro_batch, self.model, self.options.device, **settings)
+        return Workload(trainer, completions, prompts, micro_batch, self.model, self.options.device, **settings)
 
-    def in_turn(self, workloads: dict[str, Workload]) -> dict[str, list[float]]:
-        """Time the workloads in turn and return the seconds of each; the first turn is a warm-up."""
-        seconds: dict[str, list[float]] = {who: [] for who in workloads}
+    def time_alternately(self, workloads: dict[str, Workload]) -> dict[str, list[float]]:
+        """Time the workloads alternately and return the seconds of each; the first turn is a warm-up."""
+        seconds: dict[str, list[float]] = {trainer: [] for trainer in workloads}
         for turn in range(self.options.repeats + 1):
-            for who, workload in workloads.items():
+            for trainer, workload in workloads.items():
                 spent = workload.step()
                 if turn > 0:
-                    seconds[who].append(spent)
+                    seconds[trainer].append(spent)
         return seconds
 
 
 def ratio(seconds: dict[str, list[float]], above: str, below: str) -> str:
-    """Format the median and range of the ratios of all turns."""
-    ratios = [one / other for one, other in zip(seconds[above], seconds[below], strict=True)]
+    """Format the median and range of the ratios over all turns."""
+    ratios = [slow / fast for slow, fast in zip(seconds[above], seconds[below], strict=True)]
     return f"{statistics.median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]"
 
 
@@ -101,9 +101,9 @@ def line(*cells: object) -> None:
     print("| " + " | ".join(map(str, cells)) + " |", flush=True)
 
 
-def peak(options: argparse.Namespace, who: str, rows: int) -> int:
+def peak(options: argparse.Namespace, trainer: str, rows: int) -> int:
     """Measure a step's peak memory in bytes, in a separate process."""
-    words = [sys.executable, __file__, "--peak_of", who, str(rows)]
+    words = [sys.executable, __file__, "--peak_of", trainer, str(rows)]
     for name in ("device", "shape", "attention", "rows", "longest", "seed"):
         words += [f"--{name}", str(getattr(options, name))]
     words += ["--checkpointing"] * options.checkpointing
@@ -114,7 +114,7 @@ def peak(options: argparse.Namespace, who: str, rows: int) -> int:
 
 
 def unequal(bench: Bench) -> None:
-    """Compare time and gradients with TRL's at R1-like lengths, by micro-batch size."""
+    """Compare time and gradients with those of TRL at R1-like lengths, by micro-batch size."""
     options, lengths = bench.options, bench.lengths()
     mean = sum(lengths) / len(lengths)
     print(f"\n{len(lengths)} completions of {mean:.0f} tokens on average, {max(lengths)} at most\n")
@@ -123,14 +123,16 @@ def unequal(bench: Bench) -> None:
     line(*columns)
     line(*["---:"] * len(columns))
     for rows in options.micro_batches:
-        workloads = {who: bench.workload(who, lengths, rows) for who in COMPARED}
+        workloads = {trainer: bench.workload(trainer, lengths, rows) for trainer in COMPARED}
         tokens = sum(lengths) + sum(prompt_lengths(len(lengths), options.longest, options.seed))
         gradients = []
-        for who in ("trl", "none"):
-            workloads[who].step(keep_gradients=True)
-            gradients.append(workloads[who].phase.gradients)
-        seconds = bench.in_turn(workloads)
-        padding = {who: f"{100 * (1 - tokens / workloads[who].phase.positions):.1f} %" for who in ("trl", "none")}
+        for trainer in ("trl", "none"):
+            workloads[trainer].step(keep_gradients=True)
+            gradients.append(workloads[trainer].phase.gradients)
+        seconds = bench.time_alternately(workloads)
+        padding = {
+            trainer: f"{100 * (1 - tokens / workloads[trainer].phase.positions):.1f} %" for trainer in ("trl", "none")
+        }
         line(
             rows,
             ratio(seconds, "none", "trl"),
@@ -144,36 +146,36 @@ def unequal(bench: Bench) -> None:
 
 
 def memory(bench: Bench) -> None:
-    """Compare peak memory of a step, without the model, at R1-like lengths; each peak in a separate process."""
+    """Compare the peak memory of a step, excluding the model, at R1-like lengths; use a separate process per peak."""
     print("\nPeak memory of a step\n")
     line("rows of a micro-batch", "TRL", "none / TRL", "ces / none")
     line(*["---:"] * 4)
     for rows in bench.options.micro_batches:
-        peaks = {who: peak(bench.options, who, rows) for who in COMPARED}
+        peaks = {trainer: peak(bench.options, trainer, rows) for trainer in COMPARED}
         none = peaks["none"]
         line(rows, f"{peaks['trl'] / 2**20:.0f} MiB", f"{none / peaks['trl']:.3f}", f"{peaks['ces'] / none:.3f}")
 
 
-def relative_difference(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
-    """Return the norm of the difference over the norm of `one`, treating all gradients as one vector."""
-    apart = sum((one[name] - other[name]).double().square().sum() for name in one)
-    return float((apart / sum(value.double().square().sum() for value in one.values())).sqrt())
+def relative_difference(expected: dict[str, torch.Tensor], actual: dict[str, torch.Tensor]) -> float:
+    """Return the norm of the difference over the norm of `expected`, treating all gradients as one vector."""
+    difference = sum((expected[name] - actual[name]).double().square().sum() for name in expected)
+    return float((difference / sum(value.double().square().sum() for value in expected.values())).sqrt())
 
 
 def equal(bench: Bench) -> None:
-    """Compare times with TRL's on completions of equal length, which have no padding to save."""
+    """Compare the time with that of TRL on completions of equal length, which need no padding."""
     length = bench.options.longest // 3
-    workloads = {who: bench.workload(who, [length] * bench.options.rows, 2) for who in ("trl", "none")}
-    seconds = bench.in_turn(workloads)
+    workloads = {trainer: bench.workload(trainer, [length] * bench.options.rows, 2) for trainer in ("trl", "none")}
+    seconds = bench.time_alternately(workloads)
     print(
         f"\n{length} tokens per completion, 2 rows per micro-batch: none / TRL, time {ratio(seconds, 'none', 'trl')}"
     )
 
 
 def packed(bench: Bench) -> None:
-    """Compare rows packed into one sequence with rows padded to the longest of a micro-batch, at R1-like lengths."""
-    workloads = {who: bench.workload(who, bench.lengths(), 2) for who in ("packed", "trimmed")}
-    seconds = bench.in_turn(workloads)
+    """Compare rows packed into one sequence with rows padded to the longest row, at R1-like lengths."""
+    workloads = {trainer: bench.workload(trainer, bench.lengths(), 2) for trainer in ("packed", "trimmed")}
+    seconds = bench.time_alternately(workloads)
     print(f"\nR1-like lengths, 2 rows per micro-batch: packed / trimmed, time {ratio(seconds, 'packed', 'trimmed')}")
 
 
@@ -184,9 +186,9 @@ def vocabulary(bench: Bench) -> None:
     line("vocabulary", "ces / none, time")
     line(*["---:"] * 2)
     for size in options.vocabularies:
-        one = Bench(options, size)
-        workloads = {who: one.workload(who, one.lengths(), 2) for who in ("none", "ces")}
-        seconds = one.in_turn(workloads)
+        sized = Bench(options, size)
+        workloads = {trainer: sized.workload(trainer, sized.lengths(), 2) for trainer in ("none", "ces")}
+        seconds = sized.time_alternately(workloads)
         line(size, ratio(seconds, "ces", "none"))
 
 
@@ -201,14 +203,14 @@ PARTS = {
 
 def main(argv: list[str] | None = None) -> int:
     options = parse(argv)
-    warnings.filterwarnings("ignore")  # TRL's experimental rollout function, transformers' renamings
+    warnings.filterwarnings("ignore")  # TRL's experimental rollout function, deprecated names in transformers
     bench = Bench(options)
     if options.peak_of:
-        who, rows = options.peak_of
-        workload = bench.workload(who, bench.lengths(), int(rows))
+        trainer, rows = options.peak_of
+        workload = bench.workload(trainer, bench.lengths(), int(rows))
         if options.device == "cuda":
-            workload.step()  # excludes the one-time set-up of libraries
-        # On a CPU, measure the first step: memory that it leaves allocated would hide the needs of a later step.
+            workload.step()  # warm-up, so that the one-time set-up of libraries is not measured
+        # On a CPU, measure the first step: memory that it leaves allocated would lower the increase of a later step.
         print(json.dumps(workload.peak_memory()))
         return 0
     name = torch.cuda.get_device_name() if options.device == "cuda" else f"{platform.machine()} CPU"

@@ -1,4 +1,4 @@
-"""Writes docs/examples/tutorial.ipynb from docs/tutorial.md: `python docs/build_notebook.py`."""
+"""Write docs/examples/tutorial.ipynb from docs/tutorial.md: `python docs/build_notebook.py`."""
 
 import re
 from pathlib import Path
@@ -12,8 +12,8 @@ BLOCK = re.compile(r"^```(python|yaml|bash)\n(.*?)^```\n", re.MULTILINE | re.DOT
 
 
 def notebook(page: str) -> NotebookNode:
-    """Prose as it is; a file that the page shows is written, a command is run."""
-    page = re.sub(r"\]\((?!https:)", "](../", page)  # its links, from docs/examples/
+    """Convert a page to a notebook: code cells write the files shown on the page and run its commands."""
+    page = re.sub(r"\]\((?!https:)", "](../", page)  # make links relative to docs/examples/
     cells, end = [], 0
     for block in BLOCK.finditer(page):
         cells.append(nb.new_markdown_cell(page[end : block.start()].strip()))
@@ -26,7 +26,7 @@ def notebook(page: str) -> NotebookNode:
         end = block.end()
     cells.append(nb.new_markdown_cell(page[end:].strip()))
     for number, cell in enumerate(cells):
-        cell.id = f"cell-{number}"  # nbformat draws them at random
+        cell.id = f"cell-{number}"  # nbformat would draw random ids
     return nb.new_notebook(cells=cells)
 
 

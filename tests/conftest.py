@@ -1,4 +1,4 @@
-"""One process, no network, no telemetry."""
+"""Settings of all tests: one process, no network, no telemetry."""
 
 import gc
 import os
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-# A process started in the background ignores Ctrl-C, and so do its children: tests that send it would wait forever.
+# A process started in the background and its children ignore SIGINT, so tests that send SIGINT would wait forever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 os.environ.update(
@@ -22,9 +22,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 def pytest_collection_finish():
     """
-    Hides the imported packages from the garbage collector.
+    Exclude the objects of the imported packages from garbage collection.
 
-    Every `train` ends with a full collection, which took half a second over their million objects.
+    Every `train` ends with a full collection, which took half a second for a million objects.
     """
     gc.collect()
     gc.freeze()
@@ -32,7 +32,7 @@ def pytest_collection_finish():
 
 @pytest.fixture(autouse=True)
 def default_sigterm():
-    """Removes the handler that a training in this process leaves behind."""
+    """Reset the SIGTERM handler, which training in this process may have replaced."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -40,6 +40,6 @@ def default_sigterm():
 
 @pytest.fixture(autouse=True)
 def whole_steps():
-    """Resets accelerate's shared state, which a training that ends inside an optimizer step leaves behind."""
+    """Reset accelerate's shared state, which training may have changed if it ended inside an optimizer step."""
     if "accelerate.state" in sys.modules:
         sys.modules["accelerate.state"].GradientState()._set_sync_gradients(True)

@@ -1,10 +1,10 @@
 r"""
-Completions that would hang, exhaust memory, break a parser or run as code. `run` passes them through the reward and
-the evaluation's verdict, each next to an answer that needs algebra.
+Completions that would hang, exhaust memory, break a parser or run as code. `run` grades them with the reward and with
+the evaluation, each next to an answer that needs algebra. The command
 
-    python tests/hostile_answers.py 3 1   # limit of the evaluation in seconds, and n to take every n-th completion
+    python tests/hostile_answers.py 3 1   # limit of the evaluation in seconds, and n to use every n-th completion
 
-prints wrong verdicts and the run's cost as JSON.
+prints incorrect grades and the cost of the run as JSON.
 """
 
 import json
@@ -18,7 +18,7 @@ from trl_ces.grading import WorkerPool, grade_many
 from trl_ces.grading import pool as pool_module
 from trl_ces.grading.pool import WorkerLost
 
-# Written by code in an answer, should it ever run.
+# Name of the file that code in an answer creates if it is executed.
 SENTINEL = "hostile-answer-was-executed"
 MEGABYTE = 1_000_000
 
@@ -175,15 +175,15 @@ FAMILIES = (
 )  # fmt: skip
 
 
-def whole_responses():
-    """Hostile around the answer, not in it: boxes, thinking tags, statements."""
+def whole_texts():
+    """Yield texts with hostile content around the answer: boxes, thinking tags, statements."""
     yield from (
         r"\boxed{" * 10_000, r"\boxed{" * 10_000 + "7" + "}" * 10_000, r"\boxed" * 50_000, r"\boxed{7}" * 50_000 + "8",
         r"\boxed " * 50_000, r"\boxed{}", r"\boxed{}" * 9_999, r"\boxed{7", r"\boxed 7}", r"\fbox{7}\boxed{",
         r"\boxed{7\}", r"\boxed{\{7}", r"\boxed{\\}7}", "{" * MEGABYTE + r"\boxed{7}", "}" * MEGABYTE + r"\boxed{7}",
         "{" * 300_000 + r"\boxed{7}" + "}" * 300_000, "</think>" * 100_000, "<think>" * 100_000,
         "<think></think>" * 50_000 + r"\boxed{7}", r"<think>\boxed{7}", "<think" * 100_000, "</think" * 100_000,
-        # what context.py reads around a box
+        # text that context.py reads around a box
         r"\text  " * 40 + r"x\boxed{7}", r"\boxed{7} the answer is" + " " * MEGABYTE + "x",
         r"\boxed{7} " + "1" * MEGABYTE, r"\boxed{7} for " + "and 1 " * 170_000, r"\boxed{" + r"\[" * 100_000 + "}",
         r"\boxed{7} " + "no wait " * 125_000, r"\boxed{7}" + ", " * 500_000, r"\boxed{7} " + "or " * 330_000,
@@ -199,13 +199,13 @@ def whole_responses():
 
 
 def hostile_completions():
-    """Name -> completion. All are wrong for the golds below."""
+    """Map names to completions, all of which are incorrect for the golds below."""
     corpus = {}
     for family in FAMILIES:
         for number, content in enumerate(family()):
             corpus[f"{family.__name__} {number}"] = rf"So the result is \boxed{{{content}}}."
-    for number, text in enumerate(whole_responses()):
-        corpus[f"whole_responses {number}"] = text
+    for number, text in enumerate(whole_texts()):
+        corpus[f"whole_texts {number}"] = text
     return corpus
 
 
@@ -213,7 +213,7 @@ GOLDS = ("42", r"\sqrt{x}+42\pi", "(41,42]", "41, 42; 43", r"\begin{pmatrix}41\\
 
 
 def neighbour(number):
-    """Completion, gold and verdict of an answer that needs the algebra; all are different."""
+    """Return a completion that needs algebra, its gold and its correctness; all completions are different."""
     n = number + 2
     return (
         (rf"\boxed{{\sqrt{{{2 * n * n}}}}}", rf"{n}\sqrt{{2}}", True),
@@ -223,7 +223,7 @@ def neighbour(number):
 
 
 class WatchedPool(WorkerPool):
-    """Records the status of each reply, "lost" where the worker was."""
+    """Pool that records the status of each reply, or "lost" if the worker was lost."""
 
     def __init__(self):
         super().__init__()
@@ -244,7 +244,7 @@ class WatchedPool(WorkerPool):
         return watched
 
     def end(self):
-        """Lets the workers exit by themselves, so that the kernel counts their memory as that of children."""
+        """Wait until the workers exit, so that the kernel adds their memory to that of the children."""
         for worker in self.workers:
             if worker.process is not None:
                 worker.process.stdin.close()
@@ -256,24 +256,26 @@ def resident_bytes():
 
 
 def run(corpus, limit_s):
-    """Grades the corpus as training and as the evaluation do, each completion next to a neighbour."""
-    pool_module.GRACE_S = 60.0  # on a busy machine too, a worker is lost only if the kernel does not end the request
+    """Grade the corpus as in training and as in the evaluation, each completion next to a neighbour."""
+    pool_module.GRACE_S = (
+        60.0  # so that on a busy machine a worker is lost only if the kernel does not end the request
+    )
     pool = pool_module._shared = WatchedPool()
-    pool.map([{"op": "equal", "gold": "x", "answer": "y"}] * 8)  # starts the workers
-    responses, golds, expected, names = [], [], [], []
+    pool.map([{"op": "equal", "gold": "x", "answer": "y"}] * 8)  # start the workers
+    texts, golds, expected, names = [], [], [], []
     for number, (name, text) in enumerate(corpus.items()):
-        beside, its_gold, its_verdict = neighbour(number)
-        responses += [text, beside]
+        other, its_gold, its_correctness = neighbour(number)
+        texts += [text, other]
         golds += [GOLDS[number % len(GOLDS)], its_gold]
-        expected += [False, its_verdict]
+        expected += [False, its_correctness]
         names += [name, f"neighbour of {name}"]
     before = resident_bytes()
     start = time.monotonic()
-    found = rewards.accuracy_reward(responses, golds, prompts=[""] * len(golds))
-    rewards.think_format_reward(responses)
+    found = rewards.accuracy_reward(texts, golds, prompts=[""] * len(golds))
+    rewards.think_format_reward(texts)
     reward_seconds, start = time.monotonic() - start, time.monotonic()
-    grades = grade_many(responses, golds, limit_s=limit_s)
-    verdict_seconds = time.monotonic() - start
+    grades = grade_many(texts, golds, limit_s=limit_s)
+    grading_seconds = time.monotonic() - start
     growth = resident_bytes() - before
     pool.end()
     return {
@@ -284,11 +286,11 @@ def run(corpus, limit_s):
             if a != float(b) and not (a is None and names[i] in corpus)
         ],
         "no_reward": found.count(None),
-        "wrong_verdicts": [
+        "wrong_grades": [
             names[i] for i, (a, b) in enumerate(zip(grades, expected, strict=True)) if a.correct is not b
         ],
         "reward_seconds": round(reward_seconds, 1),
-        "verdict_seconds": round(verdict_seconds, 1),
+        "grading_seconds": round(grading_seconds, 1),
         "lost_workers": pool.statuses.count("lost"),
         "requests_at_the_limit": pool.statuses.count("timeout"),
         "largest_worker_bytes": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024,

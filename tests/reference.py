@@ -1,6 +1,7 @@
-"""Algorithm 1 of the paper inside Eq. 1, as plain loops in float64. Imports nothing from trl_ces or TRL.
+"""Reference implementation of Algorithm 1 and Eq. 1 of the paper: plain loops in float64, without trl_ces or TRL.
 
-One completion at a time, unpadded, through the model's ordinary forward with full logits. Slow and obvious on purpose.
+It passes one unpadded completion at a time through the model's ordinary forward with full logits. The code is meant to
+be obvious, not fast.
 """
 
 import copy
@@ -11,14 +12,14 @@ import torch
 
 
 def float64_copy(model):
-    """The same weights in float64, with the class's own forward; TRL replaces the instance's with a fused one."""
+    """Copy the model in float64, with the forward of its class instead of TRL's fused forward of the instance."""
     clone = copy.deepcopy(model)
     clone.__dict__.pop("forward", None)
     return clone.double().train()
 
 
 def logps_and_bits(model, row, temperature):
-    """Log-prob of each completion token, and entropy, in bits, of the distribution it was sampled from."""
+    """Return the log-prob of each completion token, and the entropy in bits of the distribution at its position."""
     ids = torch.tensor([row["prompt_ids"] + row["completion_ids"]])
     logits = model(input_ids=ids).logits[0] / temperature
     first = len(row["prompt_ids"])
@@ -31,7 +32,7 @@ def logps_and_bits(model, row, temperature):
 
 
 def group_advantages(rewards, group_size):
-    """Eq. 3 with the sample standard deviation and TRL's 1e-4. None: the completion has no reward."""
+    """Compute Eq. 3 with the sample standard deviation and TRL's 1e-4. A reward of None means no reward."""
     advantages = []
     for start in range(0, len(rewards), group_size):
         group = rewards[start : start + group_size]
@@ -44,14 +45,14 @@ def group_advantages(rewards, group_size):
 
 
 def chosen_positions(bits, mask, size):
-    """The `size` highest-entropy positions where the mask is 1; ties go to the earlier one."""
+    """Return the `size` highest-entropy positions where the mask is 1; ties go to the earlier position."""
     candidates = [position for position in range(len(bits)) if mask[position]]
     candidates.sort(key=lambda position: (-bits[position], position))
     return candidates[:size]
 
 
 def selection_sizes(rows, group_size, tau, dynamic=True):
-    """Eqs. 2, 5, 6 with fractions. A row with accuracy None does not count in its group's accuracy and has size 0."""
+    """Compute Eqs. 2, 5 and 6 with fractions. A row with accuracy None has size 0 and is excluded from Eq. 2."""
     sizes = []
     for start in range(0, len(rows), group_size):
         group = rows[start : start + group_size]
@@ -88,10 +89,10 @@ def shaped_loss(
     dr_grpo_length=None,
 ):
     """
-    -J of Eq. 1 with A' of Eq. 7 in place of A, over all rows at once (one optimizer step on one process).
+    Compute -J of Eq. 1 with A' of Eq. 7 instead of A, over all rows at once (one optimizer step on one process).
 
-    A row has prompt_ids, completion_ids, mask (list of 0/1), accuracy (float or None), rewards (their sum, or None).
-    `rule`: ces, entropy_advantage, on_policy_sft or none.
+    Each row is a dict of prompt_ids, completion_ids, mask (list of 0/1), accuracy (float or None) and rewards (the sum
+    of the rewards, or None). `rule` is "ces", "entropy_advantage", "on_policy_sft" or "none".
     """
     advantages = group_advantages([row["rewards"] for row in rows], group_size)
     sizes = selection_sizes(rows, group_size, tau, dynamic)

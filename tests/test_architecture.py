@@ -1,4 +1,4 @@
-"""The rooms of docs/architecture.md: which may import which, and names that only one of them may use."""
+"""The rooms of docs/architecture.md: allowed imports between them, and names that only some rooms may use."""
 
 import ast
 import re
@@ -9,8 +9,8 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "trl_ces"
 
-# From the ground up: a room, a folder or a file of the package, imports only from rooms before it in this list. The
-# core is what a training needs.
+# A room is a folder or a file of the package. It may import only from rooms before it in this list. Training needs
+# only the core.
 CORE = ("support", "grading.qwen", "grading", "methods", "config", "layers", "trainer", "rewards", "train")
 LAB = tuple(
     f"lab.{name}" for name in ("evaluation.code", "evaluation", "tasks", "inspect", "plan", "study", "testing")
@@ -22,13 +22,13 @@ SEAM = re.compile(
 
 
 def room_of(module):
-    """The innermost room of a module such as `lab.evaluation.code.judge`."""
+    """Return the innermost room of a module such as `lab.evaluation.code.judge`."""
     inside = [room for room in ROOMS if module == room or module.startswith(f"{room}.")]
     return max(inside, key=len, default=None)
 
 
 def files_of_modules():
-    """Module, named below the package -> its file."""
+    """Map each module, named relative to the package, to its file."""
     files = {}
     for file in sorted(PACKAGE.rglob("*.py")):
         module = ".".join(file.relative_to(PACKAGE).with_suffix("").parts)
@@ -37,7 +37,7 @@ def files_of_modules():
 
 
 def import_graph():
-    """Module -> the modules of the package that it imports, at its top or in a function."""
+    """Map each module to the modules of the package that it imports, at its top or in a function."""
     files = files_of_modules()
     graph = {module: set() for module in files}
     for module, file in files.items():
@@ -55,7 +55,7 @@ def import_graph():
 
 
 def reached(module, graph):
-    """The modules that may be loaded with `module`, itself and their packages included."""
+    """Return all modules that importing `module` may load, including itself and all parent packages."""
     found, remaining = set(), {module}
     while remaining:
         name = remaining.pop()
@@ -92,26 +92,25 @@ def test_the_core_does_not_import_the_lab():
     assert [name for name in loaded if name.startswith("trl_ces.lab")] == []
 
 
-def test_a_training_process_reaches_at_most_75_modules_and_9500_lines():
+def test_a_training_process_imports_at_most_75_modules_and_9500_lines():
     files, found = files_of_modules(), reached("cli.train_worker", import_graph())
     assert "grading.judge" in found
     assert not {"grading.grader", "grading.qwen.extract"} & found  # rewards use only the first grader
     assert len(found) <= 75
-    assert (
-        sum(len(files[module].read_text().splitlines()) for module in found) <= 9_500
-    )  # of which the grader has 2,800
+    # The grader accounts for 2,800 of these lines.
+    assert sum(len(files[module].read_text().splitlines()) for module in found) <= 9_500
 
 
 def test_no_chain_of_imports_is_longer_than_17():
     graph, longest = import_graph(), {}
-    for module in TopologicalSorter(graph).static_order():  # what it imports comes first; a cycle is an error
+    for module in TopologicalSorter(graph).static_order():  # imported modules come first; a cycle raises an error
         below = max((longest[name] for name in graph[module]), key=len, default=())
         longest[module] = (module, *below)
     chain = max(longest.values(), key=len)
     assert len(chain) <= 17, chain
 
 
-def test_layers_know_nothing_of_ces():
+def test_layers_do_not_depend_on_ces():
     graph, files = import_graph(), files_of_modules()
     layers = [module for module in files if room_of(module) == "layers"]
     assert len(layers) > 10
@@ -125,7 +124,7 @@ def test_the_trainer_has_at_most_12_bases():
     assert len(CESTrainer.__bases__) <= 12
 
 
-def test_only_the_trainer_and_its_layers_name_trls_private_methods():
+def test_only_the_trainer_and_its_layers_use_trls_private_methods():
     named = {room_of(module) for module, file in files_of_modules().items() if SEAM.search(file.read_text())}
     assert named == {"trainer", "layers"}
 
@@ -139,7 +138,7 @@ def test_the_package_and_the_grader_load_neither_torch_nor_trl():
     assert {"torch", "trl", "transformers"}.isdisjoint(loaded)
 
 
-def test_the_public_names():
+def test_public_names():
     import trl_ces
 
     assert trl_ces.__all__ == ["CESConfig", "CESTrainer"]
@@ -147,7 +146,7 @@ def test_the_public_names():
     assert trl_ces.CESTrainer.__module__ == "trl_ces.trainer"
 
 
-def test_no_test_file_imports_from_another():
+def test_no_test_file_imports_another_test_file():
     tests = Path(__file__).parent
     files = list(tests.rglob("test_*.py"))
     test_modules = {file.stem for file in files}

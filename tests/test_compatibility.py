@@ -1,6 +1,7 @@
-"""Every form of reward, and every TRL term around the advantage, in CESTrainer; values, not shapes.
+"""CESTrainer with every form of reward, and with every term of TRL's loss that uses the advantage.
 
-PEFT, async rewards, iterable datasets and evaluation are in test_trainer.py, tools and images in their own files.
+PEFT, async rewards, iterable datasets and evaluation are tested in test_trainer.py, tools in
+test_compatibility_tools.py, and images in test_compatibility_vision.py.
 """
 
 import functools
@@ -39,11 +40,11 @@ def quality_model(tokenizer):
 
 
 @pytest.mark.parametrize("wanted", [None, "quality"])
-def test_a_reward_model_works_beside_the_accuracy_reward_or_as_it(tmp_path, wanted):
+def test_a_reward_model_works_with_or_as_the_accuracy_reward(tmp_path, wanted):
     script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
     tokenizer = tiny_tokenizer()
     judge = quality_model(tokenizer)
-    with torch.no_grad():  # one at a time: no padding
+    with torch.no_grad():  # one text at a time, without padding
         texts = [
             prompt + tokenizer.decode(row["completion_ids"], skip_special_tokens=True)
             for prompt, group in script.items()
@@ -87,7 +88,7 @@ def graded_accuracy(completions, level, **kwargs):
 @pytest.mark.parametrize(
     ("wanted", "index", "accuracy"), [(None, 1, 0.0), ("graded_accuracy", 1, 0.0), ("ExactAnswer", 0, 1.0)]
 )
-def test_partial_functions_and_callable_objects_have_trls_names(tmp_path, wanted, index, accuracy):
+def test_partial_functions_and_callable_objects_are_named_as_in_trl(tmp_path, wanted, index, accuracy):
     rewards = [ExactAnswer(), functools.partial(functools.partial(graded_accuracy), level=0.5)]
     trainer = tiny_trainer(tmp_path, rewards, PROMPTS, max_steps=1, ces_accuracy_reward=wanted)
     assert trainer.reward_func_names == ["ExactAnswer", "graded_accuracy"]
@@ -115,10 +116,10 @@ def test_without_max_completion_length_the_models_own_limit_applies(tmp_path):
     assert trainer.state.log_history[0]["completions/max_length"] > 12
 
 
-# TRL's terms around the advantage.
+# Terms of TRL's loss that use the advantage.
 
 
-AROUND: dict[str, dict] = {
+LOSS_TERMS: dict[str, dict] = {
     "reward_weights": {"reward_weights": [0.5, 2.0]},
     "scale_rewards none": {"scale_rewards": "none"},
     "scale_rewards batch": {"scale_rewards": "batch"},
@@ -128,17 +129,17 @@ AROUND: dict[str, dict] = {
 }
 
 
-@pytest.mark.parametrize("case", AROUND)
-def test_ces_shapes_every_kind_of_advantage_within_every_objective_of_trl(tmp_path, case):
+@pytest.mark.parametrize("case", LOSS_TERMS)
+def test_ces_works_with_every_advantage_and_objective_of_trl(tmp_path, case):
     script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
     policy = with_reference(tiny_model(), tmp_path)
-    trainer = make_trainer(tmp_path, script, model=policy, ces_tau=float(TAU), **AROUND[case])
+    trainer = make_trainer(tmp_path, script, model=policy, ces_tau=float(TAU), **LOSS_TERMS[case])
     batch = rollout(trainer, script)
     shaping, options, scale = watch_shaping(trainer), {}, 1
     if case == "reference model":
         options = {"kl": 0.3, "ref": float64_copy(trainer.model)}
     if case == "two-sided clip":
-        options, scale = {"delta": 1.4, "old": float64_copy(trainer.model)}, 2  # one call has both steps' rows
+        options, scale = {"delta": 1.4, "old": float64_copy(trainer.model)}, 2  # one call has the rows of both steps
     if options:
         move_a_little(trainer.model)
     loss = trainer._compute_loss(trainer.model, batch)
@@ -162,7 +163,7 @@ def test_ces_shapes_every_kind_of_advantage_within_every_objective_of_trl(tmp_pa
 
 @pytest.mark.parametrize("mode", ["token_truncate", "sequence_truncate", "token_mask", "sequence_mask"])
 def test_vllms_importance_weights_multiply_the_shaped_advantage(tmp_path, mode):
-    """vLLM itself needs a GPU: completions are scripted, with the log-probs that it would report."""
+    """Use scripted completions and log-probs, because vLLM itself needs a GPU."""
     script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
     trainer = make_trainer(
         tmp_path, script, ces_tau=float(TAU), vllm_importance_sampling_mode=mode, vllm_importance_sampling_clip_max=1.5
@@ -196,8 +197,8 @@ def test_vllms_importance_weights_multiply_the_shaped_advantage(tmp_path, mode):
     assert_loss_and_gradients_agree(trainer, loss, model, expected)
 
 
-def test_an_evaluation_with_continuous_batching_stays_an_evaluation(tmp_path):
-    """Paged attention is replaced, which needs a GPU; the rest of TRL's branch runs."""
+def test_an_evaluation_with_continuous_batching_logs_evaluation_metrics(tmp_path):
+    """Replace only paged attention, which needs a GPU; the rest of TRL's code path runs."""
     model = tiny_model()
     model.generate_batch = lambda prompts, **kwargs: {
         place: SimpleNamespace(generated_tokens=[5 + place % 7, 6, 1]) for place, _ in enumerate(prompts)

@@ -1,4 +1,4 @@
-"""Tools, environments and thinking templates in CESTrainer, with TRL's own templates and parsers.
+"""CESTrainer with tools, environments and thinking templates, using TRL's own templates and parsers.
 
 Only the model's text is scripted. TRL renders the prompt, parses the text, calls the tools and masks their output.
 """
@@ -13,11 +13,11 @@ from tool_processes import add
 from tool_turns import QWEN_END, call, chat_trainer, four_of_each, question, qwen_tokenizer, r1_tokenizer, script_turns
 from trl.chat_template_utils import qwen3_5_think_chat_template
 
-# Tools and environments. A dialogue is a list: model, tool, model, ...
+# Tools and environments. A dialogue is a list of turns: model, tool, model, ...
 
 
 def dialogue_tokens(tokenizer, dialogue):
-    """The completion and its loss mask, which also excludes what the template puts around a tool's output."""
+    """Return the completion and its loss mask, which also excludes the template's tokens around a tool's output."""
     ids, mask = [], []
     for number, text in enumerate(dialogue):
         if number % 2:
@@ -71,17 +71,17 @@ def test_tool_output_is_neither_counted_nor_shaped_nor_trained_on(tmp_path):
 
 
 class Till:
-    """An environment: takes coins; its reward is whether they match what the customer owes."""
+    """Environment that takes coins and rewards the exact amount that the customer owes."""
 
     def reset(self, owed, **kwargs):
         self.owed, self.inside = owed, 0
 
     def put(self, coins: int) -> str:
         """
-        Puts coins into the till.
+        Put coins into the till.
 
         Args:
-            coins: How many.
+            coins: Number of coins.
         """
         self.inside += coins
         return f"{self.inside} inside"
@@ -91,13 +91,13 @@ class Till:
 
 
 class Doorman:
-    """An environment without a reward of its own."""
+    """Environment without a reward."""
 
     def reset(self, **kwargs):
         return " please"
 
     def ring(self) -> str:
-        """Rings the bell."""
+        """Ring the bell."""
         return "nobody"
 
 
@@ -115,9 +115,9 @@ def quiet_reward(completions, **kwargs):
 
 
 @pytest.mark.parametrize(
-    ("rewards", "wanted"), [(None, None), ([quiet_reward], "Till")], ids=["the only source", "one of two, by name"]
+    ("rewards", "wanted"), [(None, None), ([quiet_reward], "Till")], ids=["only reward", "chosen by name"]
 )
-def test_the_reward_of_an_environment_decides_correctness(tmp_path, rewards, wanted):
+def test_the_reward_of_an_environment_determines_correctness(tmp_path, rewards, wanted):
     columns = {"prompt": [question("pay"), question("pay")], "owed": [2, 7]}
     changes = {"ces_accuracy_reward": wanted}
     trainer = chat_trainer(tmp_path, rewards, qwen_tokenizer(), columns, changes, environment_factory=Till)
@@ -131,7 +131,7 @@ def test_the_reward_of_an_environment_decides_correctness(tmp_path, rewards, wan
     assert trainer.state.log_history[-1]["ces/group_accuracy"] == 0.25
 
 
-def test_an_environment_beside_another_reward_must_be_named(tmp_path):
+def test_an_environment_with_another_reward_must_be_named(tmp_path):
     columns = {"prompt": [question("pay")] * 2, "owed": [2, 2]}
     with pytest.raises(ValueError, match=r"Set `ces_accuracy_reward` .*\. Reward functions: quiet_reward, Till\."):
         chat_trainer(tmp_path, [quiet_reward], qwen_tokenizer(), columns, environment_factory=Till)

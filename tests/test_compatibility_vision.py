@@ -1,4 +1,4 @@
-"""A vision-language model in CESTrainer: LLaVA, because Qwen-VL's processors need torchvision for video."""
+"""CESTrainer with a vision-language model. The model is LLaVA, because Qwen-VL's processors need torchvision."""
 
 import functools
 import math
@@ -72,11 +72,11 @@ def vision_trainer(trainer_class, config_class, tmp_path, **changes):
 
 
 def trained(trainer):
-    trainer.train()  # right away: building a trainer seeds its sampling
+    trainer.train()  # before the next trainer is created, because creating a trainer seeds the sampling
     return trainer
 
 
-def test_a_vision_model_trains_as_with_trl_at_tau_0_and_otherwise_with_ces(tmp_path):
+def test_a_vision_model_trains_as_in_trl_at_tau_0_and_with_ces_at_a_higher_tau(tmp_path):
     upstream = trained(vision_trainer(GRPOTrainer, GRPOConfig, tmp_path))
     tau_zero = trained(vision_trainer(CESTrainer, CESConfig, tmp_path, ces_tau=0.0))
     ces = trained(vision_trainer(CESTrainer, CESConfig, tmp_path, ces_tau=0.3))
@@ -95,7 +95,7 @@ def test_a_vision_model_trains_as_with_trl_at_tau_0_and_otherwise_with_ces(tmp_p
         assert logged[2]["ces/selected_tokens"] > 0
 
 
-def test_the_loss_of_a_vision_model_equals_algorithm_1_with_its_images(tmp_path):
+def test_the_loss_of_a_vision_model_equals_algorithm_1(tmp_path):
     trainer = ready(vision_trainer(CESTrainer, CESConfig, tmp_path, ces_tau=0.3, steps_per_generation=1))
     examples = [row for row in list(trainer.train_dataset)[:2] for _ in range(4)]
     batch = trainer._generate_and_score_completions(examples)
@@ -125,4 +125,4 @@ def test_the_loss_of_a_vision_model_equals_algorithm_1_with_its_images(tmp_path)
         reference = model.get_parameter(name).grad
         assert (trainer.model.get_parameter(name).grad.double() - reference).norm() / reference.norm() < 1e-4, name
     swapped = objective(with_images[::-1], rows, advantages)
-    assert abs(swapped.item() - expected.item()) > 1e-3, "the images must matter"
+    assert abs(swapped.item() - expected.item()) > 1e-3, "the test needs images that change the loss"

@@ -1,4 +1,4 @@
-"""CESConfig: its defaults, the values that it refuses and the messages, and the conversion of a GRPOConfig."""
+"""CESConfig: defaults, refused values and their messages, and conversion of a GRPOConfig."""
 
 import pytest
 from tiny import settings
@@ -7,7 +7,7 @@ from trl import GRPOConfig
 from trl_ces import CESConfig
 
 
-def test_defaults_are_the_papers_and_dapos(tmp_path):
+def test_defaults_match_the_paper_and_dapo(tmp_path):
     expected = {
         "shaping": "ces",
         "ces_tau": 0.01,
@@ -32,14 +32,14 @@ def test_defaults_are_the_papers_and_dapos(tmp_path):
     assert {name: getattr(config, name) for name in expected} == expected
 
 
-def test_every_own_field_has_help():
+def test_every_added_field_has_help():
     own = set(CESConfig.__dataclass_fields__) - set(GRPOConfig.__dataclass_fields__)
     assert {name for name in own if CESConfig.__dataclass_fields__[name].metadata.get("help")} == own
 
 
 SFT: dict = {"shaping": "on_policy_sft", "epsilon": 1e6, "epsilon_high": 1e6}
 
-# Settings -> parts of the message: name and value, and the way out.
+# Settings, and two parts of the error message: name and value, and the remedy.
 REFUSED = [
     ({"shaping": "ce"}, "`shaping` is 'ce'", "'none'"),
     *(({"ces_tau": value}, f"`ces_tau` is {value!r}", "[0, 1]") for value in (1.5, float("nan"), "0.01", True, None)),
@@ -58,8 +58,8 @@ REFUSED = [
     ({"generation_kwargs": {"thinking_token_budget": 64}}, "`generation_kwargs` is", "remove `thinking_token_budget`"),
     ({"padding_free": True, "trim_padding": False}, "`padding_free` is True", "`trim_padding=False`"),
     ({"on_reward_error": "ignore"}, "`on_reward_error` is 'ignore'", "'stop', 'skip'"),
-    *(({"max_nonfinite_steps": value}, "`max_nonfinite_steps`", "1 or more") for value in (0, -1, True, 1.5)),
-    *(({"max_tokens_per_micro_batch": value}, "`max_tokens_per_micro_batch`", "1 or more") for value in (0, 1.5)),
+    *(({"max_nonfinite_steps": value}, "`max_nonfinite_steps`", ">= 1") for value in (0, -1, True, 1.5)),
+    *(({"max_tokens_per_micro_batch": value}, "`max_tokens_per_micro_batch`", ">= 1") for value in (0, 1.5)),
     ({"max_tokens_per_micro_batch": 90, "trim_padding": False}, "`max_tokens_per_micro", "needs `trim_padding=True`"),
     *(
         ({"shaping": "none", "max_tokens_per_micro_batch": 90, **loss}, "`max_tokens_per", "must be a sum over rows")
@@ -67,7 +67,7 @@ REFUSED = [
     ),
     ({"normalize_each_step": True, "loss_type": "grpo"}, "`normalize_each_step` is True", 'only `loss_type="dapo"`'),
     ({"dynamic_sampling": True}, "`dynamic_sampling` is True", "`ces_allow_dynamic_sampling=True`"),
-    *(({"dynamic_sampling_max_rounds": value}, "`dynamic_sampling_max_rounds`", "1 or more") for value in (0, 2.0)),
+    *(({"dynamic_sampling_max_rounds": value}, "`dynamic_sampling_max_rounds`", ">= 1") for value in (0, 2.0)),
     ({"shaping": "on_policy_sft"}, "`epsilon` is 0.2", "on-policy SFT has no clipping"),
     ({"shaping": "on_policy_sft", "epsilon": 1.0}, "`epsilon_high` is 0.28", "on-policy SFT has no clipping"),
     (
@@ -77,7 +77,7 @@ REFUSED = [
     ),
     ({"shaping": "on_policy_sft", "epsilon": 1e6, "epsilon_high": None, "beta": 0.1}, "`beta` is 0.1", "no KL term"),
 ]
-# With shaping "ces" alone.
+# Refused only with shaping "ces".
 REFUSED_WITH_CES = [
     *(({"loss_type": loss}, f"`loss_type` is '{loss}'", "'dapo'") for loss in ("cispo", "vespo", "sapo", "luspo")),
     ({"entropy_coef": 0.01}, "`entropy_coef` is 0.01", "0.0"),
@@ -88,12 +88,12 @@ REFUSED_WITH_CES = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "what", "way_out"), REFUSED + REFUSED_WITH_CES, ids=str)
-def test_refusals_name_the_field_the_value_and_the_way_out(tmp_path, changes, what, way_out):
-    with pytest.raises(ValueError) as refusal:
+@pytest.mark.parametrize(("changes", "setting", "remedy"), REFUSED + REFUSED_WITH_CES, ids=str)
+def test_errors_name_the_field_the_value_and_the_remedy(tmp_path, changes, setting, remedy):
+    with pytest.raises(ValueError) as error:
         CESConfig(**settings(tmp_path, **changes))
-    assert what in str(refusal.value)
-    assert way_out in str(refusal.value)
+    assert setting in str(error.value)
+    assert remedy in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -122,17 +122,17 @@ def test_a_grpo_config_keeps_its_settings_and_gets_the_defaults_of_ces(tmp_path)
     assert isinstance(config, CESConfig)
     for name in GRPOConfig.__dataclass_fields__:
         assert getattr(config, name) == getattr(plain, name), name
-    assert config.epsilon_high is None  # the user's, which means TRL's symmetric clip; not DAPO's
+    assert config.epsilon_high is None  # the user's value, TRL's symmetric clip range, instead of DAPO's
     assert (config.shaping, config.ces_tau) == ("ces", 0.01)
     assert config.generation_batch_size == 24
 
 
-def test_a_ces_config_is_returned_as_it_is(tmp_path):
+def test_a_ces_config_is_returned_unchanged(tmp_path):
     config = CESConfig(**settings(tmp_path, ces_tau=0.05))
     assert CESConfig.from_grpo(config) is config
 
 
-def test_conversion_checks_settings_of_grpo_and_settings_changed_later(tmp_path):
+def test_conversion_checks_grpo_settings_and_settings_changed_later(tmp_path):
     plain = GRPOConfig(**settings(tmp_path, top_entropy_quantile=0.2))
     changed = CESConfig(**settings(tmp_path))
     changed.ces_tau = 3.0
@@ -142,7 +142,7 @@ def test_conversion_checks_settings_of_grpo_and_settings_changed_later(tmp_path)
 
 
 @pytest.mark.parametrize("mode", ["sequence_mask", "sequence_truncate"])
-def test_sequence_ratios_of_vllm_are_warned_of(tmp_path, mode):
+def test_sequence_ratios_with_vllm_cause_a_warning(tmp_path, mode):
     changes = {"use_vllm": True, "vllm_importance_sampling_mode": mode}
     with pytest.warns(UserWarning, match=f"`vllm_importance_sampling_mode` is '{mode}'.*token_truncate"):
         CESConfig(**settings(tmp_path, **changes))

@@ -1,4 +1,4 @@
-"""constraints-gpu.txt: one version of everything a GPU machine installs, inside what the extras and TRL allow."""
+"""constraints-gpu.txt pins every package for a GPU machine to a version that the extras and TRL allow."""
 
 import tomllib
 from importlib.metadata import requires
@@ -17,16 +17,16 @@ def pinned(requirement):
     return PINS[canonicalize_name(requirement.name)]
 
 
-def test_every_requirement_of_the_package_and_its_extras_has_a_version_that_it_allows():
+def test_every_requirement_is_pinned_to_an_allowed_version():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    named = [*project["dependencies"], *(line for extra in EXTRAS for line in project["optional-dependencies"][extra])]
-    for requirement in map(Requirement, named):
+    lines = [*project["dependencies"], *(line for extra in EXTRAS for line in project["optional-dependencies"][extra])]
+    for requirement in map(Requirement, lines):
         assert requirement.specifier.contains(pinned(requirement)), requirement
 
 
-def test_trl_is_the_tested_one_and_vllm_one_that_it_supports():
+def test_trl_is_the_tested_version_and_supports_the_pinned_vllm():
     tested = (ROOT / "constraints.txt").read_text().splitlines()
     assert f"trl=={PINS['trl']}" in tested
     found = [Requirement(line) for line in requires("trl")]
-    [vllm] = [one for one in found if one.name == "vllm" and one.marker.evaluate({"extra": "vllm"})]
+    [vllm] = [item for item in found if item.name == "vllm" and item.marker.evaluate({"extra": "vllm"})]
     assert vllm.specifier.contains(PINS["vllm"])

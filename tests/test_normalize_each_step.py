@@ -1,4 +1,4 @@
-"""Eq. 1 divides an optimizer step by its own tokens, TRL's `dapo` by the rollout's mean tokens of a step."""
+"""`normalize_each_step`: Eq. 1 divides a step's loss by the step's tokens, TRL's `dapo` by the rollout's mean."""
 
 import pytest
 import torch
@@ -8,8 +8,8 @@ from unpadded_runs import CASES, train
 
 from trl_ces import CESTrainer
 
-# Without updates, so that gradients of all steps can be compared.
-STILL = {"learning_rate": 0.0, "gradient_accumulation_steps": 2, "steps_per_generation": 8, "max_steps": 4}
+# The learning rate is 0, so that gradients of all steps can be compared.
+NO_UPDATES = {"learning_rate": 0.0, "gradient_accumulation_steps": 2, "steps_per_generation": 8, "max_steps": 4}
 
 
 @pytest.mark.parametrize(
@@ -17,24 +17,24 @@ STILL = {"learning_rate": 0.0, "gradient_accumulation_steps": 2, "steps_per_gene
     [(AS_TRL, {}), (AS_TRL, {"script_options": {"masked": True}}), ({}, {})],
     ids=["as trl", "tool mask", "arranged"],
 )
-def test_a_step_is_divided_by_its_own_tokens(tmp_path, changes, options):
-    _, mean = train(CESTrainer, tmp_path / "trl", **STILL, **changes, **options)
-    trainer, own = train(CESTrainer, tmp_path / "own", **STILL, **changes, **options, normalize_each_step=True)
+def test_the_loss_of_a_step_is_divided_by_its_own_tokens(tmp_path, changes, options):
+    _, mean = train(CESTrainer, tmp_path / "trl", **NO_UPDATES, **changes, **options)
+    trainer, own = train(CESTrainer, tmp_path / "own", **NO_UPDATES, **changes, **options, normalize_each_step=True)
     buffer = trainer._buffered_inputs
     tokens = [int((batch["completion_mask"] * batch.get("tool_mask", 1)).sum()) for batch in buffer]
-    of_steps = [sum(tokens[start : start + 2]) for start in range(0, 8, 2)]
-    assert max(of_steps) > 1.05 * min(of_steps)
-    for count, by_mean, by_own in zip(of_steps, mean.gradients, own.gradients, strict=True):
-        weight = sum(of_steps) / 4 / count
+    tokens_per_step = [sum(tokens[start : start + 2]) for start in range(0, 8, 2)]
+    assert max(tokens_per_step) > 1.05 * min(tokens_per_step)
+    for count, by_mean, by_own in zip(tokens_per_step, mean.gradients, own.gradients, strict=True):
+        weight = sum(tokens_per_step) / 4 / count
         for name, value in by_own.items():
             torch.testing.assert_close(value, by_mean[name] * weight, rtol=1e-4, atol=1e-7)
 
 
-def test_with_one_step_per_rollout_it_changes_nothing(tmp_path):
+def test_with_one_step_per_rollout_the_setting_has_no_effect(tmp_path):
     _, upstream = train(GRPOTrainer, tmp_path / "trl", **CASES["on-policy"])
     _, own = train(CESTrainer, tmp_path / "own", **CASES["on-policy"], **AS_TRL, normalize_each_step=True)
-    for one, other in zip(upstream.gradients, own.gradients, strict=True):
-        assert all(torch.equal(value, other[name]) for name, value in one.items())
+    for expected, found in zip(upstream.gradients, own.gradients, strict=True):
+        assert all(torch.equal(value, found[name]) for name, value in expected.items())
 
 
 def test_a_rollout_must_have_a_whole_number_of_steps(tmp_path):

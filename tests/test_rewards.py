@@ -1,3 +1,5 @@
+"""The accuracy and format rewards."""
+
 import logging
 from functools import partial
 
@@ -17,7 +19,7 @@ def test_correct_and_incorrect_final_answers_score_one_and_zero():
     assert accuracy_reward(completions, ["1/2"] * 4) == [1.0, 0.0, 1.0, 0.0]
 
 
-def test_conversations_parts_and_plain_strings_are_graded_alike():
+def test_conversations_content_parts_and_strings_are_graded_alike():
     parts = [{"type": "text", "text": r"so \boxed"}, {"type": "image"}, {"type": "text", "text": "{7}"}]
     completions = [chat(r"\boxed{7}"), [{"role": "assistant", "content": parts}], r"\boxed{7}"]
     assert accuracy_reward(completions, ["7"] * 3) == [1.0, 1.0, 1.0]
@@ -40,13 +42,13 @@ def test_unclosed_thinking_scores_zero_in_prompt_or_completion():
     assert partial(accuracy_reward, thinking_prefilled=True)(completions, ["7"] * 4) == [0.0, 0.0, 1.0, 0.0]
 
 
-def test_string_prompts_show_whether_thinking_was_opened():
+def test_thinking_opened_by_a_string_prompt_is_detected():
     prompts = ["<|assistant|><think>\n", "<|assistant|>", [{"role": "user", "content": "<think>"}]]
     assert accuracy_reward([r"\boxed{7}"] * 3, ["7"] * 3, prompts=prompts) == [0.0, 1.0, 1.0]
     assert think_format_reward(["a</think>b"] * 3, prompts=prompts) == [1.0, 0.0, 0.0]
 
 
-def test_an_unusable_gold_gives_none_and_one_warning(caplog):
+def test_an_unusable_reference_answer_gives_none_and_one_warning(caplog):
     rewards._warn_once.cache_clear()
     completions, solution = [r"\boxed{1}"] * 5, ["1", r"\frac{", r"\frac{", "", None]
     prompts = ["One?"] * 5
@@ -54,7 +56,8 @@ def test_an_unusable_gold_gives_none_and_one_warning(caplog):
         assert accuracy_reward(completions, solution, prompts=prompts) == [1.0, None, None, None, None]
         assert accuracy_reward(["<think>"], [r"\frac{"], prompts=["One?"]) == [None]
     assert [record.getMessage() for record in caplog.records] == [
-        rf"The solution {gold!r} cannot be graded against; its reward is None." for gold in (r"\frac{", "")
+        rf"The solution {gold!r} cannot be parsed as a reference answer; its reward is None."
+        for gold in (r"\frac{", "")
     ]
 
 
@@ -67,7 +70,7 @@ def test_arguments_of_different_lengths_are_refused():
         think_format_reward(["a", "b"], thinking_prefilled=[True])
 
 
-def test_a_reward_has_its_own_time_limits_and_one_comparison(monkeypatch):
+def test_accuracy_reward_uses_its_own_time_limits(monkeypatch):
     limits = []
 
     class Pool:
@@ -114,7 +117,7 @@ def test_the_format_reward_requires_thinking_exactly_once_and_first(completion, 
     assert think_format_reward([completion]) == [plain]
 
 
-def test_nouns_of_the_question_are_units():
+def test_nouns_in_the_question_are_accepted_as_units():
     chat = [{"role": "user", "content": "How many gizmos?"}, {"role": "assistant", "content": "Gadgets"}]
     answers = [r"\boxed{5\text{ gizmos}}", r"\boxed{5\text{ gadgets}}"]
     assert accuracy_reward(answers * 2, ["5"] * 4, prompts=["How many gizmos?"] * 2 + [chat] * 2) == [1, 0, 1, 0]

@@ -1,4 +1,4 @@
-"""Tokens stay in the environment, and nothing that is read back can run code."""
+"""Tokens are read only from the environment, and no file that the package reads can run code."""
 
 import ast
 import json
@@ -48,7 +48,7 @@ def test_remote_code_is_trusted_only_on_request(tmp_path):
 
 
 @pytest.mark.slow
-def test_code_beside_a_model_is_not_run(tmp_path):
+def test_code_in_a_model_folder_is_not_run(tmp_path):
     recipe, output = make_job(tmp_path)
     model = tmp_path / "model"
     (model / "modeling_mine.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
@@ -66,8 +66,8 @@ PICKLES = ("pickle", "dill", "joblib", "marshal", "shelve")
 UNSAFE_LOADERS = ("yaml.Loader", "yaml.UnsafeLoader", "yaml.FullLoader")
 
 
-def reads_code(call):
-    """Whether a call reads a pickle, or YAML or a model whose content may run code."""
+def is_unsafe(call):
+    """Return whether a call reads a pickle, or reads YAML or a model in a way that may run code."""
     name, keywords = ast.unparse(call.func), {word.arg: ast.unparse(word.value) for word in call.keywords}
     loader = keywords.get("Loader") or "".join(map(ast.unparse, call.args[1:])) or "yaml.Loader"
     return (
@@ -79,12 +79,12 @@ def reads_code(call):
     )
 
 
-def test_the_package_reads_no_pickle():
+def test_the_package_does_not_read_pickles():
     files = list(PACKAGE.rglob("*.py"))
     assert len(files) > 50
     for file in files:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            assert not (isinstance(node, ast.Call) and reads_code(node)), f"{file}: {ast.unparse(node)}"
+            assert not (isinstance(node, ast.Call) and is_unsafe(node)), f"{file}: {ast.unparse(node)}"
             imported = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             assert set(imported).isdisjoint(PICKLES), f"{file}: {imported}"
 

@@ -1,4 +1,4 @@
-"""CESTrainer in complete runs: bit-equality with TRL, logs, refused settings, saved files."""
+"""Complete runs of CESTrainer: bit-identity with TRL, logs, refused settings, saved files."""
 
 import math
 import warnings
@@ -31,7 +31,7 @@ from trl_ces.support.reward_names import accuracy_reward_index
 
 
 def trained(trainer_class, config_class, tmp_path, peft_config=None, dataset=None, **changes):
-    """Ten optimizer steps of real sampling, by default four per generation batch."""
+    """Train with real sampling, by default for ten optimizer steps with four steps per generation batch."""
     defaults = {"max_steps": 10, "steps_per_generation": 4, "epsilon_high": 0.28, "ces_tau": 0.3}
     trainer = tiny_trainer(
         tmp_path,
@@ -84,8 +84,8 @@ def test_without_args_the_defaults_of_ces_are_used(tmp_path, monkeypatch):
     assert (trainer.args.output_dir, trainer.args.ces_tau, trainer.epsilon_high) == ("tiny-CES", 0.01, 0.28)
 
 
-def test_logged_metrics_follow_from_the_rollout(tmp_path):
-    """Every row selects tokens (tau 1, b from the group), so the script alone determines the metrics."""
+def test_logged_metrics_match_the_rollout(tmp_path):
+    """With tau 1, every row has selected tokens, so the metrics depend only on the script."""
     accuracies = [[1, 1, 1, 0], [1, 1, 1, 1]]
     script = random_script(PROMPTS[:2], accuracies, torch.Generator().manual_seed(2), truncated=(3,))
     for group in script.values():
@@ -95,7 +95,9 @@ def test_logged_metrics_follow_from_the_rollout(tmp_path):
     trainer.train()
     logged = trainer.state.log_history[0]
     mixed, solved = ([len(row["completion_ids"]) for row in script[prompt]] for prompt in PROMPTS[:2])
-    sizes = [math.floor(length * 3 / 4) for length in mixed] + solved  # b = a = 3/4 and, when wrong, 1 - 3/4
+    sizes = [
+        math.floor(length * 3 / 4) for length in mixed
+    ] + solved  # b = a = 3/4; for the wrong completion, b = 1 - 3/4
     sizes[3] = mixed[3] // 4
     assert set(CES_METRICS) <= set(logged)
     assert logged["ces/group_accuracy"] == pytest.approx((4 * 0.75 + 4 * 1.0) / 8)
@@ -122,7 +124,7 @@ def test_ces_adds_no_forward(tmp_path):
 
 
 def test_shaping_adds_no_device_synchronization(tmp_path):
-    """The host waits for a read of a value (item, bool) and for an op whose shape depends on values (nonzero)."""
+    """Count ops that synchronize: reads of a value (item, bool), and ops with a value-dependent shape (nonzero)."""
     synchronizing = {torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default}
 
     class CountSynchronizations(TorchDispatchMode):
@@ -140,7 +142,7 @@ def test_shaping_adds_no_device_synchronization(tmp_path):
             trainer._compute_loss(trainer.model, batch).backward()
         counts[shaping] = mode.count
     assert counts["ces"] == counts["none"] > 0
-    assert counts["none"] <= counts["TRL's"] + 1  # one read of the rows' spans
+    assert counts["none"] <= counts["TRL's"] + 1  # one read of the spans of the rows
 
 
 def test_evaluation_logs_its_own_metrics(tmp_path):
@@ -155,11 +157,11 @@ def test_evaluation_logs_its_own_metrics(tmp_path):
     assert not any(trainer._ces_totals.values())
 
 
-def test_the_log_has_trls_entries_around_an_evaluation(tmp_path):
+def test_logs_of_a_run_with_evaluation_have_the_same_keys_as_in_trl(tmp_path):
     changes = {"max_steps": 6, "eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": 8}
     ours = trained(CESTrainer, CESConfig, tmp_path / "ours", shaping="none", **AS_TRL, **changes)
-    trls = trained(GRPOTrainer, GRPOConfig, tmp_path / "trl", **changes)
-    keys = [[set(entry) - {"step_time"} for entry in trainer.state.log_history] for trainer in (ours, trls)]
+    upstream = trained(GRPOTrainer, GRPOConfig, tmp_path / "trl", **changes)
+    keys = [[set(entry) - {"step_time"} for entry in trainer.state.log_history] for trainer in (ours, upstream)]
     assert keys[0] == keys[1]
 
 
@@ -182,11 +184,11 @@ def test_accumulation_over_micro_batches_gives_the_weights_of_one_batch(tmp_path
     (one, logged), (many, logged_many) = results
     for name, value in one.items():
         torch.testing.assert_close(value, many[name], rtol=1e-5, atol=1e-6)
-    for name in CES_METRICS:  # sums over the log window: the split into micro-batches does not matter
+    for name in CES_METRICS:  # sums over a log step, which do not depend on the split into micro-batches
         assert logged[name] == pytest.approx(logged_many[name], rel=1e-5), name
 
 
-def test_lora_trains_only_the_adapter_which_reloads(tmp_path):
+def test_lora_trains_only_the_adapter_and_the_adapter_reloads(tmp_path):
     lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
     trainer = trained(CESTrainer, CESConfig, tmp_path, peft_config=lora, max_steps=4)
     start, end = tiny_model().state_dict(), trainer.model.state_dict()
@@ -220,7 +222,7 @@ def test_an_iterable_dataset_trains(tmp_path):
     assert_weights_moved(trainer)
 
 
-def test_async_rewards_and_a_threshold_decide_correctness(tmp_path):
+def test_async_rewards_and_a_threshold_determine_correctness(tmp_path):
     async def graded_accuracy(completions, **kwargs):
         return [0.5 if index % 2 else 0.2 for index in range(len(completions))]
 
@@ -252,10 +254,10 @@ def test_the_accuracy_reward_is_found_by_name(names, wanted, index):
     ],
 )
 def test_an_ambiguous_accuracy_reward_is_refused_with_the_names(names, wanted, sentence):
-    with pytest.raises(ValueError) as refusal:
+    with pytest.raises(ValueError) as error:
         accuracy_reward_index(names, wanted)
-    assert sentence in str(refusal.value)
-    assert f"Reward functions: {', '.join(names)}." in str(refusal.value)
+    assert sentence in str(error.value)
+    assert f"Reward functions: {', '.join(names)}." in str(error.value)
 
 
 def test_an_unknown_reward_name_is_refused_before_the_model_is_loaded(tmp_path):
@@ -284,7 +286,7 @@ def test_an_unsupported_trl_is_refused_with_the_install_command(version):
 
 
 @pytest.mark.parametrize("version", ["1.17.0", "1.18.0.dev0"])
-def test_a_trl_newer_than_the_tested_one_warns(version):
+def test_a_trl_newer_than_the_tested_version_causes_a_warning(version):
     with pytest.warns(UserWarning, match=rf"trl {version} is newer than 1\.16, the newest that .* tested with"):
         check_trl_version(version)
     with warnings.catch_warnings():

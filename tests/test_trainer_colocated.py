@@ -1,4 +1,4 @@
-"""Training with colocated vLLM, against the stand-in of tests/helpers/colocated_vllm.py."""
+"""Training with colocated vLLM, replaced by the stand-in of tests/helpers/colocated_vllm.py."""
 
 import pytest
 import torch
@@ -33,12 +33,12 @@ def test_each_rollout_is_sampled_from_the_weights_of_its_step(tmp_path, model, s
     trainer.train()
     assert ColocatedLLM.last.sampled_from == policies
     assert len(set(policies)) == STEPS
-    # The sampled policy is the trained one: importance ratios of 1.
+    # The policy that sampled is the policy that is trained, so importance ratios are 1.
     ratios = [entry["sampling/importance_sampling_ratio/mean"] for entry in trainer.state.log_history[:-1]]
     assert ratios == pytest.approx([1.0] * STEPS, abs=1e-4)
 
 
-def test_the_seed_decides_the_samples(tmp_path, model):
+def test_the_seed_determines_the_samples(tmp_path, model):
     drawn = []
     for number, seed in enumerate([1, 1, 2]):
         trainer = ready(make_trainer(tmp_path / str(number), model, seed=seed, shuffle_dataset=False))
@@ -49,7 +49,7 @@ def test_the_seed_decides_the_samples(tmp_path, model):
 
 def test_dynamic_sampling_sends_the_weights_once_and_sleeps_once(tmp_path, model):
     def rarely(completions, **kwargs):
-        """The first group of a round is informative, the others are not."""
+        """Return rewards with which only the first group of a round is informative."""
         return [float(index == 0) for index in range(len(completions))]
 
     trainer = make_trainer(
@@ -61,10 +61,10 @@ def test_dynamic_sampling_sends_the_weights_once_and_sleeps_once(tmp_path, model
     tensors = len(list(trainer.model.named_parameters()))
     rounds = calls.count("generate")
     assert rounds > 1
-    assert calls[0] == calls[-1] == "sleep"  # when it was made, and at the end
+    assert calls[0] == calls[-1] == "sleep"  # after its creation, and at the end
     assert calls.count("sleep") == 2
     assert calls.count("wake weights") == calls.count("wake kv_cache") == 1
     assert calls.count("load") == tensors
-    trainer.vllm_generation.generate(prompts=[[3, 4]], images=None, num_generations=1)  # and it can be woken again
+    trainer.vllm_generation.generate(prompts=[[3, 4]], images=None, num_generations=1)  # it can be woken again
     assert calls.count("sleep") == 3
     assert calls.count("load") == 2 * tensors

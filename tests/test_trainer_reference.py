@@ -1,10 +1,11 @@
 """CESTrainer against Algorithm 1 in float64 (reference.py): the loss to 1e-5, every parameter's gradient to 1e-4.
 
-TRL's own code runs from the rewards to the loss; only the completions are scripted, so that a test can have a group
-all correct, or an unscored completion.
+TRL's own code runs from the rewards to the loss. Only the completions are scripted, so that a test can have, for
+example, a group that is all correct or an unscored completion.
 """
 
 import copy
+import itertools
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ from against_reference import (
 from reference import float64_copy, shaped_loss
 from tiny import random_script, scripted_rollout
 
-# name: (accuracies of two groups, settings of the trainer, the same for the reference, options of the script)
+# name: (accuracies of two groups, settings of the trainer, settings of the reference, options of the script)
 MIXED = [[1, 0, 0, 1], [0, 0, 0, 1]]
 BETAS = {"ces_beta_correct": 0.1, "ces_beta_incorrect": 0.9}
 SWAPPED = {"ces_beta_correct": -0.4, "ces_beta_incorrect": -0.2}
@@ -56,7 +57,7 @@ CASES: dict[str, tuple[list, dict, dict, dict]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_loss_and_gradients_equal_those_of_algorithm_1(tmp_path, case):
+def test_loss_and_gradients_equal_algorithm_1(tmp_path, case):
     accuracies, changes, reference_changes, script_options = CASES[case]
     changes, reference_changes = {"ces_tau": 0.3, **changes}, {"tau": "0.3", **reference_changes}
     length = changes.pop("max_completion_length", 40)
@@ -71,7 +72,8 @@ def test_loss_and_gradients_equal_those_of_algorithm_1(tmp_path, case):
 
 
 def test_the_trainer_selects_the_exact_floor_with_a_group_accuracy_of_two_thirds(tmp_path):
-    # Two of three correct, 100 tokens, tau 0.03: the wrong one gets floor(100 * 0.03 * 1/3) = 1 token, in float32 0.
+    # With two of three correct, 100 tokens and tau 0.03, the wrong completion has floor(100 * 0.03 * 1/3) = 1 shaped
+    # token. In float32, it would have 0.
     script = random_script(PROMPTS, [[1, 1, 0], [1, 1, 0]], torch.Generator().manual_seed(3), lengths=(100, 101))
     trainer = make_trainer(tmp_path, script, group_size=3, ces_tau=0.03)
     batch = rollout(trainer, script, group_size=3)
@@ -84,7 +86,7 @@ def test_the_trainer_selects_the_exact_floor_with_a_group_accuracy_of_two_thirds
 
 
 @pytest.mark.parametrize("beta", [0.4, 2.0])
-def test_off_policy_steps_clip_with_the_shaped_advantage_in_both_branches(tmp_path, beta):
+def test_off_policy_steps_clip_with_the_shaped_advantage(tmp_path, beta):
     script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
     trainer = make_trainer(
         tmp_path, script, ces_tau=0.5, ces_beta_correct=beta, ces_beta_incorrect=beta, steps_per_generation=2,
@@ -96,7 +98,7 @@ def test_off_policy_steps_clip_with_the_shaped_advantage_in_both_branches(tmp_pa
     move_a_little(trainer.model)
     model = float64_copy(trainer.model)
     loss = trainer._compute_loss(trainer.model, batch)
-    # TRL divides by the mean tokens of the two steps; here one call has both steps' rows.
+    # TRL divides by the mean tokens of the two steps, but this call has the rows of both steps.
     expected = 2 * shaped_loss(
         model, reference_rows(trainer, script), 4,
         tau="0.5", beta_correct=beta, beta_incorrect=beta, old_model=old_model,
@@ -151,8 +153,8 @@ def test_the_loss_does_not_change_buffered_rollouts(tmp_path):
     assert trainer._compute_loss(trainer.model, batch).item() == first.item()
 
 
-def test_ces_its_ablations_and_dapo_have_different_gradients(tmp_path):
-    """So no test above passes for the wrong one."""
+def test_ces_ablations_and_dapo_have_different_gradients(tmp_path):
+    """Check that the tests above can tell these methods apart."""
     script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
     gradients = {}
     for name, changes in {
@@ -164,8 +166,6 @@ def test_ces_its_ablations_and_dapo_have_different_gradients(tmp_path):
         trainer = make_trainer(tmp_path, script, ces_tau=0.3, **changes)
         trainer._compute_loss(trainer.model, rollout(trainer, script)).backward()
         gradients[name] = trainer.model.lm_head.weight.grad.flatten()
-    names = list(gradients)
-    for index, one in enumerate(names):
-        for other in names[index + 1 :]:
-            difference = (gradients[one] - gradients[other]).norm() / gradients["dapo"].norm()
-            assert difference > 0.05, f"{one} and {other}"
+    for first, second in itertools.combinations(gradients, 2):
+        difference = (gradients[first] - gradients[second]).norm() / gradients["dapo"].norm()
+        assert difference > 0.05, f"{first} and {second}"

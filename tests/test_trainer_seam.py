@@ -1,4 +1,4 @@
-"""CESTrainer at its seams with TRL and users: a lost seam, unusual rollouts, strict rewards, cost of the metrics."""
+"""Where CESTrainer meets TRL and user code: changes in TRL, unusual rollouts, warnings, and metrics."""
 
 import inspect
 import logging
@@ -64,7 +64,7 @@ def test_a_trl_that_reads_advantages_before_entropies_is_refused(tmp_path, monke
     [
         ([1, 1, 1], (0, 3)),
         ([1, 0, 0, 1, 1], (3, 5)),
-        ([1, 0, 1, 1, 0, 0], (2, 4)),  # ends with the environment's turn
+        ([1, 0, 1, 1, 0, 0], (2, 4)),  # the environment has the last turn
         ([0, 0], (0, 0)),
         ([], (0, 0)),
     ],
@@ -125,18 +125,18 @@ def test_dataset_columns_take_precedence_over_the_trainers_keywords(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "warnings"), [({"ces_beta_correct": -0.4}, 1), ({"ces_beta_correct": -0.4, "shaping": "none"}, 0)]
 )
-def test_the_trainer_warns_once_of_negative_betas_with_ces_only(tmp_path, caplog, changes, warnings):
+def test_negative_betas_cause_one_warning_with_ces_only(tmp_path, caplog, changes, warnings):
     make_trainer(tmp_path, **changes)
     assert caplog.text.count("`ces_beta_correct` is -0.4: entropy is raised on correct completions") == warnings
 
 
-def test_the_trainer_warns_of_a_tau_that_shapes_no_token(tmp_path, caplog):
+def test_a_tau_that_shapes_no_token_causes_a_warning(tmp_path, caplog):
     make_trainer(tmp_path, ces_tau=0.001, max_steps=2).train()
     assert caplog.text.count("No token will be shaped: a completion of at most 40 tokens") == 1
     assert caplog.text.count("No token of the first rollout is shaped") == 1
 
 
-def test_auto_tau_is_decided_by_the_first_rollout_and_kept_but_not_in_the_config(tmp_path, caplog):
+def test_auto_tau_is_computed_from_the_first_rollout_without_changing_the_config(tmp_path, caplog):
     config = CESConfig(**settings(tmp_path, ces_tau="auto", max_steps=2))
     data = Dataset.from_dict({"prompt": PROMPTS})
     trainer = CESTrainer(
@@ -149,7 +149,7 @@ def test_auto_tau_is_decided_by_the_first_rollout_and_kept_but_not_in_the_config
     assert config.ces_tau == "auto"
 
 
-def test_an_evaluation_before_the_first_rollout_decides_a_tau_for_itself(tmp_path):
+def test_an_evaluation_before_the_first_rollout_computes_its_own_tau(tmp_path):
     script = {
         prompt: [{"completion_ids": [2] * length, "accuracy": float(row % 2), "bonus": 0.0} for row in range(4)]
         for prompt, length in {"1+2=": 8, "3+4=": 20}.items()
@@ -174,7 +174,7 @@ def test_an_evaluation_before_the_first_rollout_decides_a_tau_for_itself(tmp_pat
         (0.35, {"ces_accuracy_reward": "graded"}, False),
     ],
 )
-def test_a_graded_accuracy_reward_is_warned_of_once_unless_it_was_chosen(tmp_path, caplog, value, changes, warned):
+def test_a_graded_accuracy_reward_causes_one_warning_unless_it_is_configured(tmp_path, caplog, value, changes, warned):
     def graded(completions, **kwargs):
         return [value] * len(completions)
 
@@ -194,7 +194,7 @@ def test_a_completion_that_ends_in_padding_is_not_truncated(tmp_path):
     assert trainer._facts["truncated"].tolist() == [False, False, True, True]
 
 
-def test_metrics_take_one_all_reduce_per_optimizer_step(tmp_path, monkeypatch):
+def test_metrics_need_one_all_reduce_per_optimizer_step(tmp_path, monkeypatch):
     trainer = make_trainer(
         tmp_path, max_steps=3, per_device_train_batch_size=2, gradient_accumulation_steps=4, logging_steps=3
     )
@@ -216,7 +216,7 @@ def test_an_evaluation_between_micro_batches_does_not_change_training_metrics(tm
     trainer.accelerator.gradient_state._set_sync_gradients(False)
     trainer._compute_loss(trainer.model, batch)
     trainer.model.eval()
-    trainer._compute_loss(trainer.model, batch)  # evaluated although no gradient is due
+    trainer._compute_loss(trainer.model, batch)  # evaluate although gradients are not synchronized
     trainer.model.train()
     trainer.accelerator.gradient_state._set_sync_gradients(True)
     trainer._compute_loss(trainer.model, batch)
@@ -232,7 +232,7 @@ def test_help_shows_trls_parameters():
 
 
 def detach_entropies(trainer, monkeypatch):
-    """Detaches the entropies, as TRL 1.9 and before did."""
+    """Detach the entropies, as in TRL 1.9 and earlier."""
     upstream = GRPOTrainer._get_per_token_logps_and_entropies
 
     def under_no_grad(self, *args, **kwargs):
@@ -250,7 +250,7 @@ def test_entropies_without_a_gradient_are_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("changes", [{"ces_entropy_gradient": False}, {"shaping": "entropy_advantage"}], ids=str)
-def test_entropies_without_a_gradient_are_accepted_where_none_is_needed(tmp_path, monkeypatch, changes):
+def test_entropies_without_a_gradient_are_accepted_if_no_gradient_is_needed(tmp_path, monkeypatch, changes):
     trainer = make_trainer(tmp_path, max_steps=1, **changes)
     detach_entropies(trainer, monkeypatch)
     trainer.train()

@@ -1,4 +1,4 @@
-"""Training with vLLM's server, in this process, against the stand-in of tests/helpers/vllm_server.py."""
+"""Training in this process with the stand-in for a vLLM server in tests/helpers/vllm_server.py."""
 
 import pytest
 import requests
@@ -43,26 +43,26 @@ def make_trainer(folder, stand_in=None, rollout_func=None, **changes):
     return tiny_trainer(folder, prompts=PROMPTS, more={"rollout_func": rollout_func}, **arguments)
 
 
-def test_training_with_a_server_equals_sampling_from_the_own_model_bit_for_bit(tmp_path, stand_in):
-    """Each rollout is sampled from the weights of its step."""
-    through = make_trainer(tmp_path / "through", stand_in, vllm_importance_sampling_correction=False)
-    through.train()
+def test_training_with_a_server_is_bit_identical_to_sampling_from_the_policy(tmp_path, stand_in):
+    """Check that each rollout is sampled from the weights of its step."""
+    with_server = make_trainer(tmp_path / "with_server", stand_in, vllm_importance_sampling_correction=False)
+    with_server.train()
     requests_sent = stand_in.log("completions")
     assert len(requests_sent) == len({entry["weights"] for entry in requests_sent}) == STEPS
     assert requests_sent[0]["weights"] == digest(tiny_model())
     rollouts = iter(requests_sent)
 
-    def own(prompts, trainer):
+    def sample_from_policy(prompts, trainer):
         body = next(rollouts)["body"]
         encoded = [tiny_tokenizer().encode(prompt) for prompt in prompts]
         assert body["prompt"] == encoded[::4]
         generator = seeded(digest(trainer.model), body)
-        drawn = [one for ids in body["prompt"] for one in sample(trainer.model, ids, body, generator, "")]
+        drawn = [item for ids in body["prompt"] for item in sample(trainer.model, ids, body, generator, "")]
         return {"prompt_ids": encoded, "completion_ids": [ids for ids, _ in drawn], "logprobs": None}
 
-    alone = make_trainer(tmp_path / "alone", rollout_func=own)
-    alone.train()
-    assert_same_bits(weights(through), weights(alone))
+    without_server = make_trainer(tmp_path / "without_server", rollout_func=sample_from_policy)
+    without_server.train()
+    assert_same_bits(weights(with_server), weights(without_server))
     texts = [[choice["token_ids"] for choice in entry["answer"]["choices"]] for entry in requests_sent]
     assert texts[0] != texts[1]
 
@@ -70,18 +70,18 @@ def test_training_with_a_server_equals_sampling_from_the_own_model_bit_for_bit(t
 def test_the_servers_log_probs_equal_the_trainers(tmp_path, stand_in):
     trainer = make_trainer(tmp_path, stand_in)  # with TRL's correction, on by default
     trainer.train()
-    off = [entry["sampling/sampling_logp_difference/max"] for entry in trainer.state.log_history[:STEPS]]
-    assert len(off) == STEPS
-    assert 0 < max(off) < 1e-4
+    differences = [entry["sampling/sampling_logp_difference/max"] for entry in trainer.state.log_history[:STEPS]]
+    assert len(differences) == STEPS
+    assert 0 < max(differences) < 1e-4
 
 
 @pytest.mark.parametrize(
-    ("path", "what"),
+    ("path", "failure"),
     [("/v1/completions", 503), ("/v1/completions", "drop"), ("/update_weights", 503), ("/v1/completions", 0.3)],
     ids=["busy", "lost connection", "busy in an update", "slow"],
 )
-def test_temporary_failures_do_not_change_the_weights(tmp_path, stand_in, undisturbed, path, what):
-    stand_in.fail(path, what, skip=1)
+def test_temporary_failures_do_not_change_the_weights(tmp_path, stand_in, undisturbed, path, failure):
+    stand_in.fail(path, failure, skip=1)
     disturbed = make_trainer(tmp_path, stand_in, ddp_timeout=60)
     disturbed.train()
     assert_same_bits(weights(disturbed), undisturbed)

@@ -1,4 +1,4 @@
-"""What a GPU runs: CES steps through TRL's Triton kernels equal those through torch, in Triton's CPU interpreter."""
+"""CES with TRL's Triton kernels, as on a GPU, equals CES with torch. Triton's interpreter runs them on the CPU."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-# In a process of its own, because Triton reads TRITON_INTERPRET when it is imported.
+# The script runs in a separate process, because Triton reads TRITON_INTERPRET when it is imported.
 SCRIPT = Path(__file__).parent / "helpers" / "triton_steps.py"
 TOLERANCE = {"float32": 1e-6, "bfloat16": 1e-2}
 CASES = ["plain", "pieces", "packed", "off-policy", "masked"]
@@ -36,10 +36,10 @@ def test_steps_with_triton_kernels_equal_those_with_torch(steps, case, dtype):
     step, tolerance = steps[f"{case}, {dtype}"], TOLERANCE[dtype]
     forward, backward = step["launches"]
     assert (backward > 1) == (case in ("pieces", "off-policy"))
-    assert (forward > backward) == (case == "off-policy")  # for the old log-probs
-    torchs, tritons = step["losses"]
-    assert tritons == pytest.approx(torchs, rel=0, abs=tolerance)
-    assert len(step["apart"]) == len(torchs) == (2 if case == "off-policy" else 1)
+    assert (forward > backward) == (case == "off-policy")  # the old log-probs need extra forwards
+    torch_losses, triton_losses = step["losses"]
+    assert triton_losses == pytest.approx(torch_losses, rel=0, abs=tolerance)
+    assert len(step["apart"]) == len(torch_losses) == (2 if case == "off-policy" else 1)
     assert min(step["norms"]) > 0.1
-    assert max(step["apart"]) < tolerance  # norm of the gradients' difference by their norm
+    assert max(step["apart"]) < tolerance  # relative norm of the difference between the gradients
     assert (step["clipped"] > 0.05) == (case == "off-policy")

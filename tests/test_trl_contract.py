@@ -1,7 +1,7 @@
-"""Facts about TRL on which the trainer relies, one per test, on TRL's own GRPOTrainer.
+"""Assumptions of CESTrainer about TRL, one per test, checked on TRL's own GRPOTrainer.
 
-A TRL release that breaks an assumption fails here, with a sentence that says what to change, instead of in a loss
-curve. Nothing here imports trl_ces.
+If a TRL release breaks an assumption, a test fails here, before the results of a training run change unnoticed. This
+file does not import trl_ces.
 """
 
 import json
@@ -37,7 +37,7 @@ TEMPERATURE = 0.8
 
 
 def make_trainer(folder, trainer_class=GRPOTrainer, data=None, more=None, **changes):
-    """`more`: arguments of the trainer in place of the scripted completions and their rewards."""
+    """Create a trainer; `more` replaces the arguments for scripted completions and their rewards."""
     scripted = {
         "reward_funcs": [scripted_accuracy_reward, scripted_bonus_reward],
         "rollout_func": scripted_rollout(SCRIPT, 4),
@@ -65,7 +65,7 @@ def examples():
 
 
 def spy(trainer, monkeypatch, name):
-    """Records the arguments and result of each call of a trainer method."""
+    """Record the arguments and the result of each call of a trainer method."""
     calls = []
     method = getattr(trainer, name)
 
@@ -78,12 +78,12 @@ def spy(trainer, monkeypatch, name):
     return calls
 
 
-def test_trls_trainer_has_every_method_that_ours_calls():
+def test_grpo_trainer_has_every_method_that_the_layers_call():
     package = Path(__file__).parents[1] / "trl_ces"
     layers = [package / "trainer.py", *(package / "layers").glob("*.py")]
     called = set().union(*(re.findall(r"super\(\)\.(\w+)", file.read_text()) for file in layers))
-    called -= {"_required_inputs", "_rollout_settings", "state_dict", "load_state_dict"}  # of our layers
-    called -= {"increment"}  # of urllib3's Retry
+    called -= {"_required_inputs", "_rollout_settings", "state_dict", "load_state_dict"}  # methods of our layers
+    called -= {"increment"}  # a method of urllib3's Retry
     missing = sorted(name for name in called if not hasattr(GRPOTrainer, name))
     assert len(called) > 10
     assert not missing, f"TRL's GRPOTrainer no longer has {', '.join(missing)}"
@@ -102,19 +102,19 @@ def test_the_loss_computes_entropies_once_and_reads_the_advantages_afterwards(tr
             return super().__getitem__(key)
 
     trainer._compute_loss(trainer.model, Watched(batch))
-    assert len(calls) == 1, "one forward a loss: CES must not shape twice"
+    assert len(calls) == 1, "the loss must run one forward, or CES would shape twice"
     assert calls[0][1]["compute_entropy"] is True, "the loss must request entropies"
     assert calls_when_read == [1], (
-        "advantages must be read once, after the entropies are computed: CESTrainer writes them in between"
+        "advantages must be read once, after the entropies are computed, because CESTrainer sets them in between"
     )
 
 
-def test_entropies_are_in_the_graph_in_nats_at_the_sampling_temperature(trainer, examples, monkeypatch):
+def test_entropies_are_differentiable_in_nats_at_the_sampling_temperature(trainer, examples, monkeypatch):
     calls = spy(trainer, monkeypatch, "_get_per_token_logps_and_entropies")
     batch = trainer._generate_and_score_completions(examples)
     trainer._compute_loss(trainer.model, batch)
     logps, entropies, _ = calls[-1][2]
-    assert entropies.requires_grad, "entropies must carry their gradient, or CES becomes its failed ablation"
+    assert entropies.requires_grad, "entropies must require gradients, or CES becomes its ablation without them"
     assert entropies.dtype == torch.float32
     model = float64_copy(trainer.model)
     row = {"prompt_ids": trainer.processing_class.encode(PROMPTS[0]), **SCRIPT[PROMPTS[0]][0]}
@@ -124,7 +124,7 @@ def test_entropies_are_in_the_graph_in_nats_at_the_sampling_temperature(trainer,
     nats = torch.stack(expected_bits).float() * math.log(2)
     torch.testing.assert_close(entropies[0, :length].detach(), nats, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(logps[0, :length].detach(), torch.stack(expected_logps).float(), rtol=1e-4, atol=1e-4)
-    assert entropies[0, length:].abs().sum() == 0, "padding has entropy 0"
+    assert entropies[0, length:].abs().sum() == 0, "entropies must be 0 on padding"
 
 
 def test_the_gradient_of_the_entropies_is_correct(trainer, examples, monkeypatch):
@@ -143,8 +143,8 @@ def test_the_gradient_of_the_entropies_is_correct(trainer, examples, monkeypatch
 def test_the_loss_accepts_advantages_of_shape_b_t(trainer, examples):
     batch = trainer._generate_and_score_completions(examples)
     per_token = {**batch, "advantages": batch["advantages"].unsqueeze(1).expand_as(batch["completion_ids"])}
-    one = trainer._compute_loss(trainer.model, batch)
-    assert torch.equal(one, trainer._compute_loss(trainer.model, per_token))
+    loss = trainer._compute_loss(trainer.model, batch)
+    assert torch.equal(loss, trainer._compute_loss(trainer.model, per_token))
 
 
 def test_rewards_are_gathered_unweighted_with_none_as_nan_and_groups_contiguous(trainer, examples, monkeypatch):
@@ -226,7 +226,7 @@ def test_advantages_follow_eq_3_with_the_sample_deviation(trainer, examples):
     assert batch["advantages"][4:].tolist() == pytest.approx(expected, abs=1e-5)
 
 
-# Facts on which dynamic sampling and the other layers rely.
+# Assumptions of dynamic sampling and the other layers.
 
 
 def test_a_rollout_may_have_any_number_of_groups(trainer, examples):
@@ -236,7 +236,7 @@ def test_a_rollout_may_have_any_number_of_groups(trainer, examples):
 
 
 def test_a_rollout_has_exactly_these_tensors(trainer, examples):
-    """trl_ces/layers/rows.py must know how each is padded; rows with an unknown entry are not rearranged."""
+    """Check the tensors listed in trl_ces/layers/rows.py; rows with an unknown entry are not rearranged."""
     batch = trainer._generate_and_score_completions(examples)
     assert set(batch) == {
         "prompt_ids",
@@ -302,7 +302,7 @@ def test_vllms_weights_are_loaded_once_per_optimizer_step(trainer, examples):
 
 
 def test_the_data_loader_returns_the_samplers_rows_unchanged(tmp_path):
-    """Each epoch is a new permutation from one generator, with each prompt repeated for its group."""
+    """Check that each epoch is a new permutation from one generator, with each prompt repeated for its group."""
     columns = {"prompt": [f"{number}+{number}=" for number in range(6)], "level": list(range(6))}
     data = Dataset.from_dict(columns)
     trainer = make_trainer(tmp_path, data=data)
@@ -319,7 +319,7 @@ def test_the_data_loader_returns_the_samplers_rows_unchanged(tmp_path):
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])
-def test_steps_count_from_0_in_every_run_and_before_a_checkpoint_is_written(tmp_path, monkeypatch, accumulation):
+def test_steps_are_counted_from_0_in_every_run_and_before_checkpoints(tmp_path, monkeypatch, accumulation):
     found, rollouts = [], []
 
     class Watched(GRPOTrainer):
@@ -357,12 +357,12 @@ def test_steps_count_from_0_in_every_run_and_before_a_checkpoint_is_written(tmp_
     assert run() == ([("save", step, step * accumulation) for step in (1, 2, 3, 4)], [0, 2 * accumulation])
     resumed, rollouts = run(str(tmp_path / "checkpoint-3"))
     assert resumed == [("load", 3, 0), ("save", 4, accumulation)]
-    assert rollouts == [0], "resumed inside a rollout's steps, TRL generates again"
+    assert rollouts == [0], "TRL generates again when it resumes inside the steps of a rollout"
     assert json.loads((tmp_path / "checkpoint-3" / "trainer_state.json").read_text())["global_step"] == 3
 
 
-def test_generate_returns_eight_outputs_which_are_all_that_scoring_reads(trainer, examples, monkeypatch):
-    """DynamicSampling replays the completions of the kept groups through TRL's own method."""
+def test_generate_returns_eight_outputs_and_scoring_reads_nothing_else(trainer, examples, monkeypatch):
+    """Check what DynamicSampling needs to replay the completions of the kept groups in TRL's method."""
     generated = spy(trainer, monkeypatch, "_generate")
     first = trainer._generate_and_score_completions([dict(row) for row in examples])
     ids, completion_ids, masks, completions, logps, extra, images, tool_images = generated[0][2]
@@ -378,11 +378,11 @@ def test_generate_returns_eight_outputs_which_are_all_that_scoring_reads(trainer
     again = trainer._generate_and_score_completions([dict(row) for row in examples])
     for name in ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "num_items_in_batch"):
         assert torch.equal(first[name], again[name]), name
-    assert not again["advantages"].any()  # of the replayed rewards
+    assert not again["advantages"].any()  # the replayed rewards are equal
 
 
-def test_the_forwards_after_generation_are_for_old_then_reference_log_probs(trainer, examples, monkeypatch):
-    """RealTokens returns zeros for the first and computes old log-probs later."""
+def test_forwards_after_generation_compute_old_then_reference_log_probs(trainer, examples, monkeypatch):
+    """RealTokens returns zeros from the first forward and computes old log-probs later."""
     trainer.args.steps_per_generation = 2
     trainer.beta, trainer.ref_model = 0.1, tiny_model(seed=3)
     models = []
@@ -401,7 +401,7 @@ def test_the_forwards_after_generation_are_for_old_then_reference_log_probs(trai
 
 
 def test_each_rollout_is_a_new_list_of_micro_batches(trainer, examples):
-    """The layers recognize a new rollout by this."""
+    """The layers detect a new rollout by the identity of this list."""
     trainer.args.steps_per_generation = 2
     assert trainer._buffered_inputs is None
     found = []
@@ -424,7 +424,7 @@ def test_dapo_divides_by_the_rollouts_tokens_over_its_optimizer_steps(trainer, e
     assert trainer._compute_loss(trainer.model, batch).item() == pytest.approx(loss.item() / 3, rel=1e-5)
 
 
-# Facts about TRL's client of a vLLM server, against the stand-in of tests/helpers/vllm_server.py.
+# Assumptions about TRL's client for a vLLM server, checked with the stand-in of tests/helpers/vllm_server.py.
 
 
 @pytest.fixture
@@ -434,7 +434,7 @@ def model(tmp_path):
 
 
 def test_all_requests_of_the_client_go_through_its_retrying_session(model, monkeypatch):
-    """layers/upstream.py bounds them there."""
+    """layers/upstream.py sets timeouts and retries in this session."""
     stub_here(monkeypatch)
     with served_here(model) as (stand_in, _):
         client, found = VLLMClient(base_url=stand_in.url, group_port=free_port()), []
@@ -452,8 +452,8 @@ def test_all_requests_of_the_client_go_through_its_retrying_session(model, monke
         assert [url.removeprefix(stand_in.url) for _, url in found] == [e["path"] for e in stand_in.log()[before:]]
 
 
-def test_a_refused_request_is_a_plain_exception_with_this_beginning(model, monkeypatch):
-    """train/server.py recognizes it by that."""
+def test_a_refused_request_raises_a_plain_exception_with_a_fixed_prefix(model, monkeypatch):
+    """train/server.py recognizes the exception by this prefix."""
     stub_here(monkeypatch)
     with served_here(model) as (stand_in, _):
         client = VLLMClient(base_url=stand_in.url)
@@ -462,8 +462,8 @@ def test_a_refused_request_is_a_plain_exception_with_this_beginning(model, monke
         assert type(caught.value) is Exception
 
 
-def test_the_client_checks_these_properties_of_a_server(model, monkeypatch):
-    """train/server.py checks them before a run; TRL itself only warns of the log-probs."""
+def test_the_client_checks_the_configuration_of_a_server(model, monkeypatch):
+    """train/server.py checks the same settings before a run; TRL itself only warns about the log-probs mode."""
     stub_here(monkeypatch)
     with served_here(model, *FLAGS[2:]) as (stand_in, _):
         client = VLLMClient(base_url=stand_in.url)
@@ -478,7 +478,7 @@ def test_the_client_checks_these_properties_of_a_server(model, monkeypatch):
 
 
 def test_weights_are_sent_to_a_server_from_cuda_devices_only(model, monkeypatch):
-    """The stub of tests/vllm_stub lifts this refusal."""
+    """The stub in tests/vllm_stub removes this restriction."""
     stub_here(monkeypatch, any_device=False)
     with served_here(model) as (stand_in, _):
         client = VLLMClient(base_url=stand_in.url)

@@ -1,4 +1,4 @@
-"""The wheel: what PyPI would show, and every command from a folder that is no checkout."""
+"""The wheel: its page on PyPI, its files, and the commands outside a checkout."""
 
 import os
 import re
@@ -19,7 +19,7 @@ LINK = re.compile(r"\]\(([^)\s]+)")
 
 
 def run(command, cwd, timeout=280, **variables):
-    """Its output; the checkout is not on the path."""
+    """Run a command without the checkout on the path, and return its output."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": "", "COLUMNS": "120", **variables}
     done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=timeout, check=False)
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
@@ -28,7 +28,7 @@ def run(command, cwd, timeout=280, **variables):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """Wheel and sdist; the sdist is unpacked and the wheel is made from it, as `python -m build` does."""
+    """Build the sdist, and the wheel from the sdist, as `python -m build` does by default."""
     folder = tmp_path_factory.mktemp("dist")
     run([*PYTHON, "build", "--no-isolation", "--outdir", str(folder), str(ROOT)], folder)
     [wheel], [sdist] = folder.glob("*.whl"), folder.glob("*.tar.gz")
@@ -37,40 +37,40 @@ def built(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def installed(built, tmp_path_factory):
-    """A folder with the wheel in it and nothing else; the packages that it needs are this environment's."""
+    """Install only the wheel into a folder. Its dependencies are imported from this environment."""
     folder = tmp_path_factory.mktemp("installed")
     run([*PYTHON, "pip", "install", "--quiet", "--no-deps", "--target", str(folder), str(built[0])], folder)
     return folder
 
 
-def test_twine_takes_both(built):
-    said = run([*PYTHON, "twine", "check", "--strict", *map(str, built)], ROOT)
-    assert said.count("PASSED") == 2
+def test_twine_accepts_wheel_and_sdist(built):
+    output = run([*PYTHON, "twine", "check", "--strict", *map(str, built)], ROOT)
+    assert output.count("PASSED") == 2
     assert [file.name for file in built] == [
         f"trl_ces-{__version__}-py3-none-any.whl",
         f"trl_ces-{__version__}.tar.gz",
     ]
 
 
-def test_the_page_on_pypi_names_where_it_links_to(built):
+def test_links_on_the_pypi_page_point_to_files_of_the_release(built):
     with zipfile.ZipFile(built[0]) as wheel:
         [name] = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
         metadata = Parser().parsestr(wheel.read(name).decode())
     assert metadata["License-Expression"] == "Apache-2.0"
     assert "Typing :: Typed" in metadata.get_all("Classifier")
     urls = dict(line.split(", ") for line in metadata.get_all("Project-URL"))
-    pages, pictures = f"{urls['Repository']}/blob/v{__version__}/", "https://raw.githubusercontent.com/"
-    asked, shown = LINK.findall((ROOT / "README.md").read_text()), LINK.findall(metadata.get_payload())
-    own = [(link, target) for link, target in zip(asked, shown, strict=True) if link != target]
-    assert [link for link in asked if not link.startswith(("https://", "#"))] == [link for link, _ in own]
-    for link, target in own:
-        start = pictures if link.endswith(".png") else pages
+    pages, images = f"{urls['Repository']}/blob/v{__version__}/", "https://raw.githubusercontent.com/"
+    readme_links, pypi_links = LINK.findall((ROOT / "README.md").read_text()), LINK.findall(metadata.get_payload())
+    rewritten = [(link, target) for link, target in zip(readme_links, pypi_links, strict=True) if link != target]
+    assert [link for link in readme_links if not link.startswith(("https://", "#"))] == [link for link, _ in rewritten]
+    for link, target in rewritten:
+        start = images if link.endswith(".png") else pages
         assert target.startswith(start), target
         assert target.endswith(f"/v{__version__}/{link}")
         assert (ROOT / link.split("#")[0]).is_file()
 
 
-def test_it_holds_the_package_its_recipes_and_studies_and_no_more(built):
+def test_the_wheel_contains_only_the_package_recipes_and_studies(built):
     with zipfile.ZipFile(built[0]) as wheel:
         files = {name for name in wheel.namelist() if ".dist-info/" not in name}
     tracked = run(["git", "ls-files", "trl_ces", "recipes", "experiments/*/study.yaml"], ROOT).split()
@@ -85,8 +85,8 @@ def test_commands_find_recipes_and_studies_without_a_checkout(installed, tmp_pat
     def trl_ces(*words):
         return run([*PYTHON, "trl_ces.cli.main", *words], tmp_path, PYTHONPATH=str(installed))
 
-    where = run([sys.executable, "-c", "import trl_ces; print(trl_ces.__file__)"], tmp_path, PYTHONPATH=str(installed))
-    assert Path(where.strip()).parent == installed / "trl_ces"
+    file = run([sys.executable, "-c", "import trl_ces; print(trl_ces.__file__)"], tmp_path, PYTHONPATH=str(installed))
+    assert Path(file.strip()).parent == installed / "trl_ces"
     assert "--data_dir" in trl_ces("eval", "--help")
     assert "smollm2_135m" in trl_ces("study", "--help")
     words = ["--config", "R1-1.5B", "--accelerate_config", "zero3", "--gpus", "2"]
@@ -96,7 +96,7 @@ def test_commands_find_recipes_and_studies_without_a_checkout(installed, tmp_pat
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 def test_a_new_user_trains_from_the_wheel_in_an_empty_environment(built, tmp_path):
-    """torch, then the wheel, as README says; then its commands. Downloads packages: minutes."""
+    """Install torch and the wheel as in the README, then run the commands. Downloads packages for some minutes."""
     run([*PYTHON, "venv", "new"], tmp_path)
     python, trl_ces = str(tmp_path / "new/bin/python"), str(tmp_path / "new/bin/trl-ces")
     pip = [python, "-m", "pip", "install", "--quiet", "-c", str(ROOT / "constraints.txt")]

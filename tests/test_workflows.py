@@ -1,4 +1,4 @@
-"""The workflows of .github/workflows start what is there, and a release that would say something false stops."""
+"""The workflows in .github/workflows run existing commands, and a release with a wrong version or repository fails."""
 
 import os
 import re
@@ -22,7 +22,7 @@ def steps(workflow):
     return [step for job in WORKFLOWS[workflow]["jobs"].values() for step in job["steps"]]
 
 
-def test_they_start_what_make_and_ci_have():
+def test_workflows_run_existing_ci_scripts_and_make_targets():
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
     started = {step["run"] for name in ("tests", "weekly") for step in steps(name) if "run" in step}
     assert started == {".ci/run", "make test-upgrades UPGRADES=newest"}
@@ -30,10 +30,10 @@ def test_they_start_what_make_and_ci_have():
     assert os.access(ROOT / ".ci/run", os.X_OK)
 
 
-def test_changes_are_tested_with_each_python_that_the_package_names():
+def test_changes_are_tested_with_every_supported_python():
     classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
-    named = [one.rpartition(" ")[2] for one in classifiers if re.search(r":: Python :: \d\.\d+$", one)]
-    assert WORKFLOWS["tests"]["jobs"]["tests"]["strategy"]["matrix"]["python"] == named
+    versions = [line.rpartition(" ")[2] for line in classifiers if re.search(r":: Python :: \d\.\d+$", line)]
+    assert WORKFLOWS["tests"]["jobs"]["tests"]["strategy"]["matrix"]["python"] == versions
 
 
 @pytest.mark.parametrize(
@@ -44,19 +44,19 @@ def test_changes_are_tested_with_each_python_that_the_package_names():
         (f"v{__version__}", "somebody/trl_ces", 1),
     ],
 )
-def test_a_release_must_name_its_version_and_where_it_lives(tag, repository, code):
+def test_a_release_must_match_the_version_and_the_repository(tag, repository, code):
     [check] = [step["run"] for step in steps("release") if "GITHUB_REF_NAME" in step.get("run", "")]
-    given = {"GITHUB_REF_NAME": tag, "GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": repository}
-    done = subprocess.run(["bash", "-e", "-c", check], cwd=ROOT, env={**os.environ, **given}, check=False)
+    variables = {"GITHUB_REF_NAME": tag, "GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": repository}
+    done = subprocess.run(["bash", "-e", "-c", check], cwd=ROOT, env={**os.environ, **variables}, check=False)
     assert done.returncode == code
 
 
-def test_only_the_job_that_publishes_may_ask_for_an_identity():
+def test_only_the_publish_job_may_request_an_id_token():
     jobs = WORKFLOWS["release"]["jobs"]
     assert {name for name, job in jobs.items() if "id-token" in job.get("permissions", {})} == {"publish"}
     assert jobs["publish"]["needs"] == "build"
 
 
-def test_what_only_the_owner_can_fill_in_stands_in_pyproject_alone():
+def test_the_owner_placeholder_occurs_only_in_pyproject():
     found = subprocess.run(["git", "grep", "-lw", "OWNER"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert set(found.stdout.split()) == {"pyproject.toml", "CONTRIBUTING.md", "tests/test_workflows.py"}

@@ -1,4 +1,4 @@
-"""Conditional Entropy Shaping (arXiv 2605.19358) for TRL. Public names, imported on first use."""
+"""Conditional Entropy Shaping (arXiv 2605.19358) for TRL. The public names are imported on first use."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .trainer import CESTrainer
 
 # The command line and the grading workers import this package many times per run. Importing torch and TRL takes four
-# seconds, so they are imported only for the trainer.
+# seconds, so these modules are imported on first use.
 _HOME = {"CESConfig": "config", "CESTrainer": "trainer"}
 
 

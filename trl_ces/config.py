@@ -1,4 +1,4 @@
-"""`CESConfig`: TRL's `GRPOConfig` with the paper's shaping and DAPO's clip range; other defaults are TRL's."""
+"""`CESConfig`: TRL's `GRPOConfig` with additional fields for CES, and DAPO's clip range as default."""
 
 import math
 import warnings
@@ -13,7 +13,7 @@ from .methods.ces import AUTO, BETA_RANGE
 from .methods.rule import OR_OFF, Need, Rule, is_share
 
 # Losses that use A' as in Eq. 1. In cispo and vespo, A' multiplies log pi, so a log-probability would scale the
-# entropy's gradient; sapo and luspo are other objectives, for which the paper does not define A'.
+# gradient of the entropy. sapo and luspo are different objectives, for which the paper does not define A'.
 CLIPPED_LOSS_TYPES = ("dapo", "grpo", "bnpo", "dr_grpo")
 
 
@@ -27,25 +27,25 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-# Field -> range check of a value, and the end of the error message.
+# Field -> (function that returns whether a value is valid, end of the error message).
 RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "ces_tau": (
         lambda tau: tau == AUTO or is_share(tau),
-        "it is a share of tokens in [0, 1] with at most nine decimals, or `auto`; 0.01 is the default.",
+        "it must be a share of tokens in [0, 1] with at most nine decimals, or `auto`; 0.01 is the default.",
     ),
     "ces_beta_correct": (is_number, BETA_RANGE),
     "ces_beta_incorrect": (is_number, BETA_RANGE),
     "ces_cap_incorrect": (
         lambda kappa: kappa is None or (is_number(kappa) and kappa >= 1),
-        "it divides |A| of a wrong completion, a number >= 1; 2 is the choice of arXiv 2506.14758. Leave it out for "
-        "the paper's CES.",
+        "it must be a number >= 1, by which |A| of a wrong completion is divided; arXiv 2506.14758 uses 2. Remove the "
+        "setting to run the paper's CES.",
     ),
     "ces_dynamic_multiplier": (lambda flag: isinstance(flag, bool), "it must be true or false."),
     "ces_entropy_gradient": (lambda flag: isinstance(flag, bool), "it must be true or false."),
-    "ces_correct_threshold": (is_number, "it must be a finite reward; 1.0 fits a reward of 0 or 1."),
+    "ces_correct_threshold": (is_number, "it must be a finite number; use 1.0 for rewards of 0 and 1."),
     "entropy_advantage_alpha": (
         lambda alpha: is_number(alpha) and alpha >= 0,
-        "it is advantage per nat, a finite number >= 0; the paper uses 0.4.",
+        "it must be a finite number >= 0 (advantage per nat); the paper uses 0.4.",
     ),
     "entropy_advantage_kappa": (
         lambda kappa: is_number(kappa) and kappa > 1,
@@ -55,11 +55,11 @@ RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda size: size is not None and size >= 2,
         "a group needs at least 2 completions; the paper uses 4.",
     ),
-    "dynamic_sampling_max_rounds": (is_count, "it counts rounds of generation, 1 or more; 10 is the default."),
-    "max_nonfinite_steps": (is_count, "it counts consecutive steps, 1 or more; 3 is the default."),
+    "dynamic_sampling_max_rounds": (is_count, "it must be a whole number >= 1; 10 is the default."),
+    "max_nonfinite_steps": (is_count, "it must be a whole number >= 1; 3 is the default."),
     "max_tokens_per_micro_batch": (
         lambda tokens: tokens is None or is_count(tokens),
-        "it counts token positions, 1 or more; 16384 fits many GPUs.",
+        "it must be a whole number >= 1 (token positions); 16384 fits many GPUs.",
     ),
     "on_reward_error": (lambda action: action in ("stop", "skip"), "choose one of 'stop', 'skip'."),
 }
@@ -68,9 +68,10 @@ RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
 @dataclass
 class CESConfig(GRPOConfig):
     r"""
-    Configuration of [`CESTrainer`]: all fields of [`~trl.GRPOConfig`], and those below, each with its `help`.
+    Configuration class for the [`CESTrainer`].
 
-    One default differs from `GRPOConfig`: `epsilon_high` is DAPO's 0.28.
+    It has all fields of [`~trl.GRPOConfig`] and the fields below, each described by its `help`. One default differs
+    from `GRPOConfig`: `epsilon_high` is DAPO's 0.28.
 
     Raises:
         `ValueError`: A value is out of range, `shaping="ces"` is combined with a setting that would change the
@@ -81,13 +82,13 @@ class CESConfig(GRPOConfig):
 
     epsilon_high: float | None = field(
         default=0.28,
-        metadata={"help": "Upper clip range. Default: DAPO's 0.28; the CES paper states none."},
+        metadata={"help": "Upper clip range. The default is DAPO's 0.28; the CES paper does not state a value."},
     )
     shaping: str = field(
         default="ces",
         metadata={
             "help": "Rule that turns the advantages A, (B,), into A', (B, T). `ces`: Conditional Entropy Shaping, "
-            "Eqs. 2-7 of arXiv 2605.19358. `none`: DAPO without shaping, on a CPU bit for bit TRL's trainer if "
+            "Eqs. 2-7 of arXiv 2605.19358. `none`: DAPO without shaping; on a CPU, bit-identical to TRL's trainer if "
             "`trim_padding` and `arrange_by_length` are off. `entropy_advantage`: the baseline of Cheng et al., arXiv "
             "2506.14758. `on_policy_sft`: arXiv 2602.13407. `my_package.rules:my_rule`, or a name that an installed "
             "package registers: your own rule, see trl_ces.methods.rule.Rule."
@@ -100,24 +101,34 @@ class CESConfig(GRPOConfig):
         default=0.01,
         metadata={
             "help": "Top-rate tau of Eq. 5: share of a completion's tokens, in [0, 1], at most nine decimals. `auto`: "
-            "about four shaped tokens a completion, from the first rollout's mean length."
+            "computed from the first rollout's mean length, so that about four tokens per completion are shaped."
         },
     )
     ces_beta_correct: float = field(
         default=0.4,
-        metadata={"help": "beta_1 of Eq. 7: advantage per bit subtracted from correct completions. Below 0: added."},
+        metadata={
+            "help": "beta_1 of Eq. 7: advantage per bit of entropy, subtracted on correct completions. A negative "
+            "value adds it."
+        },
     )
     ces_beta_incorrect: float = field(
         default=0.4,
-        metadata={"help": "beta_2 of Eq. 7: advantage per bit added to wrong completions. Below 0: subtracted."},
+        metadata={
+            "help": "beta_2 of Eq. 7: advantage per bit of entropy, added on wrong completions. A negative value "
+            "subtracts it."
+        },
     )
     ces_cap_incorrect: float | None = field(
         default=None,
-        metadata={"help": "kappa: bounds the bonus of a wrong completion by max(0, -A) / kappa. Default: no cap."},
+        metadata={
+            "help": "kappa: limits the bonus on wrong completions to max(0, -A) / kappa. By default, there is no cap."
+        },
     )
     ces_dynamic_multiplier: bool = field(
         default=True,
-        metadata={"help": "Whether b follows the group accuracy, Eq. 6. False: the ablation `w/o Dynamic b`, b = 1."},
+        metadata={
+            "help": "Whether b depends on the group accuracy, Eq. 6. False: the ablation `w/o Dynamic b`, b = 1."
+        },
     )
     ces_entropy_gradient: bool = field(
         default=True,
@@ -132,17 +143,19 @@ class CESConfig(GRPOConfig):
     )
     ces_correct_threshold: float = field(
         default=1.0,
-        metadata={"help": "Lowest accuracy reward, before weighting, of a correct completion."},
+        metadata={"help": "Smallest accuracy reward, before weighting, of a correct completion."},
     )
     ces_allow_dynamic_sampling: bool = field(
         default=False,
-        metadata={"help": "Allow `dynamic_sampling` with CES, although it drops groups that CES learns from."},
+        metadata={
+            "help": "Whether to allow `dynamic_sampling` with CES, although it drops groups that CES trains on."
+        },
     )
     stop_on_divergence: bool = field(
         default=False,
         metadata={
-            "help": "Whether to end training, after a checkpoint, when CES with `ces_beta_incorrect` > 0 diverges: "
-            "the last five logs have over 1.5 times the entropy of the first five and under 0.8 times the accuracy. "
+            "help": "Whether to save a checkpoint and stop training when CES with `ces_beta_incorrect` > 0 diverges: "
+            "the last five logs have over 1.5 times the entropy and under 0.8 times the accuracy of the first five. "
             "If false, the trainer only warns."
         },
     )
@@ -151,39 +164,46 @@ class CESConfig(GRPOConfig):
     )
     entropy_advantage_kappa: float = field(
         default=2.0,
-        metadata={"help": "kappa of Cheng et al.: the bonus is at most |A| / kappa; > 1, so that no sign flips."},
+        metadata={
+            "help": "kappa of Cheng et al.: the bonus is at most |A| / kappa. Must be > 1, so that no advantage "
+            "changes sign."
+        },
     )
     dynamic_sampling: bool = field(
         default=False,
         metadata={
-            "help": "DAPO's dynamic sampling, arXiv 2503.14476, section 3.2: drop groups whose completions all have "
-            "the same accuracy, and draw more prompts until the generation batch is full. See docs/algorithm.md."
+            "help": "Whether to use DAPO's dynamic sampling, arXiv 2503.14476, section 3.2: drop groups whose "
+            "completions all have the same accuracy, and draw more prompts until the generation batch is full. See "
+            "docs/algorithm.md."
         },
     )
     dynamic_sampling_max_rounds: int = field(
         default=10,
-        metadata={"help": "Most rounds of generation per batch, >= 1; dropped groups then fill the batch."},
+        metadata={
+            "help": "Maximum number of generation rounds per batch, >= 1. After the last round, dropped groups fill "
+            "the batch."
+        },
     )
     trim_padding: bool = field(
         default=True,
         metadata={
-            "help": "Drop the columns of a forward that are padding in all of its rows. Gradients equal TRL's up to "
-            "rounding. Where transformers generates, ended completions are removed from the batch."
+            "help": "Whether to drop columns that are padding in all rows of a forward. Gradients equal TRL's up to "
+            "rounding. Generation with transformers also removes ended completions from the batch."
         },
     )
     arrange_by_length: bool = field(
         default=True,
         metadata={
-            "help": "Arrange the rows of an optimizer step so that rows of similar length share a micro-batch and "
-            "processes get similar token counts. Gradients equal TRL's up to rounding. Ignored where the loss depends "
-            "on which rows share a micro-batch."
+            "help": "Whether to arrange the rows of an optimizer step so that rows of similar length share a "
+            "micro-batch and processes get similar token counts. Gradients equal TRL's up to rounding. Ignored if the "
+            "loss depends on which rows share a micro-batch."
         },
     )
     padding_free: bool | None = field(
         default=None,
         metadata={
-            "help": "Pack each forward into one unpadded sequence. Default: on with FlashAttention; slow with other "
-            "attention implementations."
+            "help": "Whether to pack the rows of a forward into one unpadded sequence. By default, rows are packed "
+            "with FlashAttention only; packing is slow with other attention implementations."
         },
     )
     max_tokens_per_micro_batch: int | None = field(
@@ -197,40 +217,41 @@ class CESConfig(GRPOConfig):
     normalize_each_step: bool = field(
         default=False,
         metadata={
-            "help": "With `loss_type: dapo`, divide each optimizer step by its own tokens in the loss, as in Eq. 1. "
-            "False: by the rollout's mean tokens per step, as TRL does. See docs/deviations.md."
+            "help": "With `loss_type: dapo`, whether to divide the loss of each optimizer step by the tokens of that "
+            "step, as in Eq. 1. False: by the rollout's mean tokens per step, as in TRL. See docs/deviations.md."
         },
     )
     on_reward_error: str = field(
         default="stop",
         metadata={
             "help": "What to do if a reward function raises, or returns NaN, infinity, a wrong type or a wrong number "
-            "of rewards. `stop`: end training with an error that names the function, and the row if known. `skip`: "
-            "warn, and ignore its reward for the invalid rows, or for all rows if it raised or the number is wrong.",
+            "of rewards. `stop`: stop training with an error that names the function, and the row if known. `skip`: "
+            "warn, and ignore the function's reward for the invalid rows, or for all rows if it raised or returned a "
+            "wrong number of rewards.",
             "choices": ["stop", "skip"],
         },
     )
     max_nonfinite_steps: int = field(
         default=3,
         metadata={
-            "help": "Stop training after this many consecutive steps whose gradient is not finite, >= 1. Each is "
-            "skipped, and its rows are saved in `output_dir`/_nonfinite."
+            "help": "Number of consecutive steps with a non-finite gradient after which training stops, >= 1. Each "
+            "such step is skipped, and its rows are saved in `output_dir`/_nonfinite."
         },
     )
 
     def __post_init__(self):
-        self._check()  # before TRL looks at devices, so that a wrong value fails on any machine
+        self._check()  # before TRL checks the devices, so that an invalid value fails on any machine
         super().__post_init__()
-        self._check()  # again, because TRL derives values
+        self._check()  # again, because TRL has derived further values
         self._warn_about_sequence_ratios()
 
     @classmethod
     def from_grpo(cls, args: GRPOConfig) -> "CESConfig":
         """
-        Convert `args`: keep its settings, and give the fields of CES their defaults. Return a `CESConfig` unchanged.
+        Convert `args` to a `CESConfig`, with defaults for the additional fields. Return a `CESConfig` unchanged.
 
-        The settings of CES are checked again, since they may have changed. The result keeps the values of fields that
-        a subclass of `GRPOConfig` adds, but not its methods.
+        The settings of CES are checked again, since they may have changed. If `args` is an instance of a subclass of
+        `GRPOConfig`, the result keeps the values of the subclass's fields, but not its methods.
 
         Raises:
             `ValueError`: See the class.
@@ -249,16 +270,16 @@ class CESConfig(GRPOConfig):
 
     @property
     def rule(self) -> Rule | None:
-        """The rule that `shaping` names; `None` for `"none"`."""
+        """The rule selected by `shaping`; `None` for `"none"`."""
         return find_rule(self.shaping)
 
     def needs(self, need: Need) -> bool:
-        """Return whether the rule has this need."""
+        """Return whether the rule has `need`."""
         return self.rule is not None and need in self.rule.needs
 
     @property
     def needs_accuracy(self) -> bool:
-        """Whether the rule or dynamic sampling reads the accuracy reward. Rewards of whole groups also read it."""
+        """Whether the rule or dynamic sampling reads the accuracy reward. Group rewards also read it."""
         return self.needs(Need.CORRECTNESS) or self.dynamic_sampling
 
     def shaping_settings(self) -> dict[str, Any]:
@@ -275,17 +296,19 @@ class CESConfig(GRPOConfig):
         raise ValueError(f"`{name}` is {value!r}: {reason}")
 
     def _check(self) -> None:
-        refuse, rule = self._refuse, self.rule  # refuses an unknown name
+        refuse, rule = self._refuse, self.rule  # `rule` raises if the name is unknown
         for name, (is_valid, reason) in RANGES.items():
             if not is_valid(getattr(self, name)):
                 refuse(name, reason)
         if self.shaping_kwargs and (rule is None or rule.settings is None):
-            refuse("shaping_kwargs", "it is for your own rule; the built-in rules have fields of `CESConfig`.")
+            refuse(
+                "shaping_kwargs", "it is only for your own rule; built-in rules are set by the fields of `CESConfig`."
+            )
         if "thinking_token_budget" in (self.generation_kwargs or {}):
             refuse("generation_kwargs", "forced tokens would enter the loss: remove `thinking_token_budget`.")
         if self.padding_free and not self.trim_padding:
             refuse(
-                "padding_free", "packing removes the padding that `trim_padding=False` keeps: set only one of them."
+                "padding_free", "packing removes the padding that `trim_padding=False` keeps: change one of the two."
             )
         if self.normalize_each_step and self.loss_type != "dapo":
             refuse("normalize_each_step", 'only `loss_type="dapo"` divides by the tokens of a rollout.')
@@ -309,9 +332,9 @@ class CESConfig(GRPOConfig):
 
     def micro_batches_to_arrange(self) -> int:
         """
-        Count the consecutive micro-batches of a rollout that belong to one optimizer step and may exchange rows.
+        Return the number of consecutive micro-batches that belong to one optimizer step and can exchange rows.
 
-        Return 0 if the number differs between steps, if the loss depends on which rows share a micro-batch, or if
+        It is 0 if the number differs between steps, if the loss depends on which rows share a micro-batch, or if
         `arrange_by_length` is off.
         """
         steps, accumulated = cast(int, self.steps_per_generation), self.gradient_accumulation_steps

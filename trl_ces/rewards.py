@@ -3,7 +3,7 @@ Reward functions for TRL.
 
 - [`accuracy_reward`], [`boxed_accuracy_reward`] and [`think_format_reward`] read one completion each. They take
   into account whether the chat template already opened `<think>` (docs/deviations.md, rows 17 and 18).
-- `get_NAME_length_reward`: length rewards of whole groups. [`group_reward`] makes one from a function of your own.
+- `get_NAME_length_reward`: length rewards, computed per group. [`group_reward`] turns your own function into one.
 
 TRL's `get_soft_overlong_punishment` is the soft overlong punishment of DAPO.
 """
@@ -52,8 +52,8 @@ logger = logging.getLogger(__name__)
 
 Completion = str | list[dict[str, Any]]
 
-# Seconds of processor time per comparison (docs/evaluation.md, "Time of a reward"). On a slow and busy machine, 15 of
-# 300 correct final answers took more than 0.2 s, and none took more than 0.5 s.
+# Limits on the CPU time of a comparison, in seconds (docs/evaluation.md, "Time of a reward"). On a slow and busy
+# machine, 15 of 300 correct final answers took more than 0.2 s, and none took more than 0.5 s.
 _FIRST_LIMIT_S = 0.5
 _LIMIT_S = 1.0
 
@@ -67,28 +67,29 @@ def accuracy_reward(
     **kwargs: Any,
 ) -> list[float | None]:
     r"""
-    Reward completions whose final answer is mathematically equal to the gold (r_acc in Eq. 2 of the paper).
+    Reward final answers that are mathematically equal to the reference answer (r_acc in Eq. 2 of the paper).
 
     Args:
         completions (`Sequence[str | list[dict]]`):
             Plain or conversational completions. In a conversation, the last assistant message is graded.
         solution (`Sequence[str]`):
-            Golds, one per completion, LaTeX or plain text.
+            Reference answers, one per completion, in LaTeX or plain text.
         thinking_prefilled (`bool` or `Sequence[bool]`, *optional*):
             Whether the prompt already opened `<think>`, for all completions or one value per completion.
-            [`CESTrainer`] passes it. `None`: read from string prompts; `False` for conversations.
+            [`CESTrainer`] passes it. If `None`, it is read from string prompts, and is `False` for conversations.
         last_turns (`Sequence[str]`, *optional*):
-            The model's last turns as generated, thinking included. [`CESTrainer`] passes them, because TRL may have
-            parsed the thinking out of a completion's `content`. `None`: the `content` is graded.
+            The model's last turns as generated, including the thinking. [`CESTrainer`] passes them, because TRL may
+            have removed the thinking from a completion's `content`. If `None`, the `content` is graded.
         boxes_only (`bool`, *optional*, defaults to `False`):
-            Whether only boxes are final answers; see [`boxed_accuracy_reward`].
+            Whether to accept only boxed final answers; see [`boxed_accuracy_reward`].
         **kwargs:
             Further columns that TRL passes. `prompts` determine the expected units, base, order and options; a formula
             copied from the prompt is not accepted. They are also read if `thinking_prefilled` is `None`.
 
     Returns:
-        `list[float | None]`: 1.0 for a final answer equal to the gold, else 0.0, including unclosed thinking. `None`,
-        with a warning, if the gold cannot be parsed or the comparison ran out of time (`first_limit_s` of [`judge`]).
+        `list[float | None]`: 1.0 if the final answer equals the reference answer, 0.0 otherwise and if the thinking is
+        not closed. `None`, with a warning, if the reference answer cannot be parsed or the comparison timed out
+        (`first_limit_s` of [`judge`]).
 
     Raises:
         `ValueError`: The arguments differ in length.
@@ -103,11 +104,11 @@ def accuracy_reward(
     golds = ["" if gold is None else gold for gold in solution]
     for gold, usable in zip(golds, usable_golds(golds), strict=True):
         if not usable:
-            _warn_once(f"The solution {gold!r} cannot be graded against; its reward is None.")
+            _warn_once(f"The solution {gold!r} cannot be parsed as a reference answer; its reward is None.")
     if prompts is None:
         _warn_once(
-            "accuracy_reward was called without `prompts`, so it accepts a formula copied from the question if it has "
-            "the gold's value. Pass the prompts, as TRL does."
+            "accuracy_reward was called without `prompts`, so it accepts a formula copied from the question if its "
+            "value equals the reference answer. Pass the prompts, as TRL does."
         )
     grades = judge(
         last_turns or [_last_text(completion, "assistant") for completion in completions],
@@ -124,7 +125,7 @@ def accuracy_reward(
 def boxed_accuracy_reward(
     completions: Sequence[Completion], solution: Sequence[str | None], **kwargs: Any
 ) -> list[float | None]:
-    r"""Apply [`accuracy_reward`] to final answers in `\boxed{...}` and `\fbox{...}` only, not in prose."""
+    r"""Apply [`accuracy_reward`], but accept a final answer only in `\boxed{...}` or `\fbox{...}`, not in prose."""
     return accuracy_reward(completions, solution, boxes_only=True, **kwargs)
 
 
@@ -144,9 +145,9 @@ def think_format_reward(
             Further columns that TRL passes; `prompts` is read if `thinking_prefilled` is `None`.
 
     Returns:
-        `list[float]`: 1.0 or 0.0. If the prompt opened `<think>`, 1.0 requires exactly one `</think>` and no
-        `<think>`; otherwise one `<think>`, preceded by white space only, and one `</think>` after it. Both the
-        thinking and the text after it must contain a letter or a digit.
+        `list[float]`: 1.0 for a well-formed completion, else 0.0. If the prompt opened `<think>`, a completion needs
+        exactly one `</think>` and no `<think>`. Otherwise it needs one `<think>`, with only white space before it, and
+        one `</think>` after it. Both the thinking and the text after it must contain a letter or a digit.
     """
     prefilled = _thinking_prefilled(thinking_prefilled, len(completions), kwargs.get("prompts"))
     texts = last_turns or [_last_text(completion, "assistant") for completion in completions]

@@ -1,16 +1,17 @@
 """`CESTrainer`: TRL's `GRPOTrainer` with the paper's shaped advantage.
 
-CES changes the advantage; everything else is TRL's. [`Shaping`] implements the paper at these points of TRL, each
-pinned by a test in tests/test_trl_contract.py:
+CES changes only the advantage. [`Shaping`] implements the paper by overriding methods of TRL. It relies on the
+following behavior, which the tests in tests/test_trl_contract.py check:
 
-1. `_calculate_rewards` returns rewards gathered over all processes, with contiguous groups. `Correctness` reads the
-   correctness there, and [`Shaping`] the group accuracy (Eq. 2), before TRL computes advantages, slices and shuffles.
-2. `_generate_and_score_completions` returns the rollout. The (B,) tensors are added to it, and TRL passes them on to
-   the micro-batches.
-3. `_compute_loss` calls `_get_per_token_logps_and_entropies` for log-probs and entropies (Eq. 4), in the graph, and
-   only then reads `inputs["advantages"]`, as (B,) or (B, T). A' (Eq. 7) is written in between.
+1. `_calculate_rewards` returns rewards gathered over all processes, with contiguous groups. At this point,
+   `Correctness` determines which completions are correct, and [`Shaping`] computes the group accuracy (Eq. 2), before
+   TRL computes, slices and shuffles the advantages.
+2. `_generate_and_score_completions` returns the rollout. [`Shaping`] adds its (B,) tensors to the rollout, and TRL
+   passes them on to the micro-batches.
+3. `_compute_loss` calls `_get_per_token_logps_and_entropies` for differentiable log-probs and entropies (Eq. 4), and
+   only then reads `inputs["advantages"]`, as (B,) or (B, T). In between, [`Shaping`] writes A' (Eq. 7) to `inputs`.
 
-[`CESTrainer`] adds the layers in layers/, one per concern.
+[`CESTrainer`] combines [`Shaping`] with the layers in layers/, one per concern.
 
 Overrides of TRL: `_calculate_rewards`, `_generate_and_score_completions`, `_prepare_inputs`, `_compute_loss`,
 `_get_per_token_logps_and_entropies`, `log`. Reads `_buffered_inputs` and `_metrics`.
@@ -63,28 +64,28 @@ logger = logging.getLogger(__name__)
 
 class Shaping(Correctness):
     """
-    Compute A' from correctness and entropies in the graph; `shaping` of [`CESConfig`].
+    Compute A' from correctness and differentiable entropies, as set by `shaping` in [`CESConfig`].
 
     Raises:
-        `ValueError`: The rule needs correctness and the accuracy reward is ambiguous.
+        `ValueError`: The rule needs correctness, but the accuracy reward is ambiguous.
         `RuntimeError`: During training, if TRL's entropies carry no gradient or TRL reads the advantages too early.
     """
 
     _rule: Rule | None = None
-    # (B,) each: this process's rows of [`completion_facts`] of the latest rollout.
+    # [`completion_facts`] of the latest rollout: this process's rows, shape (B,) each.
     _facts: dict[str, torch.Tensor] = {}  # noqa: RUF012
-    # Inputs of the current _compute_loss: TRL's own, and the copy that TRL works on.
+    # Inputs of the current call of _compute_loss: the original, and the copy passed to TRL.
     _loss_inputs: tuple[dict, dict] | None = None
 
     def __init__(self, *args, **kwargs):
-        # Sums over the micro-batches since the last optimizer step; then one total per step, reduced over processes.
+        # Sums over the micro-batches since the last optimizer step, and one total per step, reduced over processes.
         self._ces_sums: dict[str, torch.Tensor] = {}
         self._ces_totals: dict[str, list[torch.Tensor]] = {"train": [], "eval": []}
         super().__init__(*args, **kwargs)
         self._rule = self.args.rule
         self._is_ces = self.args.shaping == "ces"
         self._decides_tau = self._is_ces and self.args.ces_tau == AUTO
-        if self._decides_tau:  # do not change the config, which another trainer may use
+        if self._decides_tau:  # copy the config before changing it, because another trainer may share it
             self.args = copy.copy(self.args)
         steps = cast(int, self.args.steps_per_generation)
         if self.args.normalize_each_step and steps % self.args.gradient_accumulation_steps:
@@ -104,7 +105,7 @@ class Shaping(Correctness):
         if self._is_ces:
             self._log_warning(warn_of_negative_betas(args.ces_beta_correct, args.ces_beta_incorrect))
             self._log_warning(warn_if_unshaped(args.ces_tau, args.max_completion_length))
-        sharded = self.is_deepspeed_enabled or self.is_fsdp_enabled  # these update float32 copies
+        sharded = self.is_deepspeed_enabled or self.is_fsdp_enabled  # both update float32 copies of the weights
         if not sharded and not is_peft_model(self.model):
             self._log_warning(warn_of_rounding(max(self.model.parameters(), key=torch.numel), args.learning_rate))
 
@@ -141,8 +142,8 @@ class Shaping(Correctness):
     def _compute_loss(self, model, inputs):
         if self._rule is None:
             return super()._compute_loss(model, inputs)
-        # A copy, because TRL keeps the original in its buffer for the next iteration; without the advantages, so that
-        # a TRL version that reads the unshaped ones fails.
+        # Pass a copy, because TRL keeps the original in its buffer for the next iteration. Remove the advantages, so
+        # that a TRL version that reads them before they are shaped fails.
         trl_inputs = {name: value for name, value in inputs.items() if name != "advantages"}
         self._loss_inputs = inputs, trl_inputs
         try:
@@ -152,7 +153,7 @@ class Shaping(Correctness):
                 raise
             raise RuntimeError(
                 f"trl {trl.__version__} reads the advantages before it computes the entropies, so CES cannot shape "
-                "them: install the version in constraints.txt, and please report it."
+                "them: install the version in constraints.txt, and please report this error."
             ) from error
         finally:
             self._loss_inputs = None
@@ -174,7 +175,7 @@ class Shaping(Correctness):
         differentiable = rule.differentiates == "entropies" and settings.get("entropy_gradient", True)
         if differentiable and torch.is_grad_enabled() and not entropies_nats.requires_grad:
             raise RuntimeError(
-                f"The entropies of trl {trl.__version__} carry no gradient, so this would train the paper's ablation "
+                f"The entropies of trl {trl.__version__} carry no gradient, so this would be the paper's ablation "
                 '"w/o Entropy Gradient": install the version in constraints.txt, or set `ces_entropy_gradient=False` '
                 "if this is intended."
             )
@@ -198,7 +199,7 @@ class Shaping(Correctness):
         return inputs
 
     def _count_tokens_of_steps(self, buffer: list[dict]):
-        """Make TRL divide each optimizer step by its own tokens, as in Eq. 1, not by the rollout's mean per step."""
+        """Make TRL divide the loss of an optimizer step by its own tokens (Eq. 1), not by the rollout's mean."""
         tokens = torch.stack([(batch["completion_mask"] * batch.get("tool_mask", 1)).sum() for batch in buffer])
         tokens_per_step = tokens.view(-1, self.args.gradient_accumulation_steps).sum(dim=1)
         totals = self.accelerator.reduce(tokens_per_step, reduction="sum") * len(tokens_per_step)
@@ -212,7 +213,7 @@ class Shaping(Correctness):
             has_facts, rule = self.args.needs(Need.CORRECTNESS), cast(Rule, self._rule)
             metrics = ces_metrics(totals) if has_facts else selection_metrics(rule.name, totals)
             for name, value in metrics.items():
-                if not math.isnan(value):  # TRL would log None, and TensorBoard would warn at each log step
+                if not math.isnan(value):  # TRL would log None, and TensorBoard would warn at every log
                     self._metrics[mode][name].append(value)
             self._ces_totals[mode].clear()
         super().log(logs, start_time)
@@ -234,9 +235,9 @@ class Shaping(Correctness):
             self.args.ces_tau = state["tau"] or AUTO
 
 
-# Outermost first. RealTokens passes each piece of a micro-batch to Shaping. DynamicSampling is inside Shaping, which
-# therefore sees only the kept groups. Correctness is inside all layers that read its groups, and outside RewardCalls,
-# which returns the rewards.
+# The outermost layer comes first. RealTokens calls Shaping once for each piece of a micro-batch. DynamicSampling is
+# inside Shaping, which therefore receives only the kept groups. Correctness is inside all layers that read its groups,
+# and outside RewardCalls, which returns the rewards.
 class CESTrainer(
     RealTokens,
     EndedRows,
@@ -250,14 +251,14 @@ class CESTrainer(
     UpstreamFixes,
 ):
     """
-    Trainer for Conditional Entropy Shaping inside DAPO (arXiv 2605.19358).
+    Trainer for Conditional Entropy Shaping with DAPO (arXiv 2605.19358).
 
-    Takes the arguments of [`~trl.GRPOTrainer`]. A plain [`~trl.GRPOConfig`] keeps its settings, and the fields of
-    [`CESConfig`] take their defaults.
+    Takes the arguments of [`~trl.GRPOTrainer`]. If `args` is a plain [`~trl.GRPOConfig`], its settings are kept, and
+    the additional fields of [`CESConfig`] have their defaults.
 
     Reward functions receive two extra keyword arguments, with one entry per completion: `thinking_prefilled`
     (`list[bool]`), whether the model's last turn began inside an open `<think>`, and `last_turns` (`list[str]`), the
-    text of that turn. Where TRL parses responses, `last_turns` still contains the thinking, but `content` does not. A
+    text of that turn. If TRL parses completions, `last_turns` still contains the thinking, but `content` does not. A
     dataset column of either name takes precedence.
 
     Args:
@@ -268,9 +269,9 @@ class CESTrainer(
 
     Raises:
         `ImportError`: The installed TRL is not supported.
-        `ValueError`: See [`CESConfig`]; or the accuracy reward is ambiguous with `shaping="ces"`,
-            `dynamic_sampling` or a reward of whole groups; or the dataset is streamed or contains images with
-            `dynamic_sampling`.
+        `ValueError`: See [`CESConfig`]. Also if the accuracy reward is ambiguous and `shaping="ces"`,
+            `dynamic_sampling` or a group reward needs it, or if `dynamic_sampling` is used with a dataset that is
+            streamed or contains images.
     """
 
     _tag_names = ["trl", "ces"]  # noqa: RUF012
@@ -295,7 +296,7 @@ class CESTrainer(
         args = CESConfig.from_grpo(args)
         if kwargs.get("environment_factory") is None and reward_funcs is not None:
             funcs = reward_funcs if isinstance(reward_funcs, list) else [reward_funcs]
-            if args.needs_accuracy or any(map(is_group_reward, funcs)):  # before a model is loaded
+            if args.needs_accuracy or any(map(is_group_reward, funcs)):  # check before loading the model
                 accuracy_column(args.ces_accuracy_reward, [reward_name(func) for func in funcs], funcs)
         given = dict(zip(("train_dataset", "eval_dataset", "processing_class"), positional, strict=False)) | kwargs
         data, loading = given.get("train_dataset"), {"trust_remote_code": args.trust_remote_code}
@@ -306,5 +307,5 @@ class CESTrainer(
         super().__init__(model, reward_funcs, args, *positional, **kwargs)
 
 
-# help() and editors show TRL's parameters, which are not repeated here.
+# Make help() and editors show TRL's parameters.
 CESTrainer.__init__.__signature__ = inspect.signature(GRPOTrainer.__init__)  # type: ignore[attr-defined]

@@ -10,9 +10,9 @@ Train with CES on Hugging Face Jobs and push the model to a private repository.
 
     hf jobs uv run --flavor h200 --timeout 24h --secrets HF_TOKEN docs/examples/ces_jobs.py --hub_model_id ME/MODEL
 
-Put the repository's address in place of REPOSITORY above, and your recipe into RECIPE below. Without `--timeout` the
-Hub ends a job after its own default, and the job's disk is gone: the model is pushed once, when training ends.
-Further options go to `trl-ces train`. Not yet run as a job.
+Replace REPOSITORY above with the repository's address, and set RECIPE below to your recipe. Without `--timeout`, the
+Hub stops a job after its default time limit and deletes the job's disk; the model is pushed only when training ends.
+All other options are passed to `trl-ces train`. Not yet run as a job.
 """
 
 import sys

@@ -1,12 +1,12 @@
 """
-CES with your own rewards: estimates within 1 %, and a small reward for naming the unit.
+Train with CES and your own rewards: one for estimates within 1 %, and a small one for naming the unit.
 
     python docs/examples/custom_reward.py --model HuggingFaceTB/SmolLM2-135M-Instruct --output_dir runs/estimates
 
-with `--use_cpu` where there is no GPU.
+Add `--use_cpu` on a machine without a GPU.
 
-CES asks one reward whether a completion is correct. Here it is found by its name, which contains "accuracy"; with
-other names, set `ces_accuracy_reward="..."`. The other reward only moves the advantage.
+CES needs one reward that decides whether a completion is correct. In this example, it is found because its name
+contains "accuracy"; otherwise, set `ces_accuracy_reward="..."`. The other reward only affects the advantage.
 """
 
 import argparse
@@ -21,30 +21,30 @@ NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
 def last_number(completion):
-    """The last number of a completion, which is a string or a list of messages; `None` if there is none."""
+    """Return the last number of a completion (a string or a list of messages), or `None` if it has no number."""
     text = completion if isinstance(completion, str) else completion[-1]["content"]
     found = NUMBER.findall(text.replace(",", ""))
     return float(found[-1]) if found else None
 
 
 def estimate_accuracy_reward(completions, metres, **kwargs):
-    """1.0 within 1 % of the column `metres`, else 0.0; `None` (no verdict) if a row has no gold."""
+    """Return 1.0 within 1 % of the column `metres`, else 0.0; `None` (unscored) if a row has no reference."""
     rewards = []
-    for completion, gold in zip(completions, metres, strict=True):
+    for completion, reference in zip(completions, metres, strict=True):
         guess = last_number(completion)
-        is_right = gold is not None and guess is not None and abs(guess - gold) <= 0.01 * abs(gold)
-        rewards.append(None if gold is None else float(is_right))
+        is_correct = reference is not None and guess is not None and abs(guess - reference) <= 0.01 * abs(reference)
+        rewards.append(None if reference is None else float(is_correct))
     return rewards
 
 
 def unit_reward(completions, **kwargs):
-    """1.0 if the answer names its unit."""
+    """Return 1.0 for a completion that names the unit, else 0.0."""
     texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
     return [float("metre" in text or "meter" in text) for text in texts]
 
 
 def problems():
-    """Questions with golds. Rewards receive the columns beside `prompt` by name."""
+    """Return questions with reference answers. Rewards receive all columns except `prompt` by name."""
     rows = [
         {
             "prompt": [{"role": "user", "content": f"How many metres are {number} {unit}? Answer with a number."}],
@@ -57,14 +57,14 @@ def problems():
 
 
 def make_trainer(model, output_dir, **changes):
-    """The trainer; `changes` are settings of `CESConfig`."""
+    """Return the trainer; `changes` override settings of `CESConfig`."""
     settings = {
         "output_dir": output_dir,
         "num_generations": 4,
         "per_device_train_batch_size": 8,
         "steps_per_generation": 2,
         "max_completion_length": 64,
-        # k = floor(length * tau * b): at the paper's 0.01 a completion of 64 tokens would have no shaped token
+        # CES shapes floor(length * tau * b) tokens, which is 0 for 64 tokens and the paper's tau of 0.01.
         "ces_tau": 0.1,
         "reward_weights": [1.0, 0.1],
         "learning_rate": 1e-6,
@@ -81,8 +81,8 @@ def make_trainer(model, output_dir, **changes):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="CES with rewards of your own")
-    parser.add_argument("--model", default="HuggingFaceTB/SmolLM2-135M-Instruct", help="a Hub id or a folder")
+    parser = argparse.ArgumentParser(description="Train with CES and your own rewards")
+    parser.add_argument("--model", default="HuggingFaceTB/SmolLM2-135M-Instruct", help="Hub id or directory")
     parser.add_argument("--output_dir", default="runs/estimates")
     parser.add_argument("--max_steps", type=int, default=20)
     parser.add_argument("--use_cpu", action="store_true")

@@ -1,9 +1,9 @@
 """
-From GRPO to CES: two names change. Everything else is a script of TRL.
+Change a TRL script from GRPO to CES: only two names differ.
 
     python docs/examples/drop_in.py --model HuggingFaceTB/SmolLM2-135M-Instruct --output_dir runs/drop_in
 
-with `--use_cpu` where there is no GPU.
+Add `--use_cpu` on a machine without a GPU.
 """
 
 import argparse
@@ -13,8 +13,8 @@ from datasets import Dataset
 from trl_ces import CESConfig, CESTrainer  # was: from trl import GRPOConfig, GRPOTrainer
 from trl_ces.rewards import accuracy_reward  # TRL's works too
 
-parser = argparse.ArgumentParser(description="CES in the place of GRPO")
-parser.add_argument("--model", default="HuggingFaceTB/SmolLM2-135M-Instruct", help="a Hub id or a folder")
+parser = argparse.ArgumentParser(description="Train with CES instead of GRPO")
+parser.add_argument("--model", default="HuggingFaceTB/SmolLM2-135M-Instruct", help="Hub id or directory")
 parser.add_argument("--output_dir", default="runs/drop_in")
 parser.add_argument("--max_steps", type=int, default=20)
 parser.add_argument("--use_cpu", action="store_true")

@@ -1,12 +1,12 @@
 """
-CES with a reward that sees its whole group: a bonus for correct completions no longer than the group's mean.
+Train with CES and a group reward: a bonus for correct completions that are no longer than the mean of their group.
 
     python docs/examples/group_reward.py --model HuggingFaceTB/SmolLM2-135M-Instruct --output_dir runs/brief
 
-with `--use_cpu` where there is no GPU.
+Add `--use_cpu` on a machine without a GPU.
 
-A rule gets the verdicts of the accuracy reward and the lengths of the whole rollout, gathered over processes, as
-tensors of shape (prompts, completions per prompt). It stands beside the accuracy reward like any other.
+A group reward gets the correctness and length of all completions of a rollout, gathered over all processes, as tensors
+of shape (prompts, completions per prompt). It is listed in `reward_funcs` like any other reward.
 """
 
 import argparse
@@ -19,14 +19,14 @@ from trl_ces.rewards import accuracy_reward, group_reward
 
 @group_reward
 def brief_reward(groups):
-    """1 for a correct completion that is no longer than the mean of its group's correct ones, else 0."""
+    """Return 1 for a correct completion no longer than the mean of the correct completions of its group, else 0."""
     correct = groups.correct & groups.scored
     mean = (groups.lengths * correct).sum(dim=1, keepdim=True) / correct.sum(dim=1, keepdim=True).clamp(min=1)
     return (correct & (groups.lengths <= mean)).float()
 
 
-parser = argparse.ArgumentParser(description="CES with a reward of whole groups")
-parser.add_argument("--model", default="HuggingFaceTB/SmolLM2-135M-Instruct", help="a Hub id or a folder")
+parser = argparse.ArgumentParser(description="Train with CES and a group reward")
+parser.add_argument("--model", default="HuggingFaceTB/SmolLM2-135M-Instruct", help="Hub id or directory")
 parser.add_argument("--output_dir", default="runs/brief")
 parser.add_argument("--max_steps", type=int, default=20)
 parser.add_argument("--use_cpu", action="store_true")

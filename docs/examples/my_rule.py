@@ -1,15 +1,16 @@
 """
-A token rule of your own, to start from: a price on the entropy of all tokens of correct completions.
+Template for your own token rule: a penalty on the entropy of all tokens of correct completions.
 
     trl-ces train --config my.yaml --shaping my_rule:rule --shaping_kwargs '{gamma: 0.2}'
 
-The file may lie in the working directory or in an installed package. A package may also register the rule's name, and
-`shaping: correct_entropy` then finds it:
+The file may be in the working directory or in an installed package. A package may also register the rule under a name,
+which `shaping: correct_entropy` then refers to:
 
     [project.entry-points."trl_ces.methods"]
     correct_entropy = "my_package.my_rule:rule"
 
-In its tests, `check_rule(rule, {"gamma": 0.2})` of `trl_ces.lab.testing` finds what the trainer could not train.
+To test the rule, call `check_rule(rule, {"gamma": 0.2})` from `trl_ces.lab.testing`, which fails if the trainer cannot
+use the rule.
 """
 
 import math
@@ -24,7 +25,7 @@ from trl_ces.methods.rule import Need, Rule, ShapedAdvantages, entropy_in_bits, 
 def correct_entropy(
     batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor, *, gamma: float
 ) -> ShapedAdvantages:
-    """A' = A - gamma H at every token of a correct completion, H in bits and in the graph."""
+    """Return A' = A - gamma H at every token of a correct completion; H is in bits and has a gradient."""
     entropies = entropy_in_bits(entropies_nats)
     selected = mask.bool() & (batch["correct"] & batch["scored"]).unsqueeze(1)
     shaped = batch["advantages"].unsqueeze(1) - torch.where(selected, gamma * entropies, 0.0)
@@ -33,19 +34,19 @@ def correct_entropy(
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings that `shaping_kwargs` sets."""
+    """Settings of the rule, given by `shaping_kwargs`."""
 
     gamma: float = setting(
         0.1,
-        "Advantage per bit.",
+        "Penalty on the advantage per bit of entropy.",
         lambda value: 0 <= value < math.inf,
-        "it must be a finite number >= 0; 0.1 is small.",
+        "it must be a finite number >= 0.",
     )
 
 
 rule = Rule(
     name="correct_entropy",
-    title="a price on the entropy of correct completions",
+    title="a penalty on the entropy of correct completions",
     function=correct_entropy,
     settings=Settings,
     needs=frozenset({Need.CORRECTNESS, Need.RATIOS}),

@@ -1,10 +1,10 @@
 """
-CES with a tool: the model may ask a calculator before it answers.
+Train with CES and a tool: the model may call a calculator.
 
     python docs/examples/tools.py --model Qwen/Qwen3-0.6B --output_dir runs/calculator
 
-TRL runs the tool and inserts its answer into the completion. The model did not write those tokens: they are outside
-the loss, and CES neither counts them in a completion's length nor shapes them.
+TRL runs the tool and inserts its output into the completion. The model did not generate these tokens, so the loss
+excludes them, and CES neither counts them in a completion's length nor shapes them.
 """
 
 import argparse
@@ -27,13 +27,13 @@ def multiply(a: int, b: int) -> int:
 
 
 def answer_accuracy_reward(completions, product, **kwargs):
-    """1.0 if the last message, after the tool's answers, contains the product."""
+    """Return 1.0 if the last message, after all tool outputs, contains the product, else 0.0."""
     texts = [(messages[-1].get("content") or "").replace(",", "") for messages in completions]
-    return [float(str(gold) in re.findall(r"\d+", text)) for text, gold in zip(texts, product, strict=True)]
+    return [float(str(number) in re.findall(r"\d+", text)) for text, number in zip(texts, product, strict=True)]
 
 
 def problems():
-    """Products that a small model does not know by heart."""
+    """Return multiplications that a small model cannot do without the tool."""
     pairs = [(a, b) for a in range(23, 43, 4) for b in range(117, 137, 5)]
     rows = [
         {"prompt": [{"role": "user", "content": f"What is {a} times {b}? End with the number."}], "product": a * b}
@@ -43,13 +43,13 @@ def problems():
 
 
 def make_trainer(model, output_dir, **changes):
-    """The trainer; `changes` are settings of `CESConfig`."""
+    """Return the trainer; `changes` override settings of `CESConfig`."""
     settings = {
         "output_dir": output_dir,
         "num_generations": 4,
         "per_device_train_batch_size": 4,
         "steps_per_generation": 4,
-        # the whole dialogue: tool calls, tool answers and the last message
+        # limit of the whole dialogue: tool calls, tool outputs and the last message
         "max_completion_length": 512,
         "max_tool_calling_iterations": 3,
         "chat_template_kwargs": {"enable_thinking": False},
@@ -69,8 +69,8 @@ def make_trainer(model, output_dir, **changes):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="CES with a tool")
-    parser.add_argument("--model", default="Qwen/Qwen3-0.6B", help="a model whose chat template knows tools")
+    parser = argparse.ArgumentParser(description="Train with CES and a tool")
+    parser.add_argument("--model", default="Qwen/Qwen3-0.6B", help="model with a chat template that supports tools")
     parser.add_argument("--output_dir", default="runs/calculator")
     parser.add_argument("--max_steps", type=int, default=20)
     parser.add_argument("--use_cpu", action="store_true")

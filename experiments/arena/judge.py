@@ -1,7 +1,8 @@
 """
 Print the arena's table as Markdown: `python experiments/arena/judge.py [RESULTS.csv]`.
 
-Methods of study.yaml only. Differences to DAPO are paired by world and seed; intervals are over seeds.
+Only the methods in study.yaml are included. Differences from DAPO are paired by task and seed; intervals are over
+seeds.
 """
 
 import sys
@@ -13,7 +14,7 @@ from scipy import stats
 
 RESULTS = Path(sys.argv[1]) if sys.argv[1:] else Path(__file__).with_name("results.csv")
 BEFORE, BASELINE = "Before training", "DAPO"
-WORLDS = ["mostly wrong", "tokens buy accuracy", "mostly right"]
+TASKS = ["mostly wrong", "tokens buy accuracy", "mostly right"]
 NOTES = {"DLER": "DLER, with token whitening"}
 
 
@@ -25,12 +26,12 @@ def main() -> None:
     accuracy, length, area = 100 * wide["accuracy"], wide["length_tokens"], 100 * wide["area"]
     diverged = accuracy[methods].lt(accuracy[BEFORE] / 2, axis=0)
     gained, longer = (table.sub(table[BASELINE], axis=0) for table in (accuracy, length))
-    print("| method | " + " | ".join(f"{world}: Acc, Len" for world in WORLDS), end=" | ")
-    print("Δ Acc, points | Δ Len, tokens | area | ruined | worst run - DAPO, points |")
+    print("| method | " + " | ".join(f"{task}: Acc, Len" for task in TASKS), end=" | ")
+    print("Δ Acc, points | Δ Len, tokens | area | diverged | worst run - DAPO, points |")
     print("|---|" + "--:|" * 8)
     for method in [BEFORE, *sorted(methods, key=lambda name: -area[name].mean())]:
         cells = [NOTES.get(method, method)]
-        cells += [f"{accuracy[method][world].mean():.1f}, {length[method][world].mean():.1f}" for world in WORLDS]
+        cells += [f"{accuracy[method][task].mean():.1f}, {length[method][task].mean():.1f}" for task in TASKS]
         is_compared = method not in (BEFORE, BASELINE)
         cells += [mean_over_seeds(gained[method]), mean_over_seeds(longer[method])] if is_compared else ["", ""]
         cells += [f"{area[method].mean():.1f}"]
@@ -40,7 +41,7 @@ def main() -> None:
 
 
 def mean_over_seeds(differences: pandas.Series) -> str:
-    """Format the mean and half of Student's 95 % interval over seeds, each the mean over the worlds."""
+    """Average over tasks; format the mean over seeds and half the width of Student's 95 % interval."""
     values = differences.groupby("seed").mean()
     return f"{values.mean():+.1f} ± {stats.t.ppf(0.975, len(values) - 1) * values.sem():.1f}"
 

@@ -1,18 +1,19 @@
-"""Draw toy tasks (additions with random error rates) at random, for claims beyond a single task."""
+"""Draw toy tasks, which are additions with random error rates, to test claims on more than one task."""
 
 import random
 from typing import Any
 
-CHECK, SLIP, FORGET = (0.10, 0.65), (0.05, 0.40), (0.30, 0.90)  # uniform
-EASY_SLIP = (0.0, 0.03)  # with no carry forgotten: base models that are correct in over 70 %
-TERMS = {1: (4, 5), 2: (2, 4), 3: (2, 3)}  # digits -> fewest and most terms; fewer would make too few problems
+CHECK, SLIP, FORGET = (0.10, 0.65), (0.05, 0.40), (0.30, 0.90)  # ranges of uniform distributions
+EASY_SLIP = (0.0, 0.03)  # without forgotten carries, these base models are correct in over 70 %
+TERMS = {1: (4, 5), 2: (2, 4), 3: (2, 3)}  # digits -> range of the number of terms that gives enough problems
 
 
 def draw_worlds(count: int, seed: int, easy: int = 0) -> list[dict[str, Any]]:
     """Draw the fields of [`ToyTask`] and the base model's `seed`, which counts from 1.
 
-    A larger `count` keeps the earlier tasks. Digits are 2, 3 and 1 in turn. Every other task of several digits forgets
-    carries. The last `easy` tasks have few arithmetic errors and forget no carry.
+    A larger `count` keeps the earlier tasks unchanged. The number of digits cycles through 2, 3 and 1. Every other
+    task with several digits has forgotten carries. The last `easy` tasks have few arithmetic errors and no forgotten
+    carry.
     """
     rng, worlds = random.Random(seed), []
     for number in range(1, count + 1):
@@ -28,7 +29,7 @@ def draw_worlds(count: int, seed: int, easy: int = 0) -> list[dict[str, Any]]:
                 "max_terms": terms[1],
                 "check_probability": round(rng.uniform(*CHECK), 2),
                 "slip_probability": round(rng.uniform(*(EASY_SLIP if is_easy else SLIP)), 2),
-                # A number of one digit has no column to carry into.
+                # One-digit numbers have no column to carry into.
                 "forget_probability": forget if number % 2 and digits > 1 and not is_easy else 0.0,
             }
         )

@@ -1,7 +1,7 @@
 """
 Check the four expectations of README.md against results.csv: `python experiments/forty_more_worlds/judge.py`.
 
-`--ruined runs` counts diverged runs; the default counts toy tasks whose mean over seeds diverged.
+`--ruined runs` counts diverged runs. By default, toy tasks are counted whose mean over seeds diverged.
 """
 
 import argparse
@@ -17,7 +17,10 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("results", nargs="?", default=Path(__file__).with_name("results.csv"))
     parser.add_argument(
-        "--ruined", choices=["runs", "worlds"], default="worlds", help="a run, or the mean of its seeds"
+        "--ruined",
+        choices=["runs", "worlds"],
+        default="worlds",
+        help="count diverged runs or diverged task means",
     )
     args = parser.parse_args()
     rows = pandas.read_csv(args.results)
@@ -26,49 +29,48 @@ def main() -> None:
     ends = trained
     if args.ruined == "worlds":
         ends = trained.groupby(["variant", "method"], as_index=False)["accuracy"].mean()
-    ruined = ends["accuracy"] < ends["variant"].map(base) / 2
-    ruins = ends[ruined].groupby("method")["variant"].agg(["nunique", "unique"])
-    worlds = trained.groupby(["variant", "method"])[["accuracy", "length_tokens"]].mean().unstack("method").dropna()
-    accuracy, length = 100 * worlds["accuracy"], worlds["length_tokens"]
-    print(f"{len(worlds)} whole worlds, {len(trained)} trainings; each method minus {BASELINE}, mean ± 95 %:")
+    diverged = ends["accuracy"] < ends["variant"].map(base) / 2
+    tasks_diverged = ends[diverged].groupby("method")["variant"].agg(["nunique", "unique"])
+    tasks = trained.groupby(["variant", "method"])[["accuracy", "length_tokens"]].mean().unstack("method").dropna()
+    accuracy, length = 100 * tasks["accuracy"], tasks["length_tokens"]
+    print(f"{len(tasks)} complete tasks, {len(trained)} runs; each method minus {BASELINE}, mean ± 95 %:")
     for method in accuracy:
         points, tokens = accuracy[method] - accuracy[BASELINE], length[method] - length[BASELINE]
-        count = ruins["nunique"].get(method, 0)
+        count = tasks_diverged["nunique"].get(method, 0)
         print(
             f"{method:36} {points.mean():+6.2f} ± {half_width(points):5.2f} points, worst {points.min():+6.1f}; "
             f"{tokens.mean():+6.2f} ± {half_width(tokens):5.2f} tokens, longest {tokens.max():+6.1f}; "
-            f"shorter in {(tokens < 0).sum()}, ruined {count}"
+            f"shorter in {(tokens < 0).sum()}, diverged {count}"
         )
     began = 100 * base[accuracy.index]
     for low, high in ((0, 40), (40, 60), (60, 101)):
         inside = accuracy.index[(began >= low) & (began < high)]
-        lost = ends[ruined & ends["variant"].isin(inside)].groupby("method").size()
-        print(f"base model correct in {low} to {min(high, 100)} %: {len(inside)} worlds")
+        lost = ends[diverged & ends["variant"].isin(inside)].groupby("method").size()
+        print(f"base model correct in {low} to {min(high, 100)} %: {len(inside)} tasks")
         for method in (RULE, PAPER):
             points, tokens = (table.loc[inside, method] - table.loc[inside, BASELINE] for table in (accuracy, length))
             print(
                 f"  {method:34} {points.mean():+6.1f} ± {half_width(points):4.1f} points, {tokens.mean():+5.1f} ± "
-                f"{half_width(tokens):4.1f} tokens, ruined {lost.get(method, 0)}"
+                f"{half_width(tokens):4.1f} tokens, diverged {lost.get(method, 0)}"
             )
     points, tokens = accuracy[RULE] - accuracy[BASELINE], length[RULE] - length[BASELINE]
     lower = points.mean() - half_width(points)
-    alone = set(ruins["unique"].get(RULE, [])) - set(ruins["unique"].get(BASELINE, []))
+    only_rule = set(tasks_diverged["unique"].get(RULE, [])) - set(tasks_diverged["unique"].get(BASELINE, []))
     ahead = accuracy[PAPER] > accuracy[BASELINE]
     behind = (accuracy[RULE] - accuracy[PAPER])[ahead].mean()
-    verdicts = {
+    expectations = {
         f"1 lower end {lower:+.2f} points, above -1.5": lower > -1.5,
-        f"2 ruined where {BASELINE} ruins none: {sorted(alone) or 'none'}": not alone,
-        f"3 {behind:+.2f} points against {PAPER} in the {ahead.sum()} worlds where it beats {BASELINE}": behind
-        >= -1.5,
-        f"4 {tokens.mean():+.2f} tokens, shorter in {(tokens < 0).sum()} of {len(worlds)}": tokens.mean() <= 0
-        and (tokens < 0).sum() >= 0.75 * len(worlds),
+        f"2 diverged where {BASELINE} did not: {sorted(only_rule) or 'no task'}": not only_rule,
+        f"3 {behind:+.2f} points against {PAPER} in the {ahead.sum()} tasks where it beats {BASELINE}": behind >= -1.5,
+        f"4 {tokens.mean():+.2f} tokens, shorter in {(tokens < 0).sum()} of {len(tasks)}": tokens.mean() <= 0
+        and (tokens < 0).sum() >= 0.75 * len(tasks),
     }
-    for text, holds in verdicts.items():
+    for text, holds in expectations.items():
         print("holds" if holds else "FAILS", text)
 
 
 def half_width(values: pandas.Series) -> float:
-    """Half of Student's 95 % interval of the mean."""
+    """Return half the width of Student's 95 % interval of the mean."""
     return float(stats.t.ppf(0.975, len(values) - 1) * values.sem())
 
 

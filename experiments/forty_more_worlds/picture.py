@@ -1,4 +1,4 @@
-"""Draw worlds.png, one point per world and method: `python experiments/forty_more_worlds/picture.py [RESULTS.csv]`."""
+"""Plot worlds.png, one point per task and method: `python experiments/forty_more_worlds/picture.py [RESULTS.csv]`."""
 
 import sys
 from pathlib import Path

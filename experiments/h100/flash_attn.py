@@ -1,8 +1,8 @@
-"""flash_attn's two functions by the FlashAttention-2 kernels inside PyTorch, for a node without Hub and compiler.
+"""Replace two functions of flash_attn by PyTorch's FlashAttention-2 kernels, on a node without Hub access or compiler.
 
-It stood on PYTHONPATH as the package `flash_attn`, version 2.7.4, with a `bert_padding` of transformers' own
-`_pad_input` and `_unpad_input`. On the H100 outputs and gradients were 2e-3 to 3e-3 from float64, relative, in norm:
-dense and with two sequences in a row, 12 heads on 2.
+This file was installed on PYTHONPATH as the package `flash_attn`, version 2.7.4, with a module `bert_padding` that
+contains transformers' `_pad_input` and `_unpad_input`. On the H100, outputs and gradients had a relative error in norm
+of 2e-3 to 3e-3 against float64, for dense rows and for two packed sequences, with 12 heads and 2 key-value heads.
 """
 
 import torch

@@ -1,6 +1,6 @@
-"""`trl-ces` from the outside: its first words, its processes, and a run from recipe to reloaded model.
+"""End-to-end tests of `trl-ces`: help texts, process launch, and training from a recipe to a reloaded model.
 
-What is refused before anything starts: tests/train/test_broken_recipes.py.
+tests/train/test_broken_recipes.py tests the inputs that are refused.
 """
 
 import json
@@ -51,7 +51,7 @@ def test_a_recipe_trains_to_a_saved_model(trained):
     names = {file.name for file in output.iterdir()}
     assert {"model.safetensors", "config.json", "tokenizer.json", "README.md", "trainer_state.json"} <= names
     assert f"Saved in {output}:" in result.stdout
-    assert "4 rows to train on, 0 held back, of 4." in result.stdout
+    assert "4 training rows and 0 evaluation rows of 4." in result.stdout
     state = json.loads((output / "trainer_state.json").read_text())
     assert state["global_step"] == 2
     logged = [entry for entry in state["log_history"] if "ces/group_accuracy" in entry]
@@ -59,18 +59,18 @@ def test_a_recipe_trains_to_a_saved_model(trained):
     assert "rewards/soft_overlong_punishment_reward/mean" in logged[0]
 
 
-def test_a_model_that_will_be_replaced_is_announced(trained, monkeypatch, capsys):
+def test_train_prints_a_note_before_it_replaces_a_trained_model(trained, monkeypatch, capsys):
     _, output = trained
     monkeypatch.setattr("trl_ces.cli.train.run_training", lambda launch, recipe: 0)
     words = ["train", "--config", str(output / "recipe.yaml")]
     assert main(words) == 0
-    note = f"Note: {output} holds a trained model, which this run will replace.\n"
+    note = f"Note: {output} contains a trained model, which this run will replace.\n"
     assert capsys.readouterr().err == note
     assert main([*words, "--output_dir", str(output.parent / "another")]) == 0
     assert capsys.readouterr().err == ""
 
 
-def test_the_saved_model_loads_by_the_printed_lines_and_answers(trained):
+def test_the_printed_code_loads_the_saved_model(trained):
     result, _ = trained
     names: dict = {}
     exec(result.stdout.split("Load it:\n")[1], names)
@@ -80,18 +80,18 @@ def test_the_saved_model_loads_by_the_printed_lines_and_answers(trained):
     ids = tokenizer.apply_chat_template(
         [{"role": "user", "content": "1+1="}], add_generation_prompt=True, return_tensors="pt"
     )
-    answer = model.generate(**ids, max_new_tokens=4, do_sample=False)
-    assert answer.shape[1] > ids["input_ids"].shape[1]
+    output = model.generate(**ids, max_new_tokens=4, do_sample=False)
+    assert output.shape[1] > ids["input_ids"].shape[1]
 
 
-def test_fields_flags_and_files_are_sorted():
+def test_a_command_line_is_split_into_files_fields_and_flags():
     line = read_words(
         ["--config", "a.yaml", "b", "--accelerate_config=zero3", "--num-processes", "2", "--max_steps=-1", "--bf16",
          "--gradient_accumulation_steps", "3", "--reward_funcs", "a.b", "c.d", "--multi_gpu"]
     )  # fmt: skip
     assert (line.config, line.accelerate_config) == (["a.yaml", "b"], "zero3")
     assert line.accelerate_flags == {"num_processes": ["2"], "multi_gpu": []}
-    # also a flag of accelerate's: the recipe's field wins
+    # gradient_accumulation_steps is also a flag of accelerate; the recipe field takes precedence
     assert line.overrides == {
         "max_steps": ["-1"],
         "bf16": [],
@@ -128,7 +128,7 @@ def test_several_processes_on_a_cpu_are_started_by_torchrun(job):
     assert planned.command[1:6] == ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
 
 
-def test_all_gpus_are_used_and_no_configuration_of_the_machine(job, monkeypatch):
+def test_all_gpus_are_used_and_accelerates_default_configuration_is_ignored(job, monkeypatch):
     planned = plan(job, "--use_cpu", "false", devices=2, monkeypatch=monkeypatch)
     assert planned.num_processes == 2
     place = planned.command.index("--config_file")
@@ -137,7 +137,7 @@ def test_all_gpus_are_used_and_no_configuration_of_the_machine(job, monkeypatch)
 
 
 def with_gpus(job, names, folder):
-    """A copy of the job's recipe that names its GPUs."""
+    """Write a copy of the job's recipe that sets CUDA_VISIBLE_DEVICES."""
     (folder / "gpus.yaml").write_text(
         job[0].read_text().replace("env: {", f"env: {{CUDA_VISIBLE_DEVICES: '{names}', ")
     )
@@ -154,40 +154,40 @@ def test_one_process_sees_one_gpu(job, monkeypatch, tmp_path):
     assert plan(own, *words, devices=2, monkeypatch=monkeypatch).env == {"CUDA_VISIBLE_DEVICES": "7"}
 
 
-def test_the_gpus_of_the_recipe_bound_the_processes(job, monkeypatch, tmp_path):
+def test_the_gpus_of_the_recipe_limit_the_number_of_processes(job, monkeypatch, tmp_path):
     words, own = ["--use_cpu", "false"], with_gpus(job, "4,5,6", tmp_path)
     assert plan(own, *words, devices=8, monkeypatch=monkeypatch).num_processes == 3
-    with pytest.raises(UserError, match="`num_processes` is 4 and 1 x 3 accelerators are usable"):
+    with pytest.raises(UserError, match="`num_processes` is 4, but 1 x 3 accelerators are usable"):
         plan(own, *words, "--num_processes", "4", devices=8, monkeypatch=monkeypatch)
 
 
-def test_an_accelerate_configuration_and_its_flags_reach_accelerate(job, monkeypatch):
+def test_an_accelerate_configuration_and_flags_are_passed_to_accelerate(job, monkeypatch):
     words = ["--accelerate_config", "zero3", "--main_process_port", "29501", "--use_cpu", "false"]
     planned = plan(job, *words, devices=2, monkeypatch=monkeypatch)
     assert (planned.num_processes, planned.distributed_type) == (2, "DEEPSPEED")
     assert planned.command[planned.command.index("--main_process_port") + 1] == "29501"
     assert "--quiet" in planned.command
     assert planned.command[planned.command.index("--expect_distributed_type") + 1] == "DEEPSPEED"
-    with pytest.raises(UserError, match=r"`num_processes` is 4 and 1 x 2 acc.*`--num_processes 2`"):
+    with pytest.raises(UserError, match=r"`num_processes` is 4, but 1 x 2 acc.*`--num_processes 2`"):
         plan(job, *words, "--num_processes", "4", devices=2, monkeypatch=monkeypatch)
     several = [*words, "--num_processes", "6", "--num_machines", "2", "--machine_rank", "1"]
-    with pytest.raises(UserError, match="is 6 and 2 x 2 accelerators are usable: use `--num_processes 4`"):
+    with pytest.raises(UserError, match="is 6, but 2 x 2 accelerators are usable: use `--num_processes 4`"):
         plan(job, *several, devices=2, monkeypatch=monkeypatch)
 
 
-def test_a_childs_exit_code_is_ours():
+def test_run_child_returns_the_exit_code_of_the_child():
     assert run_child([sys.executable, "-c", "raise SystemExit(7)"], {}) == 7
     kill_itself = "import os; os.kill(os.getpid(), 9)"
     assert run_child([sys.executable, "-c", kill_itself], {}) == 137
-    see_variable = "import os, sys; sys.exit(int(os.environ['GIVEN']))"
-    assert run_child([sys.executable, "-c", see_variable], {"GIVEN": "3"}) == 3
+    exit_with_variable = "import os, sys; sys.exit(int(os.environ['GIVEN']))"
+    assert run_child([sys.executable, "-c", exit_with_variable], {"GIVEN": "3"}) == 3
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_reaches_the_child_and_its_children(tmp_path, number):
+def test_signals_reach_the_child_and_its_children(tmp_path, number):
     ready = tmp_path / "pid"
-    # the grandchild stands for a training process under a launcher
+    # the grandchild represents a training process started by a launcher
     grandchild = f"import os, time; open({str(ready)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {grandchild!r}])"
 
@@ -198,8 +198,8 @@ def test_ctrl_c_reaches_the_child_and_its_children(tmp_path, number):
 
     threading.Thread(target=interrupt, daemon=True).start()
     assert run_child([sys.executable, "-c", child], {}) == 128 + number
-    gone = time.monotonic() + 60
-    while Path(f"/proc/{ready.read_text()}").exists() and time.monotonic() < gone:
+    deadline = time.monotonic() + 60
+    while Path(f"/proc/{ready.read_text()}").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     with pytest.raises(ProcessLookupError):
         os.kill(int(ready.read_text()), 0)
@@ -219,8 +219,8 @@ def test_help_and_versions_are_printed(capsys):
     assert "- devices: CPU only" in lines
 
 
-@pytest.mark.parametrize(("words", "says"), [(["--help"], "plan"), (["plan", "--help"], "--gpu_memory GIB")])
-def test_asking_for_help_imports_no_torch(words, says):
+@pytest.mark.parametrize(("words", "expected"), [(["--help"], "plan"), (["plan", "--help"], "--gpu_memory GIB")])
+def test_help_does_not_import_torch(words, expected):
     code = f"""
 import sys
 from trl_ces.cli.main import main
@@ -229,12 +229,12 @@ try:
 finally:
     print("torch" in sys.modules)
 """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert says in ended.stdout
-    assert ended.stdout.endswith("False\n")
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert expected in result.stdout
+    assert result.stdout.endswith("False\n")
 
 
-def test_train_without_arguments_is_a_few_lines_and_exit_code_2(capsys):
+def test_train_without_arguments_prints_a_short_usage_and_returns_2(capsys):
     assert main(["train"]) == 2
     message = capsys.readouterr()
     assert message.out == ""
@@ -242,11 +242,11 @@ def test_train_without_arguments_is_a_few_lines_and_exit_code_2(capsys):
     assert "trl-ces train --config smollm2_135m" in message.err
 
 
-def test_a_recipe_is_copied_to_a_new_file_whole(tmp_path, capsys, monkeypatch):
+def test_recipes_copy_writes_the_complete_recipe_to_a_new_file(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["recipes", "copy", "R1-7B", "alp", "my.yaml"]) == 0
     assert compose(["my.yaml"]) == compose(["R1-7B", "alp"])
-    assert main(["recipes", "copy", "arithmetic", "small.yaml"]) == 0  # with what it says of overlays
+    assert main(["recipes", "copy", "arithmetic", "small.yaml"]) == 0  # with its section `overlays`
     assert compose(["small.yaml", "truncation"]) == compose(["arithmetic", "truncation"])
     assert main(["recipes", "copy", "R1-7B", "my.yaml"]) == 2
     assert "my.yaml exists: name a new file" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The scripts of docs/examples train unchanged, with a tiny model, on a CPU."""
+"""The scripts in docs/examples train a tiny model on a CPU, without changes."""
 
 import runpy
 import sys
@@ -19,18 +19,18 @@ from trl_ces.methods.groups import Groups
 from trl_ces.support.reward_names import accuracy_reward_index
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
-# A job's script is for the Hub's machines: test_shipped_scripts.py. The rule is in tests/methods/test_own_rules.py.
+# test_shipped_scripts.py tests ces_jobs.py, and tests/methods/test_own_rules.py tests my_rule.py.
 SCRIPTS = [file for file in sorted(EXAMPLES.glob("*.py")) if file.stem not in ("ces_jobs", "my_rule")]
 
 
 def save_tiny(folder, name):
-    """A random model whose chat template fits the example."""
+    """Save a random model with the chat template that the example needs."""
     knows_tools = {"chat_template": qwen3_chat_template, "markers": QWEN_MARKERS, "eos_token": END}
     return str(write_model(folder, context=4096, **(knows_tools if name == "tools" else {})))
 
 
 def run_script(script, tmp_path, monkeypatch):
-    """What the script has defined at its end, started as its docstring says, for two steps."""
+    """Run the script for two steps, with the options in its docstring, and return its global variables."""
     model = save_tiny(tmp_path / "tiny", script.stem)
     words = ["--model", model, "--output_dir", str(tmp_path / "out"), "--max_steps", "2", "--use_cpu"]
     monkeypatch.setattr(sys, "argv", [str(script), *words])
@@ -45,7 +45,7 @@ def test_an_example_trains_and_saves_from_the_command_line(script, tmp_path, mon
     assert all("ces/group_accuracy" in entry for entry in trained.state.log_history if "loss" in entry)
 
 
-def test_the_group_reward_goes_to_right_completions_up_to_the_mean_of_the_right_ones(tmp_path, monkeypatch):
+def test_the_group_reward_is_given_to_correct_completions_up_to_their_mean_length(tmp_path, monkeypatch):
     brief = run_script(EXAMPLES / "group_reward.py", tmp_path, monkeypatch)["brief_reward"]
     correct = torch.tensor([[True, True, False, True], [False] * 4])
     scored = torch.tensor([[True, True, True, False], [True] * 4])
@@ -55,17 +55,17 @@ def test_the_group_reward_goes_to_right_completions_up_to_the_mean_of_the_right_
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda file: file.stem)
-def test_an_example_says_how_to_start_it(script):
+def test_the_docstring_of_an_example_contains_its_command(script):
     assert f"    python docs/examples/{script.name} --model " in script.read_text().split('"""')[1]
 
 
-def test_the_estimate_is_judged_within_a_hundredth_and_no_gold_is_no_verdict():
-    judge = load_script(EXAMPLES / "custom_reward.py").estimate_accuracy_reward
-    answers = ["about 3,200 metres", [{"role": "assistant", "content": "3 miles: 3300"}], "no idea", "3218.7"]
-    assert judge(answers, [3218.688, 3218.688, 3218.688, None]) == [1.0, 0.0, 0.0, None]
+def test_an_estimate_is_correct_within_1_percent_and_unscored_without_a_reference():
+    reward = load_script(EXAMPLES / "custom_reward.py").estimate_accuracy_reward
+    completions = ["about 3,200 metres", [{"role": "assistant", "content": "3 miles: 3300"}], "no idea", "3218.7"]
+    assert reward(completions, [3218.688, 3218.688, 3218.688, None]) == [1.0, 0.0, 0.0, None]
 
 
-def test_the_estimate_says_what_is_correct_and_the_unit_only_moves_the_advantage(tmp_path):
+def test_the_estimate_reward_decides_correctness_in_the_custom_reward_example(tmp_path):
     module = load_script(EXAMPLES / "custom_reward.py")
     model = save_tiny(tmp_path / "tiny", "custom_reward")
     trainer = module.make_trainer(model, str(tmp_path / "out"), **_cpu(tmp_path))
@@ -79,7 +79,7 @@ def _cpu(folder):
     return {name: value for name, value in settings(folder).items() if name in keep}
 
 
-def test_the_calculator_is_called_and_what_it_says_is_neither_trained_on_nor_shaped(tmp_path):
+def test_the_calculator_is_called_and_its_output_is_neither_trained_on_nor_shaped(tmp_path):
     module = load_script(EXAMPLES / "tools.py")
     model = save_tiny(tmp_path / "tiny", "tools")
     trainer = ready(module.make_trainer(model, str(tmp_path / "out"), ces_tau=0.3, **_cpu(tmp_path)))
@@ -97,9 +97,9 @@ def test_the_calculator_is_called_and_what_it_says_is_neither_trained_on_nor_sha
     batch = trainer._generate_and_score_completions([row] * 4)
     trainer._compute_loss(trainer.model, batch)
     assert batch["correct"].tolist() == [True, False, False, False]
-    written = trainer.processing_class.decode(batch["completion_ids"][0])
-    assert f"<tool_response>\n{a * b}\n</tool_response>" in written
-    outside = batch["tool_mask"] == 0
-    assert outside[0].any()
-    assert shaping[0][outside].count_nonzero() == 0
+    completion = trainer.processing_class.decode(batch["completion_ids"][0])
+    assert f"<tool_response>\n{a * b}\n</tool_response>" in completion
+    is_tool_output = batch["tool_mask"] == 0
+    assert is_tool_output[0].any()
+    assert shaping[0][is_tool_output].count_nonzero() == 0
     assert shaping[0][1].count_nonzero() > 0

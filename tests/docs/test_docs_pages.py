@@ -1,4 +1,4 @@
-"""Links lead somewhere; files, functions and tests that a page names exist; the settings page is up to date."""
+"""Links in the docs are valid, the files, functions and tests that a page names exist, and config.md is up to date."""
 
 import re
 from itertools import pairwise
@@ -16,11 +16,11 @@ def name_of(file):
 
 
 def prose(page):
-    """The page without code blocks."""
+    """Return the text of a page without its code blocks."""
     return re.sub(r"^( *)```.*?^\1```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
 
 
-def test_the_settings_page_is_what_its_builder_makes():
+def test_the_settings_page_is_up_to_date():
     builder = load_script(DOCS / "build_config_reference.py")
     assert (DOCS / "config.md").read_text(encoding="utf-8") == builder.page(), f"run {builder.COMMAND}"
 
@@ -66,9 +66,9 @@ def test_tests_and_files_that_a_page_names_exist(page):
     assert [file for file in missing if not re.search("MODEL|NAME", file)] == []
 
 
-def test_a_page_that_the_code_names_exists():
-    rooms = ("trl_ces", "recipes", "benchmarks", "experiments", "tests")
-    files = [file for room in rooms for file in (ROOT / room).rglob("*.*") if file.suffix in (".py", ".yaml", ".j2")]
+def test_pages_that_the_code_names_exist():
+    folders = ("trl_ces", "recipes", "benchmarks", "experiments", "tests")
+    files = [file for name in folders for file in (ROOT / name).rglob("*.*") if file.suffix in (".py", ".yaml", ".j2")]
     missing = [
         (page, name_of(file))
         for file in files
@@ -96,7 +96,7 @@ def test_the_first_page_names_every_command():
     assert set(re.findall(r"^\| `trl-ces (\w+)`", text, flags=re.MULTILINE)) == set(COMMANDS)
 
 
-def test_every_experiment_and_overlay_is_in_its_table():
+def test_every_experiment_and_every_method_overlay_is_documented():
     study, methods = ((DOCS / name).read_text(encoding="utf-8") for name in ("study.md", "methods.md"))
     assert [
         file.parent.name for file in EXPERIMENTS if f"](../experiments/{file.parent.name}/README.md)" not in study
@@ -105,7 +105,7 @@ def test_every_experiment_and_overlay_is_in_its_table():
 
 
 def anchors(page):
-    """Return the anchors of headings, as GitHub and the site build them."""
+    """Return the anchors of a page's headings, built as on GitHub and on the site."""
     found = []
     for heading in re.findall(r"^#+ (.*)$", prose(page), flags=re.MULTILINE):
         words = re.sub(r"[^\w\s-]", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower())
@@ -117,7 +117,7 @@ LINK = re.compile(r"(?<!\\)\]\(([^)\s]+)\)")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_link_leads_somewhere(page):
+def test_every_link_is_valid(page):
     for link in LINK.findall(prose(page)):
         target, _, anchor = link.partition("#")
         if link.startswith(("http://", "https://")):
@@ -130,8 +130,8 @@ def test_every_link_leads_somewhere(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_lists_and_tables_stand_apart_from_the_text_above(page):
-    """The site would render them as part of the paragraph; GitHub would not."""
+def test_lists_and_tables_follow_a_blank_line(page):
+    """The site would render a list without a blank line as part of the paragraph; GitHub would not."""
     for above, line in pairwise(prose(page).splitlines()):
         starts = re.match(r"(?:[-*+]|1\.) \S", line) or (line.startswith("|") and not above.startswith("|"))
         assert not (starts and above.strip() and not re.match(r" *(?:[-*+]|\d+\.) |  +\S", above)), line

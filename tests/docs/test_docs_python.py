@@ -1,4 +1,4 @@
-"""Python in the docs imports what exists and does what the text says."""
+"""Python code in the docs imports existing names and behaves as documented."""
 
 import pytest
 from datasets import Dataset
@@ -15,7 +15,7 @@ def python_cases():
 
 
 @pytest.mark.parametrize("code", python_cases())
-def test_python_of_the_documentation_imports_what_exists(code):
+def test_python_in_the_docs_imports_existing_names(code):
     check_python(code)
 
 
@@ -28,9 +28,9 @@ def test_the_script_of_the_quickstart_trains(tmp_path, monkeypatch):
         "per_device_train_batch_size=4, report_to='none', save_strategy='no'",
         "max_completion_length=12000": "max_completion_length=8",
     }
-    for written, here in changes.items():
-        assert code.count(written) == 1
-        code = code.replace(written, here)
+    for original, replacement in changes.items():
+        assert code.count(original) == 1
+        code = code.replace(original, replacement)
     questions = [[{"role": "user", "content": f"{n}+{n}"}] for n in range(24)]
     rows = Dataset.from_dict({"prompt": questions, "solution": [str(2 * n) for n in range(24)]})
     monkeypatch.setattr(
@@ -42,20 +42,20 @@ def test_the_script_of_the_quickstart_trains(tmp_path, monkeypatch):
     assert "rewards/accuracy_reward/mean" in names["trainer"].state.log_history[0]
 
 
-def test_the_three_lines_of_the_quickstart_are_three():
+def test_the_quickstart_changes_three_lines_by_renaming_trl_classes():
     lines = blocks(DOCS / "quickstart.md", "diff")[0].splitlines()
     assert [line[0] for line in lines] == ["-", "+"] * 3
     for before, after in zip(lines[::2], lines[1::2], strict=True):
         assert before[1:].replace("from trl ", "from trl_ces ").replace("GRPO", "CES") == after[1:]
 
 
-def test_the_verdicts_of_grading_are_those_printed(capsys):
+def test_the_grading_example_prints_the_documented_output(capsys):
     [code] = blocks(DOCS / "evaluation.md", "python")
     exec(compile(code, "evaluation.md", "exec"), {})
     assert [capsys.readouterr().out] == blocks(DOCS / "evaluation.md", "text")
 
 
-def test_the_reward_of_the_recipes_judges():
+def test_the_example_reward_in_recipes_md_grades_completions():
     code = next(block for block in blocks(DOCS / "recipes.md", "python") if "short_accuracy_reward" in block)
     names = {}
     exec(compile(code, "recipes.md", "exec"), names)

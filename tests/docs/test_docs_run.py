@@ -1,4 +1,4 @@
-"""Commands of the docs parse, README's two exist, and the tutorial runs from its first line to its last."""
+"""Commands in the docs have valid names and flags, and all commands of the tutorial run."""
 
 import io
 import json
@@ -19,7 +19,7 @@ from trl_ces.cli.main import COMMANDS, main
 from trl_ces.train import launch
 from trl_ces.train.launch import WORKER
 
-# Of accelerate, in the commands of the docs.
+# Flags of accelerate that occur in the docs.
 LAUNCH = {"accelerate_config", "num_processes", "num_machines", "machine_rank", "main_process_ip", "rdzv_conf"}
 
 
@@ -37,7 +37,7 @@ def command_cases():
 
 @cache
 def flags_of(command):
-    """Return the flags in a command's help, and those of training where it takes a recipe."""
+    """Return the flags in a command's help, including the recipe fields that the command accepts."""
     output = io.StringIO()
     with redirect_stdout(output), suppress(SystemExit):
         main([command, "--help"])
@@ -46,7 +46,7 @@ def flags_of(command):
 
 
 @pytest.mark.parametrize("words", command_cases())
-def test_a_command_of_the_docs_has_its_name_and_its_flags(words):
+def test_a_command_in_a_code_block_has_a_valid_name_and_valid_flags(words):
     while "=" in words[0]:
         words = words[1:]
     program, first, *rest = words
@@ -61,7 +61,7 @@ def test_a_command_of_the_docs_has_its_name_and_its_flags(words):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_command_in_the_text_has_its_name_and_its_flags(page):
+def test_a_command_in_the_text_has_a_valid_name_and_valid_flags(page):
     if page.name == "results.md":  # names removed commands
         return
     for command, rest in re.findall(r"`trl-ces (\w+)([^`]*)`", BLOCK.sub("", page.read_text(encoding="utf-8"))):
@@ -80,7 +80,7 @@ def test_the_two_commands_of_the_readme_are_in_the_makefile():
 
 @pytest.fixture
 def one_process(monkeypatch):
-    """`trl-ces train` trains in this process."""
+    """Make `trl-ces train` train in this process."""
 
     def train_here(command, env):
         assert command[:3] == [sys.executable, "-m", WORKER]
@@ -91,8 +91,8 @@ def one_process(monkeypatch):
     monkeypatch.setattr(launch, "run_child", train_here)
 
 
-def test_the_tutorial_runs_from_its_first_line_to_its_last(one_process, tmp_path, monkeypatch, capsys):
-    """Its own files and commands in one folder; a tiny model in the place of SmolLM2, 2 steps, few prompts."""
+def test_all_commands_of_the_tutorial_run(one_process, tmp_path, monkeypatch, capsys):
+    """Use the tutorial's files and commands, with a tiny model instead of SmolLM2, 2 steps and few prompts."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     write_tutorial(tmp_path)
@@ -102,7 +102,7 @@ def test_the_tutorial_runs_from_its_first_line_to_its_last(one_process, tmp_path
     Path("cpu.yaml").write_text(yaml.safe_dump(cpu))
     small = {
         "inspect": ["--num_prompts", "3"],
-        "plan": ["--model_config", tiny],  # of a model of the Hub
+        "plan": ["--model_config", tiny],  # otherwise downloaded from the Hub
         "train": ["--max_steps", "2", "--logging_steps", "1"],
     }
     outputs = {}

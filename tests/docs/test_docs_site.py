@@ -1,4 +1,4 @@
-"""The site builds without warnings and fetches nothing; spelling."""
+"""The documentation site builds without warnings and loads nothing from other sites; the spelling is correct."""
 
 import importlib.util
 import re
@@ -22,13 +22,13 @@ needs_mkdocs = pytest.mark.skipif(
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(ROOT / "mkdocs.yml")]
-    ended = subprocess.run([*command, "--site-dir", str(folder)], capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
+    result = subprocess.run([*command, "--site-dir", str(folder)], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
     return folder
 
 
 @needs_mkdocs
-def test_the_site_is_built_with_every_link_checked(site):
+def test_the_site_contains_all_pages_and_links_experiments_to_the_repository(site):
     pages = {file.relative_to(site).with_suffix("") for file in site.rglob("*.html")}
     docs = ROOT / "docs"
     assert {file.relative_to(docs).with_suffix("") for file in docs.rglob("*.md")} <= pages
@@ -39,7 +39,7 @@ def test_the_site_is_built_with_every_link_checked(site):
 
 
 @needs_mkdocs
-def test_the_site_fetches_nothing_from_elsewhere(site):
+def test_the_site_loads_nothing_from_other_sites(site):
     for file in site.rglob("*.html"):
         sources = re.findall(r"<(?:script|img|link)\b[^>]*?(?:src|href)=\"?([^\s\">]+)", file.read_text("utf-8"))
         assert not [source for source in sources if source.startswith(("http", "//"))], file.name
@@ -48,5 +48,5 @@ def test_the_site_fetches_nothing_from_elsewhere(site):
 @pytest.mark.skipif(CODESPELL is None, reason='needs codespell: pip install "trl_ces[docs]"')
 def test_words_are_spelled_correctly():
     command = [sys.executable, "-m", "codespell_lib", "--skip", "*.png,*.csv,*.txt,*.pyc", *WORDS]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout

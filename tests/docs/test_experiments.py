@@ -1,4 +1,4 @@
-"""Scripts of experiments/ print what their pages report; tests/lab/study parses the studies."""
+"""The scripts in experiments/ print the results that their pages report; tests/lab/study tests the study files."""
 
 import runpy
 import sys
@@ -9,22 +9,22 @@ from docs_blocks import ROOT
 ARENA, FORTY = ROOT / "experiments" / "arena", ROOT / "experiments" / "forty_more_worlds"
 
 
-def printed(script, monkeypatch, capsys):
+def output_of(script, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [str(script)])
     runpy.run_path(str(script), run_name="__main__")
     return capsys.readouterr().out
 
 
-def test_the_forty_tasks_are_those_drawn_from_the_seed():
+def test_the_forty_tasks_are_drawn_from_the_documented_seed():
     tasks = runpy.run_path(str(FORTY / "draw_worlds.py"))["draw_worlds"](40, 97398135, easy=10)
     variants = yaml.safe_load((FORTY / "study.yaml").read_text(encoding="utf-8"))["variants"]
-    assert [one["model_builder_kwargs"] for one in variants.values()] == tasks
+    assert [variant["model_builder_kwargs"] for variant in variants.values()] == tasks
 
 
 def test_the_four_expectations_of_the_forty_tasks_hold(monkeypatch, capsys):
-    verdicts = printed(FORTY / "judge.py", monkeypatch, capsys).splitlines()[-4:]
-    assert [line.split()[:2] for line in verdicts] == [["holds", str(number)] for number in (1, 2, 3, 4)]
+    lines = output_of(FORTY / "judge.py", monkeypatch, capsys).splitlines()[-4:]
+    assert [line.split()[:2] for line in lines] == [["holds", str(number)] for number in (1, 2, 3, 4)]
 
 
-def test_the_arenas_table_is_what_its_script_prints(monkeypatch, capsys):
-    assert printed(ARENA / "judge.py", monkeypatch, capsys) in (ARENA / "README.md").read_text(encoding="utf-8")
+def test_the_script_of_the_arena_prints_the_table_in_its_readme(monkeypatch, capsys):
+    assert output_of(ARENA / "judge.py", monkeypatch, capsys) in (ARENA / "README.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""docs/examples/tutorial.ipynb is docs/tutorial.md, cell by cell; test_docs_run.py runs the page's commands."""
+"""docs/examples/tutorial.ipynb matches docs/tutorial.md, whose commands test_docs_run.py runs."""
 
 import re
 
@@ -6,12 +6,12 @@ import nbformat
 from docs_blocks import DOCS, load_script
 
 
-def test_the_notebook_is_the_page():
+def test_the_notebook_matches_the_page():
     builder = load_script(DOCS / "build_notebook.py")
     stored = nbformat.read(builder.NOTEBOOK, as_version=4)
     nbformat.validate(stored)
-    made = builder.notebook(builder.PAGE.read_text(encoding="utf-8"))
-    assert stored == nbformat.from_dict(made), "run `python docs/build_notebook.py`"
+    expected = builder.notebook(builder.PAGE.read_text(encoding="utf-8"))
+    assert stored == nbformat.from_dict(expected), "run `python docs/build_notebook.py`"
     files = [cell.source.split()[1] for cell in stored.cells if cell.source.startswith("%%writefile")]
     assert files == ["make_problems.py", "my_reward.py", "mine.yaml", "cpu.yaml", "my_study.yaml"]
     links = re.findall(r"\]\(([^)#]+)", "".join(cell.source for cell in stored.cells))

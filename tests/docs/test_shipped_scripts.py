@@ -1,4 +1,4 @@
-"""Shipped scripts are accepted by the tools that run them: bash and shellcheck, uv, `trl-ces train`."""
+"""Shipped scripts are valid for bash, shellcheck, uv and `trl-ces train`."""
 
 import os
 import shutil
@@ -12,13 +12,13 @@ import pytest
 from docs_blocks import load_script
 
 ROOT = Path(__file__).parents[2]
-SHIPPED = [file for room in ("recipes", "docs") for file in sorted((ROOT / room).rglob("*"))]
+SHIPPED = [file for folder in ("recipes", "docs") for file in sorted((ROOT / folder).rglob("*"))]
 BASH = [file for file in SHIPPED if file.suffix in (".sh", ".slurm")]
 UV = [file for file in SHIPPED if file.suffix == ".py" and file.read_text().startswith("# /// script\n")]
 
 
 def tool(name):
-    """The path of a tool of the extra "dev", which lies beside this Python."""
+    """Return the path of a tool of the extra "dev", which is installed next to this Python."""
     return shutil.which(name, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
 
 
@@ -26,7 +26,7 @@ def name_of(file):
     return str(file.relative_to(ROOT))
 
 
-def test_there_is_one_of_each():
+def test_all_shipped_scripts_are_found():
     assert (BASH, UV) == (
         [ROOT / "recipes/slurm/ces.slurm", ROOT / "recipes/slurm/node.slurm"],
         [ROOT / "docs/examples/ces_jobs.py"],
@@ -34,7 +34,7 @@ def test_there_is_one_of_each():
 
 
 @pytest.mark.parametrize("file", BASH, ids=name_of)
-def test_bash_and_shellcheck_take_a_script(file):
+def test_bash_and_shellcheck_accept_a_script(file):
     assert subprocess.run(["bash", "-n", file], capture_output=True, text=True, check=True).stderr == ""
     command = [tool("shellcheck"), "--severity=style", file]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -42,8 +42,13 @@ def test_bash_and_shellcheck_take_a_script(file):
 
 
 def write_wheel(folder, extras):
-    """An empty trl_ces with these extras, for a uv without network."""
-    lines = ["Metadata-Version: 2.1", "Name: trl_ces", "Version: 0.1.0", *(f"Provides-Extra: {one}" for one in extras)]
+    """Write the wheel of an empty trl_ces with these extras, so that uv needs no network."""
+    lines = [
+        "Metadata-Version: 2.1",
+        "Name: trl_ces",
+        "Version: 0.1.0",
+        *(f"Provides-Extra: {extra}" for extra in extras),
+    ]
     folder.mkdir()
     with zipfile.ZipFile(folder / "trl_ces-0.1.0-py3-none-any.whl", "w") as wheel:
         wheel.writestr("trl_ces-0.1.0.dist-info/METADATA", "\n".join(lines) + "\n")
@@ -62,7 +67,7 @@ def test_uv_reads_a_scripts_metadata(file, tmp_path):
     environment = {**os.environ, "UV_PYTHON": sys.executable, "UV_CACHE_DIR": str(tmp_path / "cache")}
     locked = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert locked.returncode == 0, locked.stderr
-    assert "extra" not in locked.stderr  # uv warns of an extra that there is not
+    assert "extra" not in locked.stderr  # uv warns about unknown extras
     lock = tomllib.loads(Path(f"{script}.lock").read_text())
     assert lock["requires-python"] == project["requires-python"]
     (required,) = lock["manifest"]["requirements"]
@@ -70,7 +75,7 @@ def test_uv_reads_a_scripts_metadata(file, tmp_path):
     assert set(required["extras"]) == {"vllm", "flash", "lab"}
 
 
-def test_a_job_trains_a_shipped_recipe_and_pushes_the_model_to_a_private_repository():
+def test_the_job_trains_a_shipped_recipe_and_pushes_the_model_to_a_private_repository():
     job = load_script(ROOT / "docs/examples/ces_jobs.py")
     command, config, recipe, *flags = job.train_words(["--hub_model_id", "me/ces"])
     assert (command, config) == ("train", "--config")

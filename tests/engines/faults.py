@@ -19,15 +19,15 @@ def vowel_accuracy_reward(completions, **kwargs):
     calls += 1
     if FAULT.get("call") == calls and int(os.environ.get("RANK", "0")) == FAULT["rank"]:
         fail(FAULT["what"])
-    texts = [one if isinstance(one, str) else one[0]["content"] for one in completions]
+    texts = [row if isinstance(row, str) else row[0]["content"] for row in completions]
     return [float(any(character in "aeiou" for character in text[:3])) for text in texts]
 
 
 def fail(what):
     command = next(process for process in psutil.Process().parents() if "trl_ces.cli.main" in process.cmdline())
-    if what == "killed":  # as the kernel does if memory runs out
+    if what == "killed":  # as by the kernel when memory runs out
         os.kill(os.getpid(), signal.SIGKILL)
-    elif what == "time limit":  # as a cluster does before the limit
+    elif what == "time limit":  # as by a cluster before the time limit
         command.send_signal(signal.SIGTERM)
     elif what == "machine lost":
         others = [process for process in command.children(recursive=True) if process.pid != os.getpid()]

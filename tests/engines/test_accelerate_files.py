@@ -1,4 +1,4 @@
-"""Each shipped accelerate file, unchanged: the workers that `trl-ces train` starts report their settings."""
+"""Launch the unchanged accelerate files; the workers that `trl-ces train` starts report their settings."""
 
 import json
 import subprocess
@@ -33,7 +33,7 @@ def test_every_shipped_file_is_tested():
     assert set(FILES) == {file.stem for file in ACCELERATE.glob("*.yaml")}
 
 
-def test_all_cores_are_shared_if_no_affinity_is_known(monkeypatch):
+def test_all_cores_are_shared_if_the_affinity_is_unknown(monkeypatch):
     monkeypatch.setattr(psutil, "cpu_count", lambda logical: CORES)
     monkeypatch.delattr(psutil.Process, "cpu_affinity")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
@@ -41,7 +41,7 @@ def test_all_cores_are_shared_if_no_affinity_is_known(monkeypatch):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_workers_get_the_files_engine_and_share_the_cores(tmp_path, monkeypatch, name):
+def test_workers_have_the_engine_of_the_file_and_share_the_cores(tmp_path, monkeypatch, name):
     if name.startswith("zero"):
         pytest.importorskip("deepspeed", reason="make test-slow installs it")
     processes = 1 if name == "single" else 2
@@ -53,9 +53,11 @@ def test_the_workers_get_the_files_engine_and_share_the_cores(tmp_path, monkeypa
     words = ["--accelerate_config", name, "--num_processes", str(processes), "--main_process_port", str(free_port())]
     words += ["--num_machines", "1", "--machine_rank", "0"] if name.endswith("multinode") else []
     recipe = make_recipe({"model_name_or_path": "m", "output_dir": "out", "dataset_name": "d"}, "my.yaml")
-    made = launch.make_launch(read_words(words), recipe)
-    given = {key: value for key, value in environment(PROBE=str(tmp_path)).items() if key != "OMP_NUM_THREADS"}
-    ended = subprocess.run(made.command, env={**given, **made.env}, capture_output=True, text=True, timeout=500)
+    worker = launch.make_launch(read_words(words), recipe)
+    variables = {key: value for key, value in environment(PROBE=str(tmp_path)).items() if key != "OMP_NUM_THREADS"}
+    ended = subprocess.run(
+        worker.command, env={**variables, **worker.env}, capture_output=True, text=True, timeout=500
+    )
     assert ended.returncode == 0, ended.stderr[-3000:]
     expected = {"threads": str(CORES // processes), "processes": str(processes), **FILES[name]}
     for rank in range(processes):

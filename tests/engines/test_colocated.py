@@ -1,7 +1,7 @@
-"""Colocated vLLM under each engine: it samples from the weights that are trained and saved, and a run resumes.
+"""Colocated vLLM with each engine: it samples from the trained weights, and runs resume exactly.
 
-The engines are real, on two processes of this CPU; vLLM is the stand-in of tests/helpers/colocated_vllm.py. Not
-tested: NCCL, vLLM's own kernels and memory, and its sharding of weights under tensor parallelism (each process of the
+The engines are real and use two processes on this CPU; tests/helpers/colocated_vllm.py replaces vLLM. The tests do
+not cover NCCL, vLLM's kernels and memory, or the sharding of weights with tensor parallelism (each process of the
 stand-in has all weights).
 """
 
@@ -44,7 +44,7 @@ def digest_of(start, checkpoint, lora):
 
 @pytest.fixture(scope="module", params=ENGINES)
 def runs(request, tmp_path_factory):
-    """Run all cases under one engine: (its name, the output, the report of each process on its cases)."""
+    """Run all cases with one engine; return its name, the output folder, and the report of each process."""
     engine = request.param
     if engine.startswith("zero"):
         pytest.importorskip("deepspeed", reason="make test-slow installs it")
@@ -62,30 +62,30 @@ def runs(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_vllm_samples_from_the_saved_weights_and_the_ratios_are_1(runs, case):
+def test_vllm_samples_from_the_saved_weights_and_importance_ratios_are_1(runs, case):
     engine, output, facts = runs
     if case not in facts[0]:
-        pytest.skip("one process")
+        pytest.skip("needs two processes")
     checkpoints = [output / case / f"checkpoint-{step}" for step in (1, 2, 3)]
-    saved = [digest(tiny_model()), *(digest_of(output.parent / "start", one, "LoRA" in case) for one in checkpoints)]
-    assert len(set(saved)) == len(saved), "each step moves the weights"
-    for of_process in facts:
-        found = of_process[case]
+    saved = [digest(tiny_model()), *(digest_of(output.parent / "start", path, "LoRA" in case) for path in checkpoints)]
+    assert len(set(saved)) == len(saved), "each step must change the weights"
+    for report in facts:
+        found = report[case]
         assert tuple(found["engine"]) == ENGINES[engine]
         assert sorted({step for step, _ in found["sampled"]}) == STEPS_WITH_ROLLOUT
-        assert {tuple(one) for one in found["sampled"]} == {(step, saved[step]) for step in STEPS_WITH_ROLLOUT}
-        assert found["calls"].count("wake weights") == len(STEPS_WITH_ROLLOUT), "weights are sent once a rollout"
+        assert {tuple(sample) for sample in found["sampled"]} == {(step, saved[step]) for step in STEPS_WITH_ROLLOUT}
+        assert found["calls"].count("wake weights") == len(STEPS_WITH_ROLLOUT), "weights must be sent once per rollout"
         assert found["ratios"] == pytest.approx([1.0] * len(found["ratios"]), abs=1e-3)
         assert len(found["ratios"]) >= 3 * len(STEPS_WITH_ROLLOUT)
 
 
-def test_a_run_resumes_inside_and_between_rollouts_to_the_same_bits(runs):
+def test_runs_resumed_inside_and_between_rollouts_end_with_the_same_bits(runs):
     _, output, facts = runs
     expected = load_file(output / "full" / "model" / "model.safetensors")
     for step in RESUMED:
         found = load_file(output / f"from {step}" / "model" / "model.safetensors")
         for name, value in expected.items():
             assert torch.equal(found[name], value), (step, name)
-        for of_process in facts:
-            later = [one for one in of_process["full"]["sampled"] if one[0] >= step]
-            assert of_process[f"from {step}"]["sampled"] == later
+        for report in facts:
+            later = [sample for sample in report["full"]["sampled"] if sample[0] >= step]
+            assert report[f"from {step}"]["sampled"] == later

@@ -1,6 +1,6 @@
-"""Real DDP and DeepSpeed with two processes on this CPU: weights equal those of one process; the model loads alone.
+"""Real DDP and DeepSpeed with two processes on this CPU end with the weights of one process.
 
-The first run of each DeepSpeed engine compiles an operation, which takes a minute or more.
+The first run of each DeepSpeed engine compiles an operator, which takes a minute or more.
 """
 
 import json
@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 
 from trl_ces.methods.metrics import CES_METRICS
 
-# Engine: distributed type, ZeRO stage, whether weights are sharded, and the optimizer that steps.
+# Engine -> (distributed type, ZeRO stage, whether weights are sharded, class of the inner optimizer).
 ENGINES = {
     "ddp": ("MULTI_CPU", None, False, "AdamW"),
     "zero2": ("DEEPSPEED", 2, False, "AdamW"),
@@ -39,8 +39,8 @@ def trained(folder, engine, lora, name=None, options=None, **settings):
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["full", "lora"])
-def alone(request, tmp_path_factory):
-    """Save the initial weights and the result of one process: (folder, whether LoRA)."""
+def single(request, tmp_path_factory):
+    """Save the initial weights and the result of one process; return the folder and whether LoRA is used."""
     folder = tmp_path_factory.mktemp("engines")
     save_tiny(folder / "start")
     assert facts_of(trained(folder, "one", request.param))["distributed_type"] == "NO"
@@ -61,19 +61,19 @@ def load(folder, engine, lora):
     return PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(folder / "start"), folder / engine / "model")
 
 
-def answer(model):
+def generate(model):
     prompt = tiny_tokenizer()("3+4=", return_tensors="pt").input_ids
     return model.generate(prompt, max_new_tokens=20, do_sample=False)[0].tolist()
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_two_processes_end_with_the_weights_of_one(alone, engine):
-    folder, lora = alone
+def test_two_processes_end_with_the_weights_of_one(single, engine):
+    folder, lora = single
     if engine != "ddp":
         pytest.importorskip("deepspeed", reason="make test-slow installs it")
     output = trained(folder, engine, lora)
 
-    facts, single = facts_of(output), facts_of(folder / "one")
+    facts, single_facts = facts_of(output), facts_of(folder / "one")
     ran = (facts["distributed_type"], facts["zero_stage"], facts["sharded"], facts["inner_optimizer"])
     assert ran == ENGINES[engine]
     assert facts["processes"] == 2
@@ -86,48 +86,48 @@ def test_two_processes_end_with_the_weights_of_one(alone, engine):
         before = start.get(name, torch.zeros_like(value))
         assert (value - before).norm() > 1e-2 * value.norm(), f"{name} was not trained"
 
-    for ours, theirs in zip(facts["log"], single["log"], strict=True):
+    for entry, expected_entry in zip(facts["log"], single_facts["log"], strict=True):
         for name in CES_METRICS:
-            assert ours[name] == pytest.approx(theirs[name], rel=1e-3, abs=1e-5), name
+            assert entry[name] == pytest.approx(expected_entry[name], rel=1e-3, abs=1e-5), name
 
-    # The saved model does not need DeepSpeed, which this process does not use.
-    assert answer(load(folder, engine, lora)) == answer(load(folder, "one", lora))
+    # This process loads the saved models without DeepSpeed.
+    assert generate(load(folder, engine, lora)) == generate(load(folder, "one", lora))
 
 
 @pytest.mark.parametrize("engine", ["ddp", "zero2", "zero3"])
-def test_micro_batches_split_by_a_token_budget_give_the_weights_of_whole_ones(alone, engine):
-    """Gradients of several backwards add up on each process, and the engine steps once, after the last."""
-    folder, lora = alone
+def test_micro_batches_split_by_a_token_budget_yield_the_same_weights(single, engine):
+    """Each process accumulates the gradients of several backwards, and the engine steps once, after the last one."""
+    folder, lora = single
     if lora:
-        pytest.skip("same backwards as without LoRA")
+        pytest.skip("LoRA has the same backwards")
     if engine != "ddp":
         pytest.importorskip("deepspeed", reason="make test-slow installs it")
-    whole = {"per_device_train_batch_size": 6, "gradient_accumulation_steps": 1}
-    output = trained(folder, engine, lora, f"{engine}-pieces", max_tokens_per_micro_batch=60, **whole)
+    batches = {"per_device_train_batch_size": 6, "gradient_accumulation_steps": 1}
+    output = trained(folder, engine, lora, f"{engine}-pieces", max_tokens_per_micro_batch=60, **batches)
     facts = facts_of(output)
     assert (facts["distributed_type"], facts["zero_stage"]) == ENGINES[engine][:2]
-    assert facts["forwards"] > 2 * 4, "two forwards or more for each of the four steps"
+    assert facts["forwards"] > 2 * 4, "expected at least two forwards in each of the four steps"
     expected, found = weights_of(folder / "one", lora), weights_of(output, lora)
     for name, value in expected.items():
         assert (found[name] - value).norm() <= 1e-4 * value.norm(), name
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_step_with_a_loss_that_is_nan_on_one_process_is_skipped_by_all(alone, engine):
-    """DeepSpeed itself skips the step; the weights are those of one process that skips it."""
-    folder, lora = alone
+def test_a_step_with_a_loss_that_is_nan_on_one_process_is_skipped_by_all(single, engine):
+    """DeepSpeed skips the step; the weights equal those of a single process that skips it."""
+    folder, lora = single
     if lora:
-        pytest.skip("same step as without LoRA")
+        pytest.skip("LoRA has the same step")
     if engine != "ddp":
         pytest.importorskip("deepspeed", reason="make test-slow installs it")
-    poison, single = {"poison": 2}, folder / "one-poisoned"
-    if not single.exists():
-        trained(folder, "one", lora, single.name, poison)
+    poison, expected_run = {"poison": 2}, folder / "one-poisoned"
+    if not expected_run.exists():
+        trained(folder, "one", lora, expected_run.name, poison)
     output = trained(folder, engine, lora, f"{engine}-poisoned", poison)
-    assert [facts_of(run)["nonfinite_steps"] for run in (single, output)] == [1, 1]
+    assert [facts_of(run)["nonfinite_steps"] for run in (expected_run, output)] == [1, 1]
     names = {file.name for file in (output / "_nonfinite").iterdir()}
     assert names == {f"step-2-process-{rank}.safetensors" for rank in (0, 1)}
-    expected, found, unharmed = (weights_of(run, lora) for run in (single, output, folder / "one"))
+    expected, found, unharmed = (weights_of(run, lora) for run in (expected_run, output, folder / "one"))
     for name, value in expected.items():
         assert (found[name] - value).norm() <= 1e-4 * value.norm(), name
         assert (found[name] - unharmed[name]).norm() > 1e-3 * value.norm(), name

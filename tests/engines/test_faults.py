@@ -1,7 +1,7 @@
-"""Injected faults of server, machines and disks: each ends with one sentence or an exact resume, within its limit.
+"""Injected faults of the server, machines and disks are reported in one sentence, and the runs resume exactly.
 
-They are the table in docs/cluster.md, "When something fails". The server is tests/helpers/vllm_server.py; machines are
-simulated by launches on this machine.
+The faults are listed in docs/cluster.md, "When something fails". The server is tests/helpers/vllm_server.py. Several
+launches on this machine simulate several machines.
 """
 
 import os
@@ -29,25 +29,25 @@ def stand_in(job):
 
 
 @pytest.fixture(scope="module")
-def whole(job, stand_in, tmp_path_factory):
+def complete_runs(job, stand_in, tmp_path_factory):
     """Map the number of processes to the output of a run without a fault."""
-    folder = tmp_path_factory.mktemp("whole")
+    folder = tmp_path_factory.mktemp("complete")
     runs = {1: train(job, folder / "1", stand_in.url), 2: train(job, folder / "2", stand_in.url, TWO)}
     assert [run.code for run in runs.values()] == [0, 0]
     return {number: folder / str(number) for number in runs}
 
 
-# (server fault, settings, message of the command). The run then resumes to the same weights.
+# Name -> (server fault, settings, message of the command). The run is then resumed to the same weights.
 SERVER_FAULTS = {
-    "a request refused": (("/v1/completions", 400), {}, "failed (Request failed: 400, "),
+    "request refused": (("/v1/completions", 400), {}, "failed (Request failed: 400, "),
     "engine dead": (("/v1/completions", 500, 9), {}, "failed (RetryError): see its log, and start it with"),
     "server silent": (("/v1/completions", "hang"), {"ddp_timeout": 20}, "failed (ReadTimeout)"),
 }
 
 
 @pytest.mark.parametrize("fault", SERVER_FAULTS)
-def test_a_fault_of_the_server_ends_the_run_in_one_sentence_and_it_resumes_exactly(
-    job, tmp_path, stand_in, whole, fault
+def test_a_server_fault_is_reported_in_one_sentence_and_the_run_resumes_exactly(
+    job, tmp_path, stand_in, complete_runs, fault
 ):
     (path, what, *times), changes, sentence = SERVER_FAULTS[fault]
     stand_in.fail(path, what, skip=1, times=times[0] if times else 1)
@@ -58,25 +58,25 @@ def test_a_fault_of_the_server_ends_the_run_in_one_sentence_and_it_resumes_exact
     assert sentence in message
     assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in message
     assert train(job, tmp_path / "out", stand_in.url, RESUME).code == 0
-    assert_same_weights(tmp_path / "out", whole[1])
+    assert_same_weights(tmp_path / "out", complete_runs[1])
 
 
-def test_a_server_that_dies_while_it_takes_weights_ends_the_run_which_resumes_exactly(job, tmp_path, whole):
+def test_a_run_whose_server_dies_during_a_weight_update_resumes_exactly(job, tmp_path, complete_runs):
     with served(job / "model") as dying:
         dying.fail("/update_weights", "die", skip=1)
         ended = train(job, tmp_path / "out", dying.url)
     assert ended.code in (1, 2)
     assert len(ended.sentences()) == 1
     assert "Resume from" in ended.sentences()[0]
-    with served(job / "model") as again:
-        assert train(job, tmp_path / "out", again.url, RESUME).code == 0
-    assert_same_weights(tmp_path / "out", whole[1])
+    with served(job / "model") as restarted:
+        assert train(job, tmp_path / "out", restarted.url, RESUME).code == 0
+    assert_same_weights(tmp_path / "out", complete_runs[1])
 
 
-# Faults of rank 1 in the second rollout: (exit code, message of the command). A hanging process is not tested: with
+# Fault of rank 1 in the second rollout -> (exit code, message of the command). A hanging process is not tested: with
 # `use_cpu`, transformers uses torch's limit of 30 minutes instead of `ddp_timeout`.
 PROCESS_FAULTS = {
-    "killed": (1, "the training ended with code 1; the first error, if one was reported, is above"),
+    "killed": (1, "training ended with code 1; the first error, if any was reported, is above"),
     "reward raises": (2, "The reward function 'vowel_accuracy_reward' raised ValueError: cannot grade today"),
     "time limit": (0, None),
     "machine lost": (-9, None),
@@ -84,7 +84,7 @@ PROCESS_FAULTS = {
 
 
 @pytest.mark.parametrize("fault", PROCESS_FAULTS)
-def test_a_fault_of_one_process_ends_the_run_which_resumes_exactly(job, tmp_path, stand_in, whole, fault):
+def test_a_fault_of_one_process_ends_the_run_and_it_resumes_exactly(job, tmp_path, stand_in, complete_runs, fault):
     code, sentence = PROCESS_FAULTS[fault]
     what = {"rank": 1, "call": 2, "what": fault}
     ended = train(job, tmp_path / "out", stand_in.url, TWO, fault=what)
@@ -97,11 +97,13 @@ def test_a_fault_of_one_process_ends_the_run_which_resumes_exactly(job, tmp_path
         assert sentence in ended.sentences()[0]
         assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in ended.sentences()[0]
     assert train(job, tmp_path / "out", stand_in.url, [*TWO, *RESUME]).code == 0
-    assert_same_weights(tmp_path / "out", whole[2])
+    assert_same_weights(tmp_path / "out", complete_runs[2])
 
 
-def test_a_full_disk_on_one_of_two_machines_is_reported_there_and_both_resume_exactly(job, tmp_path, stand_in, whole):
-    outputs = [tmp_path / "node0", tmp_path / "node1"]  # no shared disk
+def test_a_full_disk_on_one_of_two_machines_is_reported_and_the_run_resumes_exactly(
+    job, tmp_path, stand_in, complete_runs
+):
+    outputs = [tmp_path / "node0", tmp_path / "node1"]  # the machines share no disk
     what = {"rank": 1, "call": 2, "what": "full disk"}
     nodes = [
         Training(job, output, stand_in.url, flags, fault=what)
@@ -113,7 +115,7 @@ def test_a_full_disk_on_one_of_two_machines_is_reported_there_and_both_resume_ex
     assert f"The disk of {outputs[1]} is full" in sentence
     assert first.code == 1
     assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in first.sentences()[0]
-    # The first machine's disk has the state; the second's has its own rows of the rollout and its random states.
+    # The first machine's disk contains the state, the second's the rollout rows and random states of its process.
     checkpoint = str(outputs[0] / "checkpoint-2")
     shutil.copytree(outputs[1] / "checkpoint-2", checkpoint, dirs_exist_ok=True)
     nodes = [
@@ -121,10 +123,10 @@ def test_a_full_disk_on_one_of_two_machines_is_reported_there_and_both_resume_ex
         for output, flags in zip(outputs, machines(), strict=True)
     ]
     assert [node.end().code for node in nodes] == [0, 0]
-    assert_same_weights(outputs[0], whole[2])
+    assert_same_weights(outputs[0], complete_runs[2])
 
 
-def test_a_machine_without_vllm_refuses_and_the_other_waits_no_longer_than_the_rendezvous(job, tmp_path, stand_in):
+def test_a_machine_without_vllm_fails_and_the_other_stops_at_the_rendezvous_timeout(job, tmp_path, stand_in):
     flags = machines("--rdzv_conf", "timeout=30")
     first = Training(job, tmp_path / "node0", stand_in.url, flags[0])
     second = Training(job, tmp_path / "node1", stand_in.url, flags[1], stub=False)
@@ -135,13 +137,13 @@ def test_a_machine_without_vllm_refuses_and_the_other_waits_no_longer_than_the_r
     assert "There is no checkpoint yet: start again." in waited.sentences()[0]
 
 
-@pytest.mark.parametrize("fault", ["cut off", "clock set back"])
-def test_a_run_resumes_exactly_from_the_newest_complete_checkpoint(job, tmp_path, stand_in, whole, fault):
+@pytest.mark.parametrize("fault", ["truncated checkpoint", "clock set back"])
+def test_a_run_resumes_exactly_from_the_newest_complete_checkpoint(job, tmp_path, stand_in, complete_runs, fault):
     output = tmp_path / "out"
-    shutil.copytree(whole[1], output)
+    shutil.copytree(complete_runs[1], output)
     shutil.rmtree(output / "checkpoint-6")
     (output / "model.safetensors").unlink()
-    if fault == "cut off":
+    if fault == "truncated checkpoint":
         file = output / "checkpoint-5" / "model.safetensors"
         file.write_bytes(file.read_bytes()[:-8])
     else:  # the machine's clock was set back after step 3
@@ -149,5 +151,5 @@ def test_a_run_resumes_exactly_from_the_newest_complete_checkpoint(job, tmp_path
             os.utime(output / f"checkpoint-{step}", (1e9, 1e9))
     ended = train(job, output, stand_in.url, RESUME, save_total_limit=2)
     assert ended.code == 0
-    assert f"checkpoint-{4 if fault == 'cut off' else 5}." in ended.stdout
-    assert_same_weights(output, whole[1])
+    assert f"checkpoint-{4 if fault == 'truncated checkpoint' else 5}." in ended.stdout
+    assert_same_weights(output, complete_runs[1])

@@ -1,7 +1,7 @@
 """FSDP2 as configured by the shipped file, compared with one process.
 
-accelerate starts FSDP2 only on GPUs; on a CPU the same file runs DDP, which `trl-ces train` refuses. Without that
-check (tests/helpers/engines_on_a_cpu.py), accelerate and torch shard over gloo.
+accelerate starts FSDP2 only on GPUs. On a CPU it would run DDP with the same file, which `trl-ces train` refuses.
+These tests remove accelerate's check (tests/helpers/engines_on_a_cpu.py), so that the model is sharded over gloo.
 """
 
 import json
@@ -18,16 +18,16 @@ TIMEOUT = 600
 
 
 def gpus():
-    """Count the GPUs of this machine, which conftest.py hides from torch."""
+    """Count the GPUs of this machine, because conftest.py hides them from torch."""
     if shutil.which("nvidia-smi") is None:
         return 0
-    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False).stdout
-    return sum(line.startswith("GPU ") for line in listed.splitlines())
+    output = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False).stdout
+    return sum(line.startswith("GPU ") for line in output.splitlines())
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(2 * TIMEOUT)
-@pytest.mark.skipif(gpus() < 2, reason="FSDP2 shards a model over at least two GPUs; this machine has fewer")
+@pytest.mark.skipif(gpus() < 2, reason="needs at least two GPUs")
 def test_fsdp2_ends_with_the_weights_of_one_process(tmp_path, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     save_tiny(tmp_path / "start")
@@ -51,8 +51,8 @@ def assert_same(found, expected):
 
 @pytest.mark.slow
 @pytest.mark.timeout(2 * TIMEOUT)
-@pytest.mark.parametrize("lora", [False, True], ids=["whole", "LoRA"])
-def test_two_cpu_processes_that_shard_a_model_end_with_the_weights_of_one(tmp_path, lora):
+@pytest.mark.parametrize("lora", [False, True], ids=["full", "LoRA"])
+def test_fsdp2_on_two_cpu_processes_ends_with_the_weights_of_one_process(tmp_path, lora):
     save_tiny(tmp_path / "start")
     sharded = {"lora": lora, "fsdp_on_a_cpu": True, "environment": launched_environment()}
     assert sharded["environment"]["ACCELERATE_USE_FSDP"] == "true"

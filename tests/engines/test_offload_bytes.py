@@ -1,4 +1,4 @@
-"""Bytes per parameter that `trl-ces plan` counts for an offloaded optimizer, measured in a real DeepSpeed engine."""
+"""Measure the bytes per parameter of an offloaded optimizer, which `trl-ces plan` counts, in a DeepSpeed engine."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ storages = {}
 for found in gc.get_objects():
     if isinstance(found, torch.Tensor) and found.untyped_storage().nbytes() >= count:
         storages[found.untyped_storage().data_ptr()] = found.untyped_storage().nbytes()
-print("bytes a parameter:", sum(storages.values()) / count)
+print("bytes per parameter:", sum(storages.values()) / count)
 """
 
 
@@ -40,6 +40,6 @@ def test_the_offloaded_optimizer_and_gradients_take_18_bytes_per_parameter():
     environment = {**os.environ, **single, "MASTER_PORT": str(free_port())}
     command = [sys.executable, "-W", "ignore", "-c", SCRIPT]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=1100)
-    [line] = [line for line in ended.stdout.splitlines() if line.startswith("bytes a parameter")]
-    # On a CPU, the device's bfloat16 weights are in the same memory, 2 bytes.
+    [line] = [line for line in ended.stdout.splitlines() if line.startswith("bytes per parameter")]
+    # On a CPU, the bfloat16 weights of the device (2 bytes) are in the same memory.
     assert float(line.split(":")[1]) == 2 + 18

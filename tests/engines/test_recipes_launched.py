@@ -1,4 +1,4 @@
-"""The recipes for two A800, launched by `trl-ces train` on this CPU: as shipped, except for `OVERRIDES`."""
+"""Launch the recipes for two A800 with `trl-ces train` on this CPU, unchanged except for `OVERRIDES`."""
 
 import json
 import subprocess
@@ -14,8 +14,8 @@ from trl_ces.train.recipe import compose
 
 RECIPES = HERE.parents[1] / "recipes"
 TIMEOUT = 1500
-# A tiny model and its own rows; no GPU, so neither vLLM nor flash attention; short completions, and one rollout with
-# the shipped twelve steps.
+# In addition to a tiny model and small data. Without a GPU, there is neither vLLM nor flash attention. Completions are
+# short, and there is a single rollout with the recipe's twelve steps.
 OVERRIDES = {
     "use_cpu": "true",
     "use_vllm": "false",
@@ -70,9 +70,9 @@ def launch(tiny, output, recipe, accelerate, **more):
         (["R1-1.5B"], "zero3"),
     ],
 )
-def test_an_r1_recipe_trains_a_rollout_under_its_engine_and_the_saved_model_generates(tiny, tmp_path, recipe, engine):
+def test_an_r1_recipe_trains_on_a_rollout_with_its_engine_and_saves_a_usable_model(tiny, tmp_path, recipe, engine):
     pytest.importorskip("deepspeed", reason="make test-slow installs it")
-    # As shipped, including bf16 with fp32 masters; the launcher itself checks that DeepSpeed and two processes run.
+    # The engine includes bf16 with fp32 master weights. The launcher checks that DeepSpeed and two processes run.
     shipped = compose(recipe)
     finished = launch(tiny, tmp_path / "out", recipe, accelerate_file(tmp_path, engine))
     assert finished.returncode == 0, finished.stdout[-2000:] + finished.stderr[-6000:]
@@ -97,9 +97,9 @@ def test_an_r1_recipe_trains_a_rollout_under_its_engine_and_the_saved_model_gene
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        # accelerate starts a single process for this on a CPU
+        # with this file, accelerate starts a single process on a CPU
         ({"distributed_type": "MULTI_CPU"}, "Expected 2 processes, found 1"),
-        # and DDP for this
+        # with this file, accelerate starts DDP
         (
             {"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 2}},
             "The accelerate configuration requests FSDP, but MULTI_CPU is running",
@@ -107,7 +107,7 @@ def test_an_r1_recipe_trains_a_rollout_under_its_engine_and_the_saved_model_gene
     ],
     ids=["MULTI_CPU", "FSDP"],
 )
-def test_an_engine_that_does_not_start_is_reported_and_nothing_is_trained(tiny, tmp_path, changes, sentence):
+def test_an_engine_that_does_not_start_is_reported_before_training(tiny, tmp_path, changes, sentence):
     finished = launch(tiny, tmp_path / "out", ["R1-7B"], accelerate_file(tmp_path, "ddp", **changes))
     assert finished.returncode != 0
     assert finished.stderr.count("trl-ces train: error: ") == 1

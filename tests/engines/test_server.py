@@ -1,6 +1,6 @@
-"""Real `trl-ces train` with a stand-in for vLLM's server, tests/helpers/vllm_server.py.
+"""`trl-ces train` with a stand-in for vLLM's server, tests/helpers/vllm_server.py.
 
-One and two processes, two machines (simulated by two launches), and a restarted server.
+The runs use one process, two processes, two machines (simulated by two launches), or a restarted server.
 """
 
 import time
@@ -21,8 +21,8 @@ def job(tmp_path_factory):
     return make_job(tmp_path_factory.mktemp("job"))
 
 
-def test_two_processes_and_two_machines_train_on_a_rollout_as_one_process_does(job, tmp_path):
-    """One rollout of one step: TRL shuffles a rollout's rows by process, so later rollouts use different weights."""
+def test_two_processes_and_two_machines_end_with_the_weights_of_one_process(job, tmp_path):
+    """Compare one step, because TRL shuffles rows within each process, so the weights differ in later rollouts."""
     changes = {"max_steps": 1, "responses_per_rollout": 8, "adam_epsilon": 1e-4}
     with served(job / "model") as stand_in:
         assert train(job, tmp_path / "one", stand_in.url, **changes).code == 0
@@ -32,9 +32,9 @@ def test_two_processes_and_two_machines_train_on_a_rollout_as_one_process_does(j
             for rank, flags in enumerate(machines())
         ]
         assert [node.end().code for node in nodes] == [0, 0]
-        asked = stand_in.log("completions")
-    assert len(asked) == 3, "only the process of rank 0 asks, once a rollout"
-    assert asked[0] == asked[1] == asked[2]
+        requests = stand_in.log("completions")
+    assert len(requests) == 3, "expected one request per rollout, from rank 0"
+    assert requests[0] == requests[1] == requests[2]
     expected = weights(tmp_path / "one")
     for name, value in weights(tmp_path / "two").items():
         assert (value - expected[name]).norm() <= 1e-4 * expected[name].norm(), name
@@ -43,10 +43,10 @@ def test_two_processes_and_two_machines_train_on_a_rollout_as_one_process_does(j
     assert not (tmp_path / "node1" / "model.safetensors").exists()
 
 
-@pytest.mark.parametrize("flags", [(), TWO], ids=["one process", "two"])
-def test_a_run_whose_server_dies_in_a_rollout_resumes_with_a_new_server_to_the_same_weights(job, tmp_path, flags):
+@pytest.mark.parametrize("flags", [(), TWO], ids=["one process", "two processes"])
+def test_a_run_whose_server_dies_during_a_rollout_resumes_with_a_new_server(job, tmp_path, flags):
     with served(job / "model") as stand_in:
-        assert train(job, tmp_path / "whole", stand_in.url, flags).code == 0
+        assert train(job, tmp_path / "complete", stand_in.url, flags).code == 0
         rollouts = stand_in.log("completions")
     with served(job / "model") as stand_in:
         stand_in.fail("/v1/completions", "die", skip=1)
@@ -58,11 +58,11 @@ def test_a_run_whose_server_dies_in_a_rollout_resumes_with_a_new_server_to_the_s
     assert "start it with `VLLM_SERVER_DEV_MODE=1 vllm serve" in sentence
     assert "Resume from" in sentence
     assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in sentence
-    with served(job / "model") as stand_in:  # it has the model's initial weights again
+    with served(job / "model") as stand_in:  # starts with the initial weights of the model
         ended = train(job, tmp_path / "stopped", stand_in.url, [*flags, "--resume_from_checkpoint", "true"])
         assert ended.code == 0, ended.errors[-3000:]
         assert stand_in.log("completions") == rollouts[1:]
-    assert_same_weights(tmp_path / "stopped", tmp_path / "whole")
+    assert_same_weights(tmp_path / "stopped", tmp_path / "complete")
 
 
 def test_training_waits_for_a_server_that_starts_later(job, tmp_path):

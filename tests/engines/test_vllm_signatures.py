@@ -1,4 +1,4 @@
-"""The stand-ins of vLLM accept only arguments that vLLM accepts, including those that TRL and this package pass."""
+"""The stand-ins for vLLM accept only arguments that vLLM accepts."""
 
 import json
 from pathlib import Path
@@ -27,14 +27,14 @@ TRANSFER = "vllm_stub/vllm/distributed/weight_transfer"
     ],
 )
 def test_a_stand_in_accepts_only_arguments_of_vllm(stand_in, name, in_vllm):
-    ours, real = names((TESTS / stand_in).read_text(), name), FACTS[in_vllm]
+    stub, real = names((TESTS / stand_in).read_text(), name), FACTS[in_vllm]
     if in_vllm == "LLM.__init__":
         real = real + FACTS["EngineArgs"]
-    places = ours.index("*")
-    assert ours[:places] == real[: real.index("*")][:places]
-    assert set(ours[places:]) <= set(real)
+    star = stub.index("*")
+    assert stub[:star] == real[: real.index("*")][:star]
+    assert set(stub[star:]) <= set(real)
 
 
-def test_the_signatures_are_those_of_the_vllm_version_for_gpu_machines():
+def test_the_signatures_come_from_the_vllm_version_in_constraints_gpu():
     pins = (TESTS.parent / "constraints-gpu.txt").read_text().splitlines()
     assert f"vllm=={FACTS['version']}" in pins, "run make vllm-signatures"

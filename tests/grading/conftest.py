@@ -4,6 +4,6 @@ from trl_ces.grading import judge
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_remembered(monkeypatch):
-    """No test sees another's verdicts."""
+def empty_cache(monkeypatch):
+    """Isolate tests from comparisons that other tests cached."""
     monkeypatch.setattr(judge, "_known", {})

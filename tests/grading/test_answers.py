@@ -1,4 +1,4 @@
-r"""Extracting the answer: the last box, else an explicit statement, else an expression that ends the text."""
+r"""Extraction of the answer: the last box, else an explicit statement, else an expression that ends the text."""
 
 from rows import rows
 
@@ -6,7 +6,7 @@ from trl_ces.grading.answers import MAX_BOXES, STATEMENT_WINDOW, extract_answer,
 
 
 @rows("answers/boxes")
-def test_the_outermost_boxes_are_found_in_order_unless_the_last_is_cut_off(text, boxes):
+def test_outermost_boxes_are_found_in_order_unless_the_last_one_is_truncated(text, boxes):
     found = find_boxes(text)
     assert (None if found is None else [box.content for box in found]) == boxes
 
@@ -20,7 +20,7 @@ def test_a_box_ends_with_its_value():
     "answers/extracted",
     ("So it must be **17**." + "\n" * 50, "17"),
 )
-def test_the_final_answer_is_the_last_box_else_a_statement_else_the_closing_expression(text, expected):
+def test_the_answer_is_the_last_box_else_a_statement_else_the_closing_expression(text, expected):
     assert extract_answer(text) == expected
 
 
@@ -34,19 +34,19 @@ def test_a_box_is_extracted_from_any_sentence(text):
     assert extract_answer(text) == "5"
 
 
-def test_a_statement_is_found_near_the_end_only_and_a_box_everywhere():
-    much = " word" * STATEMENT_WINDOW
-    assert extract_answer("The answer is 5." + much) is None
-    assert extract_answer(much + "The answer is 5.") == "5"
-    assert extract_answer(r"\boxed{5}" + much) == "5"
+def test_statements_are_found_only_near_the_end_and_boxes_everywhere():
+    padding = " word" * STATEMENT_WINDOW
+    assert extract_answer("The answer is 5." + padding) is None
+    assert extract_answer(padding + "The answer is 5.") == "5"
+    assert extract_answer(r"\boxed{5}" + padding) == "5"
 
 
 @rows("answers/several_boxes")
-def test_as_many_boxes_as_the_gold_has_values_are_one_answer(text, parts, expected):
+def test_boxes_are_joined_if_the_gold_has_as_many_values(text, parts, expected):
     assert extract_answer(text, parts) == expected
 
 
-def test_only_the_last_of_very_many_boxes_are_kept():
+def test_the_number_of_extracted_boxes_is_limited():
     values = [str(value) for value in range(MAX_BOXES)]
     text = " ".join(rf"\boxed{{{value}}}" for value in values)
     assert extract_answer(text, MAX_BOXES) == "; ".join(values)

@@ -1,4 +1,4 @@
-"""What the question says about its answer: nouns, base, percentage, unit, order, options, names, words around it."""
+"""Grading with the question, which determines nouns, base, percentage, unit, order, options and names."""
 
 from rows import rows
 
@@ -9,15 +9,15 @@ from trl_ces.support.limits import MAX_LENGTH
 
 
 @rows("asked/nouns")
-def test_a_noun_or_base_of_the_question_is_dropped_after_a_number(answer, question, expected):
+def test_a_noun_or_base_from_the_question_is_removed_after_a_number(answer, question, expected):
     assert as_asked(answer, "5", question)[1] == expected
 
 
-def test_a_base_is_kept_when_the_gold_has_one():
+def test_a_base_is_kept_if_the_gold_has_a_base():
     assert as_asked("1011_3", "1011_2", "Write 11 in base 2.")[1] == "1011_3"
 
 
-def test_a_very_long_answer_or_question_is_left_alone():
+def test_very_long_answers_and_questions_are_not_changed():
     longest = "5" + " " * (MAX_DIGITS - 8) + "gizmos"
     assert as_asked(longest + " ", "5", "How many gizmos?")[1] == "5"
     assert as_asked(longest + "  ", "5", "How many gizmos?")[1] == longest + "  "
@@ -27,7 +27,7 @@ def test_a_very_long_answer_or_question_is_left_alone():
 
 
 @rows("asked/question")
-def test_an_answer_is_judged_by_its_question(question, gold, answer, correct):
+def test_answers_are_graded_with_the_question(question, gold, answer, correct):
     assert grade(rf"\boxed{{{answer}}}", gold, question=question, with_qwen=False).correct is correct
 
 
@@ -38,20 +38,20 @@ def test_boxes_only_ignores_statements():
 
 
 @rows("asked/notation")
-def test_ratios_commas_intervals_and_sides(gold, answer, correct):
+def test_notations_of_ratios_numbers_and_intervals(gold, answer, correct):
     assert grade(rf"\boxed{{{answer}}}", gold, with_qwen=False).correct is correct
 
 
 @rows("asked/scale")
-def test_a_scale_after_the_box_must_be_the_questions(question, completion, correct):
+def test_a_scale_after_the_box_must_agree_with_the_question(question, completion, correct):
     assert grade(completion, "5", question=question, with_qwen=False).correct is correct
 
 
 @rows("asked/beside_the_box")
-def test_text_beside_the_box(completion, gold, correct):
+def test_text_next_to_the_box_can_change_the_answer(completion, gold, correct):
     assert grade(completion, gold, with_qwen=False).correct is correct
 
 
-def test_an_escaped_dollar_opens_no_formula():
+def test_an_escaped_dollar_does_not_start_a_formula():
     text = r"Net income: \$6,840 - \$620 = $\boxed{\$6220}$."
     assert grade(text, "6,220", with_qwen=False).correct is True

@@ -1,9 +1,9 @@
 """
-Wrong answers that a policy might find, and right ones in unusual notation: at least 99 % of each judged rightly.
+Incorrect answers that a policy might find, and correct answers in unusual notation: 99 % must be graded correctly.
 
-`cases/wrong.txt` and `cases/right.txt` were written by hand before the rules they test. A line is a gold and its
-answers, separated by ` :: `. Answers below `# boxed: ...` stand in a box; those below `# whole: ...` are responses.
-`<U+2009>` is that character, `⏎` a line break.
+`cases/wrong.txt` and `cases/right.txt` were written by hand before the rules that they test. Each line contains a gold
+and its answers, separated by ` :: `. Answers below `# boxed: ...` are put in a box; answers below `# whole: ...` are
+complete texts. `<U+2009>` represents that character, `⏎` a line break.
 """
 
 import os
@@ -24,7 +24,7 @@ LISTS = Path(__file__).parent / "cases"
 
 
 def read(name):
-    """Yields (class, gold, response) for each answer of a list."""
+    """Yield (class, gold, completion) for each answer of a file."""
     for line in (LISTS / name).read_text(encoding="utf-8").splitlines():
         if line.startswith("# "):
             kind, _, title = line[2:].partition(": ")
@@ -35,25 +35,25 @@ def read(name):
                 yield title, gold, answer if kind == "whole" else rf"\boxed{{{answer}}}"
 
 
-def table(rows, misjudged):
-    totals, failures = (Counter(title for title, *_ in listed) for listed in (rows, misjudged))
+def table(rows, misgraded):
+    totals, failures = (Counter(title for title, *_ in listed) for listed in (rows, misgraded))
     lines = [f"{total - failures[title]:4} of {total:3}  {title}" for title, total in totals.items()]
-    return "\n".join(["", *lines, f"{len(rows) - len(misjudged)} of {len(rows)} judged rightly"])
+    return "\n".join(["", *lines, f"{len(rows) - len(misgraded)} of {len(rows)} graded correctly"])
 
 
 @pytest.mark.parametrize("name", ["wrong", "right"])
-def test_99_percent_of_the_hand_written_answers_are_judged_correctly(name, capsys):
+def test_99_percent_of_the_hand_written_answers_are_graded_correctly(name, capsys):
     rows = list(read(f"{name}.txt"))
     grades = grade_many([response for *_, response in rows], [gold for _, gold, _ in rows], with_qwen=False)
-    misjudged = [row for row, grade in zip(rows, grades, strict=True) if grade.correct is not (name == "right")]
+    misgraded = [row for row, grade in zip(rows, grades, strict=True) if grade.correct is not (name == "right")]
     with capsys.disabled():
-        print(table(rows, misjudged))
+        print(table(rows, misgraded))
     assert len(rows) == len({*rows}) >= {"wrong": 330, "right": 180}[name]
-    assert len(misjudged) <= 0.01 * len(rows), misjudged
+    assert len(misgraded) <= 0.01 * len(rows), misgraded
 
 
 def golds_of_every_kind(name, count=10):
-    """Draws golds of a benchmark, as many of each kind as there are."""
+    """Draw golds of a benchmark, alternating between kinds."""
     golds = sorted({problem.gold.strip() for problem in load_benchmark(name, DATA)})
     random.Random(name).shuffle(golds)
     kinds = defaultdict(list)
@@ -65,18 +65,18 @@ def golds_of_every_kind(name, count=10):
 
 
 @pytest.mark.parametrize("name", ["wrong", "right"])
-def test_99_percent_of_answers_made_from_golds_of_the_twelve_sets_are_judged_correctly(name, capsys):
+def test_99_percent_of_answers_made_from_benchmark_golds_are_graded_correctly(name, capsys):
     if not (DATA / "math").is_dir():
-        pytest.skip(f"no sets at {DATA / 'math'}: set TRL_CES_DATA to the folder that holds math/")
+        pytest.skip(f"{DATA / 'math'} is missing: set TRL_CES_DATA to the folder that contains math/")
     golds = [(benchmark, gold) for benchmark in GROUPS["math12"] for gold in golds_of_every_kind(benchmark)]
-    rows = [  # each gold with every third template: all templates, and not each with all golds
+    rows = [  # every third template per gold, so that all templates are used but not all combinations
         (benchmark, gold, response)
         for number, (benchmark, gold) in enumerate(golds)
         for response in getattr(answer_templates, name)(gold)[number % 3 :: 3]
     ]
     grades = grade_many([response for *_, response in rows], [gold for _, gold, _ in rows], with_qwen=False)
-    misjudged = [row for row, grade in zip(rows, grades, strict=True) if grade.correct is not (name == "right")]
+    misgraded = [row for row, grade in zip(rows, grades, strict=True) if grade.correct is not (name == "right")]
     with capsys.disabled():
-        print(table(rows, misjudged))
+        print(table(rows, misgraded))
     assert all(usable_golds([gold for _, gold in golds]))
-    assert len(misjudged) <= 0.01 * len(rows), misjudged
+    assert len(misgraded) <= 0.01 * len(rows), misgraded

@@ -1,4 +1,4 @@
-r"""The text around an answer: `stands` is true exactly if nothing negates, modifies or hides the answer."""
+r"""`stands` is true if and only if the text around an answer does not negate, modify or hide it."""
 
 import pytest
 from rows import rows
@@ -14,7 +14,7 @@ def stands_in(text, value="5"):
 
 
 @rows("context/not_stated")
-def test_an_answer_that_the_text_negates_modifies_or_hides_does_not_count(text):
+def test_a_negated_modified_or_hidden_answer_is_refused(text):
     assert not stands_in(text)
 
 
@@ -22,21 +22,21 @@ def test_an_answer_that_the_text_negates_modifies_or_hides_does_not_count(text):
     "context/stated",
     "if" + 100 * " word" + " @",
 )
-def test_an_answer_in_any_other_text_counts(text):
+def test_an_answer_in_other_texts_is_accepted(text):
     assert stands_in(text)
 
 
-def test_a_later_number_retracts_only_a_number():
+def test_a_later_number_retracts_only_numbers():
     assert stands_in("@. The answer is 6.", "x+1")
-    assert stands_in("@. The answer is 0.33.", r"\frac{1}{3}")  # rounded
+    assert stands_in("@. The answer is 0.33.", r"\frac{1}{3}")  # a rounded value of 1/3
     assert not stands_in("@. The answer is 0.25.", r"\frac{1}{3}")
     assert not stands_in("@. The answer is $0.5$.", "0")
-    assert not stands_in("@. The answer is 9999.5.", "9900")  # by more than one in a hundred
+    assert not stands_in("@. The answer is 9999.5.", "9900")  # differs by more than 1 %
 
 
-@pytest.mark.timeout(60)  # a search that is not linear takes hours
+@pytest.mark.timeout(60)  # a search in more than linear time takes hours
 @pytest.mark.parametrize(
-    ("before", "behind", "expected"),
+    ("before", "after", "expected"),
     [
         (r"\text  " * 40 + "x", "", True),
         ("", " the answer is" + " " * 200_000 + "x", True),
@@ -48,19 +48,19 @@ def test_a_later_number_retracts_only_a_number():
     ],
     ids=range(7),
 )
-def test_text_around_an_answer_cannot_hang_the_trainer(before, behind, expected):
-    assert stands_in(f"{before}@{behind}") is expected
+def test_text_around_an_answer_is_read_in_linear_time(before, after, expected):
+    assert stands_in(f"{before}@{after}") is expected
 
 
 @pytest.mark.timeout(60)
-def test_mathematics_within_an_answer_cannot_hang_the_trainer():
+def test_mathematics_within_an_answer_is_read_in_linear_time():
     assert stands_in("@", r"\[" * 100_000)
 
 
-def test_a_very_long_answer_is_not_read():
+def test_a_very_long_answer_is_not_compared_with_later_numbers():
     assert not stands_in("@. The answer is 6.", "5" + " " * (MAX_LENGTH - 1))
     assert stands_in("@. The answer is 6.", "5" + " " * MAX_LENGTH)
 
 
-def test_a_formula_that_is_the_answer_is_not_inside_one():
+def test_an_answer_that_is_a_whole_formula_is_accepted():
     assert stands("Hence $5$!", 6, 9, "$5$")

@@ -1,4 +1,4 @@
-"""The rules of equality one by one. The algebra is a plain function here."""
+"""The rules of equality, with a plain function instead of the computer algebra."""
 
 import pytest
 from rows import answers_to, rows
@@ -12,12 +12,12 @@ def no_algebra(gold, answer):
 
 
 def algebra(*known):
-    """Stands in for the algebra: finds these pairs equal, and no others."""
+    """Make a substitute for the algebra that considers only these pairs equal."""
     return lambda gold, answer: (gold, answer) in known
 
 
 @rows("equality/braces")
-def test_braces_around_several_characters_are_part_of_the_spelling(gold, answer):
+def test_braces_around_several_characters_are_kept(gold, answer):
     assert equal(gold, answer, algebra()) is False
     assert equal(gold, answer, algebra((gold, answer))) is True
 
@@ -26,7 +26,7 @@ def test_braces_around_several_characters_are_part_of_the_spelling(gold, answer)
     ("gold", "answer"),
     [("x^{2}", "x^2"), ("x_{1}+{y}", "x_1+y"), (r"\frac{a}{b}", r"\frac ab"), ("x^{2}{}", "x^2"), ("yes", "{yes}")],
 )
-def test_braces_around_one_character_or_none_are_not(gold, answer):
+def test_braces_around_at_most_one_character_are_removed(gold, answer):
     assert equal(gold, answer, no_algebra) is True
 
 
@@ -36,19 +36,19 @@ def test_most_pairs_are_decided_without_algebra(gold, answer, expected):
 
 
 @rows("equality/to_the_algebra")
-@pytest.mark.parametrize("verdict", [True, False])
-def test_other_pairs_take_one_comparison_by_the_engine_and_its_result(gold, answer, sides, verdict):
-    asked = []
-    assert equal(gold, answer, lambda *pair: asked.append(pair) or verdict) is verdict
-    assert asked == [tuple(sides)]
+@pytest.mark.parametrize("result", [True, False])
+def test_other_pairs_are_compared_once_by_the_algebra(gold, answer, sides, result):
+    compared = []
+    assert equal(gold, answer, lambda *pair: compared.append(pair) or result) is result
+    assert compared == [tuple(sides)]
 
 
 @rows("equality/with_algebra")
-def test_parts_are_compared_by_algebra_where_they_need_it(gold, answer, known, expected):
+def test_parts_that_need_algebra_are_compared_by_algebra(gold, answer, known, expected):
     assert equal(gold, answer, algebra(*zip(known[::2], known[1::2], strict=True))) is expected
 
 
-def test_an_exception_of_the_engine_passes_through():
+def test_an_exception_of_the_algebra_is_not_caught():
     def raises(gold, answer):
         raise LookupError(gold)
 
@@ -56,7 +56,7 @@ def test_an_exception_of_the_engine_passes_through():
         equal("x", "y+1", raises)
 
 
-def test_too_long_or_too_deep_texts_are_compared_as_text_alone():
+def test_too_long_or_too_deep_texts_are_compared_only_as_text():
     long, deep = "x+" * MAX_LENGTH + "x", "(" * MAX_NESTING + "(x+1)" + ")" * MAX_NESTING
     for text in (long, deep):
         assert equal(text, f" {text}", no_algebra) is True
@@ -64,18 +64,18 @@ def test_too_long_or_too_deep_texts_are_compared_as_text_alone():
         assert equal("x", text, no_algebra) is False
 
 
-def test_statements_have_a_greatest_number_of_sides():
+def test_the_number_of_sides_of_a_statement_is_limited():
     assert equal("5", "x" + "=5" * (MAX_ITEMS - 1), no_algebra) is True
     assert equal("5", "x" + "=5" * MAX_ITEMS, no_algebra) is False
 
 
-def test_lists_and_unions_have_a_greatest_length():
+def test_the_length_of_lists_and_unions_is_limited():
     values = [str(value) for value in range(1, MAX_ITEMS + 2)]
     assert equal(", ".join(values[1:]), ", ".join(values[:0:-1]), no_algebra) is True
     assert equal(", ".join(values), ", ".join(values[::-1]), no_algebra) is False
     intervals = [f"({value},0)" for value in values]
     assert equal(r"\cup".join(intervals[1:]), r"\cup".join(intervals[:0:-1]), no_algebra) is True
-    # A longer union goes straight to the algebra.
+    # A longer union is compared by the algebra as a whole.
     assert equal(r"\cup".join(intervals), r"\cup".join(intervals[::-1]), algebra()) is False
 
 
@@ -83,7 +83,7 @@ def test_lists_and_unions_have_a_greatest_length():
     "equality/counts",
     ("1;2" + " " * MAX_LENGTH, 1),
 )
-def test_values_of_a_gold_are_counted(gold, count):
+def test_the_values_of_a_gold_are_counted(gold, count):
     assert count_values(gold) == count
 
 
@@ -103,8 +103,8 @@ def test_the_parts_of_a_union():
     assert union_parts(r"\cupdot") == [r"\cupdot"]
 
 
-def test_constants_are_tried_first_in_the_order_of_the_golds_terms():
+def test_constants_are_first_tried_in_the_order_of_the_golds_terms():
     compared = []
     answer = "y=c_1e^{3x}+c_2e^x+c_3e^{2x}"
-    assert equal("y=c_1e^x+c_2e^{2x}+c_3e^{3x}", answer, lambda _, one: compared.append(one) or True)
+    assert equal("y=c_1e^x+c_2e^{2x}+c_3e^{3x}", answer, lambda _, renamed: compared.append(renamed) or True)
     assert set(compared) == {"c_3e^{3x}+c_1e^x+c_2e^{2x}"}

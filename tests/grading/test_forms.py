@@ -1,4 +1,4 @@
-"""One form for answers that mean the same by convention. No computer algebra."""
+"""Canonical forms of answers that mean the same by convention, without computer algebra."""
 
 import pytest
 from rows import rows
@@ -17,7 +17,7 @@ from trl_ces.grading.forms import (
 
 
 @rows("forms/conditions")
-def test_the_set_or_condition_that_a_text_states(text, stated):
+def test_a_stated_set_or_condition_is_extracted(text, stated):
     assert condition(text) == stated
 
 
@@ -27,25 +27,25 @@ def test_words_are_distinguished_from_mathematics(text, expected):
 
 
 @rows("forms/constants")
-def test_constants_and_free_integers_take_the_names_of_the_gold(gold, answer, renamed):
+def test_constants_and_free_integers_are_renamed_as_in_the_gold(gold, answer, renamed):
     assert with_constants_of(gold, answer) == [renamed]
 
 
-def test_a_free_integer_is_counted_from_another_start_or_down():
-    counted = [r"2k\pi", r"2(k+1)\pi", r"2(k-1)\pi", r"2(-k)\pi"]
+def test_a_free_integer_may_be_shifted_or_negated():
+    shifted = [r"2k\pi", r"2(k+1)\pi", r"2(k-1)\pi", r"2(-k)\pi"]
     for gold, answer in [
         (r"2k\pi, k\in\mathbb{Z}", r"2n\pi, n\in\mathbb{Z}"),
         (r"2k\pi, k\in\mathbb{Z}", r"2k\pi, k\in\mathbb{Z}"),
         (r"2k\pi, k\in\mathbb{Z}", r"2k\pi"),
         (r"2k\pi", r"2k\pi, k\in\mathbb{Z}"),
     ]:
-        assert with_constants_of(gold, answer) == counted
+        assert with_constants_of(gold, answer) == shifted
     assert without_integer(r"2k\pi, k\in\mathbb{Z}") == r"2k\pi"
     assert without_integer(r"k\in\mathbb{Z}") == r"k\in\mathbb{Z}"
 
 
-def test_constants_keep_their_numbers_first_whatever_their_braces():
-    """Every other order costs a comparison of its own."""
+def test_constants_with_the_same_numbers_are_paired_first_regardless_of_braces():
+    """Each additional order costs a comparison."""
     assert with_constants_of("c_{1}x+c_2", "C_1x+C_{2}") == ["c_{1}x+c_2", "c_2x+c_{1}"]
     assert with_constants_of("c_{1}x+c_2", "Bx+A")[0] == "c_{1}x+c_2"
     assert with_constants_of("c_{1}x^2+c_2", "Bx+A")[0] == "c_2x+c_{1}"
@@ -63,22 +63,22 @@ def test_constants_keep_their_numbers_first_whatever_their_braces():
         (r"1011\text{ in base }b", ("1011", "b")),
     ],
 )
-def test_the_base_of_a_number(text, digits_and_base):
+def test_the_base_of_a_number_is_split_off(text, digits_and_base):
     assert split_base(text) == digits_and_base
 
 
 @rows("forms/congruences")
-def test_a_congruence_and_a_residue_class_are_read_alike(text, residue_and_modulus):
+def test_congruences_and_residue_classes_have_the_same_form(text, residue_and_modulus):
     assert congruence(text) == (residue_and_modulus and tuple(residue_and_modulus))
 
 
 @pytest.mark.parametrize(("text", "letter"), [("C", "C"), ("(C)", "C"), (r"\textbf{(C)}\ 32", "C"), ("5", None)])
-def test_the_letter_of_a_gold(text, letter):
+def test_the_letter_of_a_gold_is_extracted(text, letter):
     assert choice(text) == letter
 
 
 @rows("forms/spelling")
-def test_notations_of_one_spelling(text, expected):
+def test_notations_have_a_canonical_spelling(text, expected):
     assert spelling(text) == expected
 
 

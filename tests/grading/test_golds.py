@@ -1,4 +1,4 @@
-"""Golds are split into values and checked as far as possible without algebra."""
+"""Golds are split into values and, if possible, checked without algebra."""
 
 from rows import rows
 
@@ -7,7 +7,7 @@ from trl_ces.support.limits import MAX_LENGTH
 
 
 @rows("golds/values")
-def test_the_values_of_a_gold(gold, values):
+def test_a_gold_is_split_into_values(gold, values):
     assert leaves(gold) == values
 
 
@@ -15,8 +15,8 @@ def test_the_values_of_a_gold(gold, values):
     "golds/usable",
     ("x" * (MAX_LENGTH + 1), False),
 )
-def test_numbers_letters_and_words_need_no_algebra_and_a_malformed_gold_is_refused(gold, expected):
-    asked = []
-    assert usable(gold, lambda value: asked.append(value) or True) is (expected is not False)
-    assert bool(asked) is (expected is None)
+def test_simple_golds_need_no_algebra_and_malformed_golds_are_unusable(gold, expected):
+    parsed = []
+    assert usable(gold, lambda value: parsed.append(value) or True) is (expected is not False)
+    assert bool(parsed) is (expected is None)
     assert usable(gold, lambda value: False) is (expected is True)

@@ -1,4 +1,4 @@
-"""Requests to the workers and what becomes of their replies. No worker is started here."""
+"""Requests to the workers, and grades made from their replies. These tests start no worker."""
 
 import logging
 import random
@@ -13,31 +13,31 @@ DIED = {"status": "died", "error": "killed by the kernel"}
 
 
 class Pool:
-    """Gives canned replies in turn and records the requests."""
+    """Return the given replies in order, and record the requests."""
 
     def __init__(self, *replies):
-        self.replies, self.asked, self.limits = list(replies), [], []
+        self.replies, self.requests, self.limits = list(replies), [], []
 
     def map(self, messages, limit_s):
-        self.asked += messages
+        self.requests += messages
         self.limits += [limit_s]
         return [self.replies.pop(0) for _ in messages]
 
 
 class SlowPool:
-    """Calls every comparison right that takes no more than the limit; `costs` are seconds by answer, else 0.01."""
+    """Confirm all comparisons within the limit. `costs` maps answers to seconds; other answers cost 0.01."""
 
     def __init__(self, costs):
-        self.costs, self.asked = costs, []
+        self.costs, self.requests = costs, []
 
     def map(self, messages, limit_s):
-        self.asked += [(message["answer"], limit_s) for message in messages if message["op"] == "equal"]
+        self.requests += [(message["answer"], limit_s) for message in messages if message["op"] == "equal"]
         costs = [self.costs.get(message.get("answer"), 0.01) for message in messages]
         return [OK if cost <= limit_s else {"status": "timeout"} for cost in costs]
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_known(monkeypatch):
+def empty_gold_cache(monkeypatch):
     monkeypatch.setattr(judge, "_usable_golds", {})
 
 
@@ -45,36 +45,36 @@ def boxed(answer):
     return rf"So it is $\boxed{{{answer}}}$."
 
 
-def asked_equal(gold, answer, op="equal"):
+def equal_request(gold, answer, op="equal"):
     return {"op": op, "gold": gold, "answer": answer}
 
 
 # ---- golds
 
 
-def test_golds_that_need_no_algebra_are_judged_without_a_worker():
+def test_golds_that_need_no_algebra_are_checked_without_a_worker():
     assert usable_golds(["5", None, "", "yes", r"\frac{", "5"], pool=Pool()) == [True, False, False, True, False, True]
     assert usable_golds(["7"], pool=Pool()) == [True]
     assert usable_golds([None], pool=Pool()) == [False]
     assert usable_golds([], pool=Pool()) == []
 
 
-def test_other_golds_are_asked_once_and_the_verdict_is_kept():
+def test_other_golds_are_checked_once_by_a_worker():
     pool = Pool(OK, WRONG)
     assert usable_golds(["x+y", "x+", "x+y", "3"], limit_s=0.25, pool=pool) == [True, False, True, True]
-    assert pool.asked == [{"op": "usable", "gold": "x+y"}, {"op": "usable", "gold": "x+"}]
+    assert pool.requests == [{"op": "usable", "gold": "x+y"}, {"op": "usable", "gold": "x+"}]
     assert pool.limits == [0.25]
     assert usable_golds(["x+", "x+y"], pool=Pool()) == [False, True]
 
 
 @pytest.mark.parametrize("reply", [{"status": "timeout"}, {"status": "error", "error": "MemoryError: "}])
-def test_a_gold_that_cannot_be_parsed_in_time_or_memory_is_unusable_for_good(reply, caplog):
+def test_a_gold_that_exceeds_time_or_memory_remains_unusable(reply, caplog):
     assert usable_golds(["x+y"], pool=Pool(reply)) == [False]
     assert usable_golds(["x+y"], pool=Pool()) == [False]
     assert caplog.text == ""
 
 
-def test_a_gold_whose_worker_died_is_unusable_with_a_warning_and_asked_again_next_time(caplog):
+def test_a_gold_whose_worker_died_is_unusable_with_a_warning_and_checked_again_later(caplog):
     pool = Pool(DIED)
     with caplog.at_level(logging.WARNING):
         assert usable_golds(["x+y"], pool=pool) == [False]
@@ -83,28 +83,28 @@ def test_a_gold_whose_worker_died_is_unusable_with_a_warning_and_asked_again_nex
     assert usable_golds(["x+y"], pool=Pool(OK)) == [True]
 
 
-def test_a_gold_that_is_no_text_is_refused_before_anything_is_asked():
+def test_a_gold_that_is_not_a_string_is_refused_before_any_request():
     pool = Pool()
     with pytest.raises(TypeError, match="gold 2 is 5, of type int: pass a string"):
         usable_golds(["x+y", None, 5], pool=pool)  # type: ignore[list-item]
-    assert pool.asked == []
+    assert pool.requests == []
 
 
-def test_without_a_pool_the_one_of_this_process_is_asked(monkeypatch):
+def test_the_shared_pool_is_used_by_default(monkeypatch):
     pool = Pool(OK, WRONG)
     monkeypatch.setattr(judge, "shared_pool", lambda: pool)
     assert grade(boxed("x+1"), "x+y", with_qwen=False).correct is False
-    assert pool.asked == [{"op": "usable", "gold": "x+y"}, asked_equal("x+y", "x+1")]
+    assert pool.requests == [{"op": "usable", "gold": "x+y"}, equal_request("x+y", "x+1")]
 
 
 # ---- answers
 
 
-def test_the_engine_is_asked_only_where_no_rule_decides_and_once_for_each_pair():
+def test_algebra_is_requested_only_if_no_rule_decides_and_once_per_pair():
     pool = Pool(OK, OK, WRONG)
-    responses = [boxed("5"), boxed("x+1"), boxed("6"), boxed("1+x"), "no answer", boxed("x+1"), boxed("x+2")]
+    completions = [boxed("5"), boxed("x+1"), boxed("6"), boxed("1+x"), "no answer", boxed("x+1"), boxed("x+2")]
     golds = ["5", "1+x", "5", "1+x", "1+x", "1+x", "1+x"]
-    grades = grade_many(responses, golds, with_qwen=False, limit_s=0.5, pool=pool)
+    grades = grade_many(completions, golds, with_qwen=False, limit_s=0.5, pool=pool)
     assert grades == [
         Grade(correct=True, answer="5"),
         Grade(correct=True, answer="x+1"),
@@ -114,46 +114,46 @@ def test_the_engine_is_asked_only_where_no_rule_decides_and_once_for_each_pair()
         Grade(correct=True, answer="x+1"),
         Grade(correct=False, answer="x+2"),
     ]
-    assert pool.asked == [{"op": "usable", "gold": "1+x"}, asked_equal("1+x", "x+1"), asked_equal("1+x", "x+2")]
+    assert pool.requests == [{"op": "usable", "gold": "1+x"}, equal_request("1+x", "x+1"), equal_request("1+x", "x+2")]
     assert pool.limits == [0.5, 0.5]
 
 
-def test_an_unusable_gold_is_none_and_its_answer_is_not_compared():
+def test_answers_to_an_unusable_gold_are_not_compared():
     golds = ["", r"\frac{", None]
     grades = grade_many([boxed("3"), boxed("x+1"), boxed("4")], golds, with_qwen=False, pool=Pool())  # type: ignore[arg-type]
     assert grades == [Grade(None, "3"), Grade(None, "x+1"), Grade(None, "4")]
 
 
 @pytest.mark.parametrize("reply", [{"status": "timeout"}, {"status": "error", "error": "RecursionError: "}])
-def test_an_answer_that_cannot_be_compared_in_time_or_memory_is_wrong(reply, caplog):
+def test_an_answer_that_exceeds_time_or_memory_is_incorrect(reply, caplog):
     assert grade(boxed("x+1"), "1+x", with_qwen=False, pool=Pool(OK, reply)).correct is False
     assert caplog.text == ""
 
 
-def test_an_answer_whose_worker_died_is_not_graded_with_a_warning(caplog):
+def test_an_answer_whose_worker_died_remains_ungraded_with_a_warning(caplog):
     with caplog.at_level(logging.WARNING):
         assert grade(boxed("x+1"), "1+x", with_qwen=False, pool=Pool(OK, DIED)) == Grade(correct=None, answer="x+1")
     assert "died twice on the answer 'x+1' to '1+x', which stays ungraded. killed by the kernel" in caplog.text
 
 
-def test_long_pairs_are_compared_in_a_worker_even_where_numbers_decide():
+def test_long_numbers_are_compared_in_a_worker():
     longest = "1" * judge._QUICK_LENGTH
     assert grade(boxed("2" + longest[1:]), longest, with_qwen=False, pool=Pool()).correct is False
     for gold, answer in ((longest + "1", "2"), ("2", longest + "1")):
         pool = Pool(WRONG)
         assert grade(boxed(answer), gold, with_qwen=False, pool=pool).correct is False
-        assert pool.asked == [asked_equal(gold, answer)]
+        assert pool.requests == [equal_request(gold, answer)]
 
 
-@pytest.mark.parametrize("big", ["(" * 100 + "x" + ")" * 100, "1" * 20_000], ids=["deep", "long"])
-def test_what_is_too_big_is_compared_as_text_alone(big):
-    assert grade(boxed(big), "x", with_qwen=False, pool=Pool()).correct is False
-    assert grade(boxed("x"), big, with_qwen=False, pool=Pool()) == Grade(correct=None, answer="x")
-    pairs = [("equal", big, "x"), ("equal", "x", big), ("equal", big, f" {big}\n")]
+@pytest.mark.parametrize("large", ["(" * 100 + "x" + ")" * 100, "1" * 20_000], ids=["deep", "long"])
+def test_too_large_texts_are_compared_only_as_text(large):
+    assert grade(boxed(large), "x", with_qwen=False, pool=Pool()).correct is False
+    assert grade(boxed("x"), large, with_qwen=False, pool=Pool()) == Grade(correct=None, answer="x")
+    pairs = [("equal", large, "x"), ("equal", "x", large), ("equal", large, f" {large}\n")]
     assert list(judge._compare(pairs, 1.0, Pool()).values()) == [False, False, True]
 
 
-def test_thinking_is_cut_off_whoever_opened_it():
+def test_thinking_is_removed_whether_prompt_or_completion_opened_it():
     response = r"\boxed{3} so </think> \boxed{4}"
     expected = [("4", False), ("4", False), (None, False), ("3", True)]
     responses = [response, response, r"\boxed{3}", r"\boxed{3}"]
@@ -162,8 +162,8 @@ def test_thinking_is_cut_off_whoever_opened_it():
     assert [(g.answer, g.correct) for g in grades] == expected
     assert grade(r"\boxed{3}", "3", thinking_prefilled=True, with_qwen=False, pool=Pool()).correct is False
     assert grade(r"\boxed{3}", "3", with_qwen=False, pool=Pool()).correct is True
-    both = grade_many([r"\boxed{3}"] * 2, ["3"] * 2, thinking_prefilled=True, with_qwen=False, pool=Pool())
-    assert [g.correct for g in both] == [False, False]
+    grades = grade_many([r"\boxed{3}"] * 2, ["3"] * 2, thinking_prefilled=True, with_qwen=False, pool=Pool())
+    assert [g.correct for g in grades] == [False, False]
 
 
 @pytest.mark.parametrize(
@@ -174,65 +174,65 @@ def test_thinking_is_cut_off_whoever_opened_it():
         ((["a"], ["1"]), {"thinking_prefilled": [True, False]}, "thinking_prefilled has 2 entries for 1 responses"),
     ],
 )
-def test_sequences_that_differ_in_length_are_refused(arguments, settings, match):
+def test_sequences_of_different_lengths_are_refused(arguments, settings, match):
     with pytest.raises(ValueError, match=match):
         grade_many(*arguments, **settings, pool=Pool())
     assert grade_many([], [], pool=Pool()) == []
 
 
-# ---- hostile answers among others
+# ---- hostile answers in a batch
 
 
 HOSTILE = {f"x^{{9^{{9^{n}}}}}": 99.0 for n in range(20)}
 
 
-def verdicts_of(answers, pool, **settings):
-    """Verdicts by answer, with the limits of a reward."""
+def correctness_of(answers, pool, **settings):
+    """Map each answer to its correctness, graded with the limits of a reward."""
     settings = {"limit_s": 1.0, "first_limit_s": 0.2, "with_qwen": False, **settings}
     grades = grade_many([boxed(answer) for answer in answers], ["1+x"] * len(answers), pool=pool, **settings)
     return {grade.answer: grade.correct for grade in grades}
 
 
-def test_without_a_first_limit_every_comparison_gets_the_full_one():
+def test_without_a_first_limit_all_comparisons_get_the_full_limit():
     pool = SlowPool({"x+2": 2.9, **HOSTILE})
-    verdicts = verdicts_of(["x+2", *HOSTILE], pool, first_limit_s=None, limit_s=3.0)
-    assert verdicts == {"x+2": True, **dict.fromkeys(HOSTILE, False)}
-    assert pool.asked == [(answer, 3.0) for answer in ("x+2", *HOSTILE)]
+    correctness = correctness_of(["x+2", *HOSTILE], pool, first_limit_s=None, limit_s=3.0)
+    assert correctness == {"x+2": True, **dict.fromkeys(HOSTILE, False)}
+    assert pool.requests == [(answer, 3.0) for answer in ("x+2", *HOSTILE)]
 
 
-def test_what_exceeds_the_first_limit_gets_the_full_one(caplog):
+def test_comparisons_that_exceed_the_first_limit_get_the_full_limit(caplog):
     costs = {"x+2": 0.2, "x+3": 0.3, "x+4": 1.0, "x+5": 1.1}
     pool = SlowPool(costs)
-    assert verdicts_of(["x+1", *costs], pool) == {"x+1": True, "x+2": True, "x+3": True, "x+4": True, "x+5": False}
-    assert pool.asked[:5] == [(answer, 0.2) for answer in ("x+1", *costs)]
-    assert sorted(pool.asked[5:]) == [(answer, 1.0) for answer in ("x+3", "x+4", "x+5")]
+    assert correctness_of(["x+1", *costs], pool) == {"x+1": True, "x+2": True, "x+3": True, "x+4": True, "x+5": False}
+    assert pool.requests[:5] == [(answer, 0.2) for answer in ("x+1", *costs)]
+    assert sorted(pool.requests[5:]) == [(answer, 1.0) for answer in ("x+3", "x+4", "x+5")]
     assert caplog.text == ""
 
 
-def test_three_hostile_answers_get_the_full_limit_and_the_others_no_verdict(caplog):
+def test_three_hostile_answers_get_the_full_limit_and_the_rest_remain_ungraded(caplog):
     pool = SlowPool(HOSTILE)
-    verdicts = verdicts_of(["x+1", *HOSTILE, "x+2"], pool)
-    assert verdicts.pop("x+1") is True
-    assert verdicts.pop("x+2") is True
-    assert sorted(verdicts.values(), key=str) == [False] * 3 + [None] * 17
-    # The bound of the batch: 22 times the first limit and 3 times the full one.
-    assert [limit for _, limit in pool.asked] == [0.2] * 22 + [1.0] * 3
+    correctness = correctness_of(["x+1", *HOSTILE, "x+2"], pool)
+    assert correctness.pop("x+1") is True
+    assert correctness.pop("x+2") is True
+    assert sorted(correctness.values(), key=str) == [False] * 3 + [None] * 17
+    # The time of the batch is at most 22 times the first limit and 3 times the full limit.
+    assert [limit for _, limit in pool.requests] == [0.2] * 22 + [1.0] * 3
     assert (
         "20 comparisons exceeded 0.2 s of processor time. 3 of them got 1 s, the others stay ungraded" in caplog.text
     )
-    ungraded = [answer for answer, verdict in verdicts.items() if verdict is None]
+    ungraded = [answer for answer, correct in correctness.items() if correct is None]
     assert any(repr(answer) in caplog.text for answer in ungraded)
 
 
 @pytest.mark.parametrize(("responses", "full"), [(30, 3), (1199, 3), (1200, 4), (3000, 10)])
 def test_one_in_300_answers_may_get_the_full_limit(responses, full):
     pool = SlowPool(HOSTILE)
-    verdicts = verdicts_of([*HOSTILE] + ["7"] * (responses - 20), pool)
-    assert [verdicts[answer] for answer in HOSTILE].count(False) == full
-    assert [limit for _, limit in pool.asked].count(1.0) == full
+    correctness = correctness_of([*HOSTILE] + ["7"] * (responses - 20), pool)
+    assert [correctness[answer] for answer in HOSTILE].count(False) == full
+    assert [limit for _, limit in pool.requests].count(1.0) == full
 
 
-def test_neighbours_never_change_a_verdict_and_cost_a_quick_answer_nothing(monkeypatch):
+def test_a_batch_does_not_change_correctness_and_quick_answers_are_always_graded(monkeypatch):
     draw = random.Random(0)
     quick = {f"x+{n}": draw.uniform(0.0, 0.2) for n in range(10)}
     slow = {f"x-{n}": draw.uniform(0.2, 1.0) for n in range(1, 6)}
@@ -241,36 +241,36 @@ def test_neighbours_never_change_a_verdict_and_cost_a_quick_answer_nothing(monke
     for _ in range(5):
         monkeypatch.setattr(judge, "_known", {})
         draw.shuffle(batch)
-        found.append(verdicts_of(batch, SlowPool({**quick, **slow, **HOSTILE})))
-    assert all(verdicts == found[0] for verdicts in found)  # whatever their places
-    for answer, verdict in found[0].items():
-        assert verdict is True if answer in quick else verdict in (answer in slow, None)
-    assert all(verdicts_of([answer], SlowPool(slow))[answer] is True for answer in slow)
+        found.append(correctness_of(batch, SlowPool({**quick, **slow, **HOSTILE})))
+    assert all(correctness == found[0] for correctness in found)  # independent of the order
+    for answer, correct in found[0].items():
+        assert correct is True if answer in quick else correct in (answer in slow, None)
+    assert all(correctness_of([answer], SlowPool(slow))[answer] is True for answer in slow)
 
 
-def test_nothing_is_computed_again_and_the_rewards_stay():
-    first = verdicts_of(["x+1", *HOSTILE], SlowPool(HOSTILE))
+def test_comparisons_are_cached():
+    first = correctness_of(["x+1", *HOSTILE], SlowPool(HOSTILE))
     pool = SlowPool(HOSTILE)
-    assert verdicts_of(["x+1", *HOSTILE], pool) == first
-    assert pool.asked == []
-    # In other company too, and without a first limit; but not for longer.
-    known = next(answer for answer, verdict in first.items() if verdict is False)
+    assert correctness_of(["x+1", *HOSTILE], pool) == first
+    assert pool.requests == []
+    # The cache also applies in other batches and without a first limit, but not for a longer limit.
+    known = next(answer for answer, correct in first.items() if correct is False)
     pool = SlowPool(HOSTILE)
-    assert verdicts_of([known], pool, first_limit_s=None)[known] is False
-    assert pool.asked == []
-    assert verdicts_of([known], pool, first_limit_s=None, limit_s=1.5)[known] is False
-    assert pool.asked == [(known, 1.5)]
-    # Another gold is another pair.
+    assert correctness_of([known], pool, first_limit_s=None)[known] is False
+    assert pool.requests == []
+    assert correctness_of([known], pool, first_limit_s=None, limit_s=1.5)[known] is False
+    assert pool.requests == [(known, 1.5)]
+    # Another gold makes another pair.
     assert grade(boxed(known), "x+2", with_qwen=False, limit_s=1.0, pool=pool).correct is False
-    assert pool.asked[1:] == [(known, 1.0)]
+    assert pool.requests[1:] == [(known, 1.0)]
 
 
-def test_a_comparison_near_the_limit_keeps_its_verdict():
-    assert verdicts_of(["x+1"], SlowPool({"x+1": 0.19})) == {"x+1": True}
-    assert verdicts_of(["x+1"], SlowPool({"x+1": 0.21})) == {"x+1": True}
+def test_a_comparison_near_the_first_limit_is_correct_on_both_sides():
+    assert correctness_of(["x+1"], SlowPool({"x+1": 0.19})) == {"x+1": True}
+    assert correctness_of(["x+1"], SlowPool({"x+1": 0.21})) == {"x+1": True}
 
 
-def test_a_worker_that_failed_is_asked_again_and_only_so_many_pairs_are_remembered(monkeypatch):
+def test_failures_are_not_cached_and_the_size_of_the_cache_is_limited(monkeypatch):
     for reply in (DIED, {"status": "error", "error": "MemoryError: "}, OK):
         graded = grade(boxed("x+1"), "1+x", with_qwen=False, pool=Pool(*[OK] * (not judge._usable_golds), reply))
     assert graded.correct is True
@@ -279,37 +279,37 @@ def test_a_worker_that_failed_is_asked_again_and_only_so_many_pairs_are_remember
     monkeypatch.setattr(judge, "_REMEMBERED", 3)
     sizes = []
     for answer in [*HOSTILE][:8]:
-        verdicts_of([answer], SlowPool(HOSTILE))
+        correctness_of([answer], SlowPool(HOSTILE))
         sizes.append(len(judge._known))
     assert sizes == [1, 2, 3, 1, 2, 3, 1, 2]
 
 
-# ---- the second verdict
+# ---- correct_qwen
 
 
-def test_the_second_verdict_is_asked_in_the_same_round():
+def test_correct_qwen_is_requested_in_the_same_round():
     pool = Pool(OK, WRONG, OK)
     graded = grade(boxed("x+1"), "1+x", limit_s=0.5, pool=pool)
     assert graded == Grade(correct=False, answer="x+1", correct_qwen=True)
-    assert pool.asked[1:] == [asked_equal("1+x", "x+1"), asked_equal("1+x", "x+1", op="equal_as_script")]
+    assert pool.requests[1:] == [equal_request("1+x", "x+1"), equal_request("1+x", "x+1", op="equal_as_script")]
     assert pool.limits == [0.5, 0.5]
 
 
-def test_the_second_verdict_is_there_unless_it_is_not_wanted():
+def test_correct_qwen_is_computed_unless_disabled():
     assert grade(boxed("5"), "5", pool=Pool()) == Grade(correct=True, answer="5", correct_qwen=True)
     assert grade(boxed("5"), "5", with_qwen=False, pool=Pool()) == Grade(correct=True, answer="5", correct_qwen=None)
     [graded] = grade_many([boxed("5")], ["5"], pool=Pool())
     assert graded.correct_qwen is True
 
 
-def test_an_empty_response_and_a_worker_that_died_are_wrong_to_the_script():
+def test_correct_qwen_is_false_for_an_empty_text_and_for_a_worker_that_died():
     assert grade("", "5", pool=Pool()) == Grade(correct=False, answer=None, correct_qwen=False)
     assert grade(boxed("x+1"), "1+x", pool=Pool(OK, DIED, DIED)) == Grade(
         correct=None, answer="x+1", correct_qwen=False
     )
 
 
-def test_benchmarks_have_their_own_rules_in_the_second_verdict_alone():
+def test_rules_of_benchmarks_apply_only_to_correct_qwen():
     for benchmark, correct_qwen in (("minerva_math", False), ("cmath", True), (None, True)):
         graded = grade(boxed("10 km"), "10", benchmark, pool=Pool(WRONG))
         assert graded == Grade(correct=True, answer="10 km", correct_qwen=correct_qwen)
@@ -317,13 +317,13 @@ def test_benchmarks_have_their_own_rules_in_the_second_verdict_alone():
     assert [g.correct_qwen for g in grades] == [False, True]
 
 
-def test_a_script_that_cannot_be_loaded_is_named_with_the_way_out():
+def test_a_script_that_cannot_be_loaded_is_reported_with_a_remedy():
     reply = {"status": "error", "error": "ImportError: No module named 'sympy.parsing.latex._antlr'"}
     with pytest.raises(RuntimeError, match=r"installed sympy \(ImportError.*_antlr.*`with_qwen=False`"):
         grade(boxed("x+1"), "1+x", pool=Pool(OK, OK, reply))
 
 
-def test_a_parser_that_cannot_run_is_named_before_anything_is_asked(monkeypatch):
+def test_a_parser_that_cannot_run_is_reported_before_any_request(monkeypatch):
     monkeypatch.setattr(grader, "parser_problem", lambda: "correct_qwen needs antlr4-python3-runtime 4.11 to 4.13")
     with pytest.raises(RuntimeError, match="needs antlr4-python3-runtime"):
         grade(boxed("x+1"), "1+x", pool=Pool())

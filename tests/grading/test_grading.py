@@ -1,4 +1,4 @@
-"""Grading through real workers, as a user calls it."""
+"""Grading with real workers through the public functions."""
 
 import subprocess
 import sys
@@ -13,17 +13,17 @@ from rows import answers_to
 from trl_ces.grading import Grade, WorkerPool, grade, grade_many, usable_golds
 
 LIMIT_S = 1.0
-GRACE_S = 0.5  # extraction, which the limit does not count, and starting the next child
-NEEDS_ALGEBRA = (r"\boxed{\sqrt{8}}", r"2\sqrt{2}")  # equal only by algebra
+GRACE_S = 0.5  # covers extraction, which the limit excludes, and the start of the next child
+NEEDS_ALGEBRA = (r"\boxed{\sqrt{8}}", r"2\sqrt{2}")  # only algebra shows that they are equal
 
 
 @answers_to("grading/graded")
-def test_an_answer_is_correct_exactly_when_it_equals_the_gold(gold, answer, expected):
+def test_an_answer_is_correct_if_and_only_if_it_equals_the_gold(gold, answer, expected):
     graded = grade(f"So it is $\\boxed{{{answer}}}$.", gold)
     assert graded.correct is expected
 
 
-def test_as_many_boxes_as_the_gold_has_values_are_one_answer():
+def test_boxes_are_joined_if_the_gold_has_as_many_values():
     text = r"First $\boxed{3}$ and second $\boxed{4}$."
     assert grade(text, "3;4") == Grade(correct=True, answer="3; 4", correct_qwen=False)
     assert grade(text, "4;3").correct is False
@@ -33,10 +33,10 @@ def test_as_many_boxes_as_the_gold_has_values_are_one_answer():
     assert grade(r"\boxed{7}, or \boxed{3; 4}", "3;4").correct is True
 
 
-def test_answers_inside_unclosed_thinking_do_not_count():
+def test_answers_inside_unclosed_thinking_are_ignored():
     response = r"\boxed{3}"
     assert grade(response, "3").correct is True
-    # The script ignores thinking tags: a box inside counts.
+    # The Qwen script ignores thinking tags, so it accepts a box inside them.
     assert grade(response, "3", thinking_prefilled=True) == Grade(correct=False, answer=None, correct_qwen=True)
     assert grade("<think>" + response, "3") == Grade(correct=False, answer=None, correct_qwen=True)
     assert [g.correct for g in grade_many([response] * 2, ["3"] * 2, thinking_prefilled=[True, False])] == [
@@ -45,13 +45,13 @@ def test_answers_inside_unclosed_thinking_do_not_count():
     ]
 
 
-def test_unusable_golds_are_none_and_the_rest_is_graded():
+def test_answers_to_unusable_golds_are_ungraded_and_the_rest_is_graded():
     golds = ["", " ", "$$", r"\boxed{}", r"\frac{", "{" * 5000 + "1" + "}" * 5000, "---", "1" * 20_000, "3"]
     assert usable_golds(golds) == [False] * 8 + [True]
     assert [g.correct for g in grade_many([r"\boxed{3}"] * 9, golds)] == [None] * 8 + [True]
     assert usable_golds([None]) == [False]
     assert usable_golds([r"\sqrt{2}", "(0,1)", "A", "5;10", "yes", "No solution", r"x \geq 2"]) == [True] * 7
-    # It is ambiguous which part an answer has to state.
+    # It is ambiguous which part of these golds an answer has to state.
     unclear = [
         r"For 1 \leq j \leq 6, P(\max =j)=(j / 6)^{20}",
         r"P(X=0)=P(X=2)=1 / 4, P(X=x)=0 for x \neq 0,1,2",
@@ -60,7 +60,7 @@ def test_unusable_golds_are_none_and_the_rest_is_graded():
     assert usable_golds(unclear) == [False] * 3
 
 
-# ---- answers that would hang or fill the machine
+# ---- answers that would hang the grader or exhaust memory
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +70,8 @@ def pool():
     pool.close()
 
 
-INT_MONSTER = r"\int_0^1 \int_0^x \frac{\sin(x^{y^{z}})}{\log(\cos(e^{x^x}))} \, dy \, dx"
-MONSTERS = {
+INTEGRAL = r"\int_0^1 \int_0^x \frac{\sin(x^{y^{z}})}{\log(\cos(e^{x^x}))} \, dy \, dx"
+COSTLY = {
     "power_tower": "9^{9^{9^9}}",
     "taller_tower": "9^{9^{9^{9^{9}}}}",
     "factorial_tower": "((100000!)!)!",
@@ -81,8 +81,8 @@ MONSTERS = {
     "deep_braces": "{" * 5000 + "1" + "}" * 5000,
     "deep_parentheses": "(" * 5000 + "1" + ")" * 5000,
     "nested_roots": r"\sqrt{" * 59 + "2" + "}" * 59,
-    "integral": INT_MONSTER,
-    "integrals": INT_MONSTER * 40,
+    "integral": INTEGRAL,
+    "integrals": INTEGRAL * 40,
     "sum": r"\sum_{n=1}^{10^{12}} \frac{1}{n^{1.5}}",
     "binomial": r"\binom{10^{9}}{5\cdot 10^8}",
     "expansion": "(x+y+z)^{100000}",
@@ -93,18 +93,18 @@ MONSTERS = {
 }
 
 
-@pytest.mark.parametrize("name", MONSTERS)
+@pytest.mark.parametrize("name", COSTLY)
 @pytest.mark.parametrize("gold", ["42", r"42\pi+\sqrt{x}", "1,2;3"])
-def test_a_monster_costs_at_most_the_limit_and_leaves_the_next_answer_unharmed(name, gold, pool):
+def test_a_costly_answer_takes_at_most_the_limit_and_does_not_affect_the_next(name, gold, pool):
     assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
     assert usable_golds([gold], pool=pool) == [True]
     before = cpu_seconds(pool.workers[0].process.pid)
-    assert grade(rf"\boxed{{{MONSTERS[name]}}}", gold, with_qwen=False, limit_s=LIMIT_S, pool=pool).correct is False
+    assert grade(rf"\boxed{{{COSTLY[name]}}}", gold, with_qwen=False, limit_s=LIMIT_S, pool=pool).correct is False
     assert cpu_seconds(pool.workers[0].process.pid) - before < LIMIT_S + GRACE_S
     assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
 
 
-def test_a_monster_among_a_batch_is_the_only_one_that_is_wrong():
+def test_a_costly_answer_in_a_batch_does_not_affect_the_rest():
     two = WorkerPool(2)
     responses = [NEEDS_ALGEBRA[0], r"\boxed{9^{9^{9^9}}}", NEEDS_ALGEBRA[0], r"\boxed{3}"]
     grades = grade_many(responses, [NEEDS_ALGEBRA[1], "x", NEEDS_ALGEBRA[1], "3"], limit_s=LIMIT_S, pool=two)
@@ -112,10 +112,10 @@ def test_a_monster_among_a_batch_is_the_only_one_that_is_wrong():
     two.close()
 
 
-def test_a_gold_that_takes_too_long_is_unusable_and_asked_once(pool, monkeypatch):
+def test_a_gold_that_takes_too_long_is_unusable_and_parsed_once(pool, monkeypatch):
     gold = r"\int_0^1 \sqrt{u+v+w} \, du"
     assert grade(r"\boxed{3}", gold, limit_s=0.001, pool=pool).correct is None
-    monkeypatch.setattr(pool, "map", lambda messages, limit_s: pytest.fail("asked again"))
+    monkeypatch.setattr(pool, "map", lambda messages, limit_s: pytest.fail("parsed again"))
     assert grade(r"\boxed{4}", gold, with_qwen=False, pool=pool).correct is None
 
 
@@ -142,7 +142,7 @@ def test_a_script_without_a_main_guard_runs_once(tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("end", ["pass", "os.kill(os.getpid(), signal.SIGKILL)"])
-def test_workers_end_with_their_parent_however_it_ends(tmp_path, end):
+def test_workers_end_when_their_parent_exits_or_is_killed(tmp_path, end):
     done = run_script(
         tmp_path,
         rf"""

@@ -1,4 +1,4 @@
-"""Nothing a policy writes may hang the trainer, exhaust its memory, run as code, or cost another answer its reward."""
+"""Hostile answers do not hang the trainer, exhaust its memory, run as code or change the rewards of other answers."""
 
 import json
 import os
@@ -14,13 +14,13 @@ from hostile_answers import FAMILIES, MEGABYTE, SENTINEL, hostile_completions
 from trl_ces.grading import grade_many
 from trl_ces.grading.pool import DEFAULT_MEMORY_BYTES
 
-# A busy machine ends some requests by the clock: those have no verdict.
+# On a busy machine, some requests reach the wall-clock limit, and their answers remain ungraded.
 EXPECTED = re.compile(r"comparisons exceeded|worker died twice on the answer")
 SCRIPT = Path(__file__).parents[1] / "hostile_answers.py"
 
 
 def run_corpus(folder, limit_s, every):
-    """Grades every n-th hostile completion in a separate process, whose memory the kernel counts."""
+    """Grade every n-th hostile completion in a separate process, to measure its memory."""
     command = [sys.executable, str(SCRIPT), str(limit_s), str(every)]
     environment = {**os.environ, "PYTHONPATH": str(SCRIPT.parents[1])}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=1500)
@@ -30,8 +30,10 @@ def run_corpus(folder, limit_s, every):
 
 
 def check(outcome, folder):
-    assert outcome["wrong_rewards"] == []  # 0 for the hostile, or none where the batch had no time for them
-    assert outcome["wrong_verdicts"] == []
+    assert (
+        outcome["wrong_rewards"] == []
+    )  # a hostile answer has reward 0, or None if the batch had no time to grade it
+    assert outcome["wrong_grades"] == []
     assert outcome["lost_workers"] == 0  # the kernel ends each request at its limit
     assert outcome["largest_worker_bytes"] < DEFAULT_MEMORY_BYTES
     assert outcome["growth_bytes"] < 200 * MEGABYTE
@@ -39,7 +41,7 @@ def check(outcome, folder):
     assert list(folder.iterdir()) == []
 
 
-def test_the_corpus_is_large_and_each_completion_once_in_it():
+def test_the_corpus_is_large_and_has_no_duplicates():
     corpus = hostile_completions()
     assert len(corpus) >= 500
     assert len({*corpus.values()}) == len(corpus)
@@ -47,7 +49,7 @@ def test_the_corpus_is_large_and_each_completion_once_in_it():
     assert {name.split()[0] for name in corpus} >= {family.__name__ for family in FAMILIES}
 
 
-def test_every_twelfth_hostile_answer_scores_0_and_its_neighbour_what_it_deserves(tmp_path):
+def test_every_twelfth_hostile_answer_is_refused_and_does_not_affect_its_neighbour(tmp_path):
     outcome = run_corpus(tmp_path, 0.3, 12)
     assert outcome["completions"] >= 40
     check(outcome, tmp_path)
@@ -55,14 +57,14 @@ def test_every_twelfth_hostile_answer_scores_0_and_its_neighbour_what_it_deserve
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_every_hostile_answer_scores_0_and_its_neighbour_what_it_deserves(tmp_path):
+def test_all_hostile_answers_are_refused_and_do_not_affect_their_neighbours(tmp_path):
     outcome = run_corpus(tmp_path, 3, 1)
-    assert outcome["requests_at_the_limit"] > 20  # else the corpus would not reach the limit
-    assert outcome["no_reward"] > 20  # nor the budget of the batch
+    assert outcome["requests_at_the_limit"] > 20  # otherwise the corpus does not test the limit of a request
+    assert outcome["no_reward"] > 20  # otherwise it does not test the limit of a batch
     check(outcome, tmp_path)
 
 
-def test_nothing_of_a_megabyte_answer_stays():
+def test_the_memory_of_a_megabyte_answer_is_released():
     grade_many([r"\boxed{x}"], ["42"])
     tracemalloc.start()
     try:

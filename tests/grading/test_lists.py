@@ -1,8 +1,8 @@
 """
-Answers written by someone who had not read the rules, graded as the trainer grades them: with the question.
+Answers by authors who had not read the grading rules, graded with the question as in the trainer.
 
-Each pair of `lists/` was graded before the rules learned from it; from the sixth they learned nothing. What is
-accepted of the hostile ones and refused of the correct ones may only become less.
+Each pair of lists in `lists/` was graded before the rules were improved with it. The rules were not improved with list
+6. The numbers of accepted hostile answers and of refused correct answers must not increase.
 """
 
 import json
@@ -60,20 +60,20 @@ NEWEST = 4  # lists that `make test` grades; `make test-slow` grades the others
 
 
 @pytest.mark.parametrize(
-    ("name", "rows", "right", "wrong"),
+    ("name", "rows", "expected", "limit"),
     [*(pytest.param(*row, marks=pytest.mark.slow) for row in BLIND_LISTS[:-NEWEST]), *BLIND_LISTS[-NEWEST:]],
 )
-def test_no_more_of_a_blind_list_is_misjudged_than_was_reached(name, rows, right, wrong, monkeypatch):
+def test_the_number_of_misgraded_answers_in_blind_lists_does_not_increase(name, rows, expected, limit, monkeypatch):
     listed = read(name)
-    monkeypatch.setattr(rewards, "_FIRST_LIMIT_S", 3.0)  # the same on a slow machine
+    monkeypatch.setattr(rewards, "_FIRST_LIMIT_S", 3.0)  # long enough for a slow machine
     monkeypatch.setattr(rewards, "_LIMIT_S", 6.0)
     questions = [[{"role": "user", "content": row["question"]}] for row in listed]
     found = rewards.accuracy_reward(
         [row["completion"] for row in listed], [row["gold"] for row in listed], prompts=questions
     )
-    misjudged = [row for row, reward in zip(listed, found, strict=True) if reward not in (None, right)]
+    misgraded = [row for row, reward in zip(listed, found, strict=True) if reward not in (None, expected)]
     assert len(listed) == rows
-    assert len(misjudged) <= wrong, misjudged
+    assert len(misgraded) <= limit, misgraded
 
 
 @pytest.mark.slow
@@ -95,13 +95,13 @@ def test_no_more_of_a_blind_list_is_misjudged_than_was_reached(name, rows, right
         (19, 11, 78),
     ],
 )
-def test_trls_reward_misjudges_more_than_ours_did_blind(number, accepted, refused):
+def test_trls_reward_misgrades_more_answers_than_ours_did_before_improvements(number, accepted, refused):
     found = []
-    for name, right in ((f"blind{number}-hostile", 0.0), (f"blind{number}-correct", 1.0)):
+    for name, expected in ((f"blind{number}-hostile", 0.0), (f"blind{number}-correct", 1.0)):
         listed = read(name)
-        golds = [row["gold"] if "$" in row["gold"] else f"${row['gold']}$" for row in listed]  # it parses only LaTeX
-        theirs = trls.accuracy_reward([[{"content": row["completion"]}] for row in listed], golds)
-        found.append(sum(reward != right for reward in theirs))
-    print(f"\nTRL's reward on the list {number}: {found[0]} hostile accepted, {found[1]} correct refused")
+        golds = [row["gold"] if "$" in row["gold"] else f"${row['gold']}$" for row in listed]  # TRL parses only LaTeX
+        rewards_of_trl = trls.accuracy_reward([[{"content": row["completion"]}] for row in listed], golds)
+        found.append(sum(reward != expected for reward in rewards_of_trl))
+    print(f"\nTRL's reward on list {number}: {found[0]} hostile accepted, {found[1]} correct refused")
     assert found[0] > 2 * accepted
     assert found[1] > 2 * refused

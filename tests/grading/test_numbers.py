@@ -1,4 +1,4 @@
-"""Number literals, and nothing else, are read exactly; units are split off."""
+"""Parsing of number literals."""
 
 from fractions import Fraction
 
@@ -28,10 +28,10 @@ def test_a_literal_has_its_exact_value(text, value):
     f"1e-{MAX_DIGITS + 1}",
     "1" * (MAX_DIGITS + 1),
 )
-def test_other_texts_have_no_value(text):
+def test_other_texts_are_not_numbers(text):
     assert number(text) is None
 
 
 @rows("numbers/decimal_places")
-def test_decimal_places_of_a_number_that_states_six_digits(text, places):
+def test_decimal_places_of_numbers_with_at_least_six_digits(text, places):
     assert decimal_places(text) == places

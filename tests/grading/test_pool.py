@@ -1,4 +1,4 @@
-"""The trainer's side of the workers. A stand-in evaluates Python instead of algebra, so it starts at once."""
+"""The pool of grading workers. A stand-in evaluates Python instead of algebra, so that it starts quickly."""
 
 import errno
 import os
@@ -24,19 +24,19 @@ PYTHON = sys.executable
 STAND_IN = """
 import json, os, signal, sys, time
 starts = len(open({log!r}).readlines())
-def say(**reply):
+def send(**reply):
     os.write(1, json.dumps(reply).encode() + b"\\n")
 {at_start}
-say(status="ready")
+send(status="ready")
 for line in sys.stdin.buffer:
     message = json.loads(line)
-    say(id=message["id"], status="ok", verdict=eval(message["gold"]))
+    send(id=message["id"], status="ok", verdict=eval(message["gold"]))
 """
 
 
 @pytest.fixture
 def stand_in(tmp_path, monkeypatch):
-    """Makes workers start the stand-in; returns a function that counts the starts."""
+    """Make workers start the stand-in; return a function that counts the starts."""
     log, server, script = tmp_path / "starts", tmp_path / "server.py", tmp_path / "python"
     script.write_text(f'#!/bin/sh\necho start >> {log}\nexec {sys.executable} -S {server} "$@"\n')
     script.chmod(0o755)
@@ -62,7 +62,7 @@ def verdict_of(worker, expression, limit_s=5.0):
     return worker.request({"op": "equal", "gold": expression}, limit_s)["verdict"]
 
 
-def test_a_worker_is_started_with_the_first_request_and_kept(stand_in, worker):
+def test_a_worker_starts_with_the_first_request_and_is_reused(stand_in, worker):
     starts = stand_in()
     assert worker.process is None
     assert worker.request({"op": "equal", "gold": "6 * 7"}, 5.0) == {"id": 1, "status": "ok", "verdict": 42}
@@ -84,23 +84,23 @@ def test_arguments_and_environment_of_a_worker(stand_in, worker, monkeypatch):
     assert environment["PYTHONPATH"] == str(Path(pool_module.__file__).parents[2])
     assert (environment["SYMPY_GROUND_TYPES"], environment["PYTHONHASHSEED"]) == ("python", "0")
     assert "HF_TOKEN" not in environment
-    # Ctrl-C reaches the trainer, which then ends its workers.
+    # A worker has its own session, because Ctrl-C must reach only the trainer, which ends its workers.
     assert verdict_of(worker, "os.getsid(0)") == worker.process.pid
 
 
-def test_late_replies_to_other_requests_are_passed_over(stand_in, worker):
+def test_late_replies_to_other_requests_are_ignored(stand_in, worker):
     stand_in()
-    assert verdict_of(worker, "say(id=0, status='died') or say(id=-1, status='died') or 7") == 7
+    assert verdict_of(worker, "send(id=0, status='died') or send(id=-1, status='died') or 7") == 7
 
 
-def test_long_requests_and_replies_pass_through_the_pipe_in_pieces(stand_in, worker):
+def test_long_requests_and_replies_are_transferred_in_pieces(stand_in, worker):
     stand_in("time.sleep(0.1)")
     assert verdict_of(worker, f"len('{'x' * 500_000}')") == 500_000
     assert verdict_of(worker, "'y' * 500_000") == "y" * 500_000
     assert verdict_of(worker, "os.write(1, b'{\"id\":') and time.sleep(0.1) or os.write(1, b'0}\\n') and 7") == 7
 
 
-def test_a_worker_that_does_not_answer_is_ended_and_the_next_request_starts_another(stand_in, worker, monkeypatch):
+def test_a_worker_that_does_not_reply_is_ended_and_the_next_request_starts_another(stand_in, worker, monkeypatch):
     starts = stand_in()
     hung = verdict_of(worker, "os.getpid()")
     deadlines, wait_for = [], Worker._wait_for
@@ -124,7 +124,7 @@ def test_a_worker_that_does_not_read_is_ended(stand_in, worker):
     assert worker.process is None
 
 
-def test_the_error_of_a_worker_that_ends_shows_the_end_of_its_stderr(stand_in, worker):
+def test_the_error_for_a_worker_that_ends_contains_the_end_of_its_stderr(stand_in, worker):
     starts = stand_in()
     with pytest.raises(WorkerLost, match=r"The grading worker ended\. Its stderr ends with:\nout of luck$"):
         verdict_of(worker, "os.write(2, b'out of luck') and os._exit(1)")
@@ -135,7 +135,7 @@ def test_the_error_of_a_worker_that_ends_shows_the_end_of_its_stderr(stand_in, w
     assert starts() == 2
 
 
-def test_a_worker_that_ended_between_requests_is_started_again(stand_in, worker):
+def test_a_worker_that_ended_between_requests_is_restarted(stand_in, worker):
     starts = stand_in()
     os.kill(verdict_of(worker, "os.getpid()"), signal.SIGKILL)
     worker.process.wait()
@@ -145,7 +145,7 @@ def test_a_worker_that_ended_between_requests_is_started_again(stand_in, worker)
     assert [pipe.closed for pipe in pipes] == [True, True]
 
 
-def test_stopping_ends_the_worker_and_its_children_and_may_be_repeated(stand_in, worker):
+def test_stop_ends_the_worker_and_its_children_and_may_be_repeated(stand_in, worker):
     stand_in()
     worker.stop()
     child = verdict_of(worker, "os.fork() or time.sleep(600)")
@@ -159,17 +159,17 @@ def test_stopping_ends_the_worker_and_its_children_and_may_be_repeated(stand_in,
         time.sleep(0.01)
 
 
-def test_a_worker_that_is_forgotten_lives_on(stand_in, worker):
+def test_a_forgotten_worker_continues_until_the_end_of_its_input(stand_in, worker):
     stand_in()
     assert verdict_of(worker, "7") == 7
     process = worker.process
     worker.forget()
     assert (worker.process, process.stdin.closed, process.stdout.closed) == (None, True, True)
-    assert process.wait(timeout=60) == 0  # it reads the end of its input
+    assert process.wait(timeout=60) == 0  # the worker reads the end of its input
 
 
 @pytest.mark.parametrize(
-    ("at_start", "error", "said"),
+    ("at_start", "error", "message"),
     [
         (
             "sys.exit('No module named math_verify')",
@@ -178,22 +178,22 @@ def test_a_worker_that_is_forgotten_lives_on(stand_in, worker):
         ),
         ("sys.exit()", RuntimeError, "did not start.* ended.$"),
         ("time.sleep(600)", RuntimeError, "did not start.* does not answer.$"),
-        # Perhaps for lack of memory, which may pass: the request is tried once more.
+        # The machine may be short of memory for a moment, so the request is retried.
         ("os.kill(os.getpid(), 9)", WorkerLost, "The grading worker ended.$"),
         ("os.kill(os.getpid(), 15)", WorkerLost, "The grading worker ended.$"),
         ("os.close(1); time.sleep(0.3); os.kill(os.getpid(), 9)", WorkerLost, "The grading worker ended.$"),
     ],
     ids=["an error", "no error", "hangs", "killed", "killed softly", "killed slowly"],
 )
-def test_a_worker_that_does_not_start(stand_in, worker, monkeypatch, at_start, error, said):
+def test_a_worker_that_does_not_start_is_reported(stand_in, worker, monkeypatch, at_start, error, message):
     stand_in(at_start)
     monkeypatch.setattr(pool_module, "START_LIMIT_S", 0.5)
-    with pytest.raises(error, match=f"(?s){said}"):
+    with pytest.raises(error, match=f"(?s){message}"):
         verdict_of(worker, "7")
     assert worker.process is None
 
 
-def test_a_machine_without_room_for_a_worker_is_an_error_not_a_zero(worker, monkeypatch):
+def test_a_machine_that_cannot_start_a_worker_raises_an_error(worker, monkeypatch):
     def refuse(*_, **__):
         raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
@@ -212,30 +212,30 @@ def pool():
     pool.close()
 
 
-def ask(pool, *expressions, limit_s=5.0):
+def evaluate(pool, *expressions, limit_s=5.0):
     replies = pool.map([{"op": "equal", "gold": expression} for expression in expressions], limit_s)
     return [reply.get("verdict", reply["status"]) for reply in replies]
 
 
-def test_replies_come_in_the_order_of_the_messages_and_side_by_side(stand_in, pool):
+def test_replies_have_the_order_of_the_requests(stand_in, pool):
     starts = stand_in()
-    assert ask(pool, "time.sleep(0.6) or 1", "2", "time.sleep(0.1) or 3", "4", "5") == [1, 2, 3, 4, 5]
+    assert evaluate(pool, "time.sleep(0.6) or 1", "2", "time.sleep(0.1) or 3", "4", "5") == [1, 2, 3, 4, 5]
     assert starts() == 3
-    assert ask(pool) == []
+    assert evaluate(pool) == []
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_messages_are_answered_side_by_side(stand_in, pool, tmp_path, count):
+def test_requests_are_served_concurrently(stand_in, pool, tmp_path, count):
     stand_in()
-    place = tmp_path / "met"
-    place.mkdir()
-    # Each waits until all are there, so that one after the other would not meet.
-    all_there = f"any(len(os.listdir({str(place)!r})) == {count} or time.sleep(0.01) for _ in range(3000))"
-    expressions = [f"open({str(place / str(number))!r}, 'w') and {all_there}" for number in range(count)]
-    assert ask(pool, *expressions, limit_s=60.0) == [True] * count
+    folder = tmp_path / "started"
+    folder.mkdir()
+    # Each request waits for all others to start, so sequential execution would fail.
+    all_started = f"any(len(os.listdir({str(folder)!r})) == {count} or time.sleep(0.01) for _ in range(3000))"
+    expressions = [f"open({str(folder / str(number))!r}, 'w') and {all_started}" for number in range(count)]
+    assert evaluate(pool, *expressions, limit_s=60.0) == [True] * count
 
 
-def test_the_limit_is_three_seconds_where_none_is_given(stand_in, pool):
+def test_the_default_limit_is_three_seconds(stand_in, pool):
     stand_in()
     [reply] = pool.map([{"op": "equal", "gold": "message['limit']"}])
     assert reply["verdict"] == 3.0
@@ -243,111 +243,111 @@ def test_the_limit_is_three_seconds_where_none_is_given(stand_in, pool):
 
 def test_a_few_requests_start_few_workers(stand_in, pool):
     starts = stand_in()
-    assert [ask(pool, str(n)) for n in range(4)] == [[0], [1], [2], [3]]
+    assert [evaluate(pool, str(n)) for n in range(4)] == [[0], [1], [2], [3]]
     assert starts() == 1
 
 
-def test_a_lost_worker_is_tried_once_more(stand_in, pool):
+def test_a_request_to_a_lost_worker_is_retried_once(stand_in, pool):
     starts = stand_in()
-    assert ask(pool, "starts if starts > 1 else os._exit(1)") == [2]
-    assert ask(pool, "os._exit(1)") == ["died"]
+    assert evaluate(pool, "starts if starts > 1 else os._exit(1)") == [2]
+    assert evaluate(pool, "os._exit(1)") == ["died"]
     assert starts() == 3
     [reply] = pool.map([{"op": "equal", "gold": "os.write(2, b'out of luck') and os._exit(1)"}])
     assert reply["error"].endswith("out of luck")
-    assert ask(pool, "7", "8", "9", "10") == [7, 8, 9, 10]
+    assert evaluate(pool, "7", "8", "9", "10") == [7, 8, 9, 10]
 
 
-def test_a_verdict_that_a_worker_reports_as_died_is_tried_once_more_and_others_are_not(stand_in, pool, tmp_path):
+def test_only_requests_whose_child_died_are_retried_once(stand_in, pool, tmp_path):
     stand_in()
-    seen = tmp_path / "seen"
-    seen.write_text("")
-    count = f"open({str(seen)!r}, 'a').write('x')"
+    log = tmp_path / "log"
+    count = f"open({str(log)!r}, 'a').write('x')"
     for status, tries in (("died", 2), ("timeout", 1), ("error", 1)):
-        seen.write_text("")
-        assert ask(pool, f"{count} and say(id=message['id'], status={status!r})") == [status]
-        assert len(seen.read_text()) == tries
+        log.write_text("")
+        assert evaluate(pool, f"{count} and send(id=message['id'], status={status!r})") == [status]
+        assert len(log.read_text()) == tries
 
 
-def test_a_closed_pool_starts_its_workers_again(stand_in, pool):
+def test_a_closed_pool_restarts_its_workers(stand_in, pool):
     starts = stand_in()
-    [pid] = ask(pool, "os.getpid()")
+    [pid] = evaluate(pool, "os.getpid()")
     pool.close()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-    assert ask(pool, "7") == [7]
+    assert evaluate(pool, "7") == [7]
     assert starts() == 2
 
 
-def test_a_pool_is_safe_in_threads_and_lends_a_worker_to_one_at_a_time(stand_in):
+def test_threads_share_a_pool_and_use_a_worker_one_at_a_time(stand_in):
     starts = stand_in()
-    one = WorkerPool(1)
+    single = WorkerPool(1)
     found = []
     threads = [
-        threading.Thread(target=lambda n=n: found.append((n, ask(one, f"{n} + 0", f"{n} + 1")))) for n in range(8)
+        threading.Thread(target=lambda n=n: found.append((n, evaluate(single, f"{n} + 0", f"{n} + 1"))))
+        for n in range(8)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    one.close()
+    single.close()
     assert sorted(found) == [(n, [n, n + 1]) for n in range(8)]
     assert starts() == 1
 
 
-def test_a_fork_has_workers_of_its_own(stand_in, pool):
+def test_a_forked_process_starts_its_own_workers(stand_in, pool):
     stand_in()
-    [mine] = ask(pool, "os.getpid()")
+    [parents_pid] = evaluate(pool, "os.getpid()")
     shared = shared_pool()
     assert isinstance(shared, WorkerPool)
     assert shared_pool() is shared
     child = os.fork()
     if child == 0:
-        [theirs] = ask(pool, "os.getpid()")
+        [childs_pid] = evaluate(pool, "os.getpid()")
         pool_module._close_pools()
-        os._exit(0 if theirs != mine and shared_pool() is shared else 1)
+        os._exit(0 if childs_pid != parents_pid and shared_pool() is shared else 1)
     assert os.waitpid(child, 0)[1] == 0
-    assert ask(pool, "os.getpid()") == [mine]
+    assert evaluate(pool, "os.getpid()") == [parents_pid]
 
 
-def test_a_fork_works_although_a_thread_of_its_parent_holds_every_worker(stand_in, tmp_path):
+def test_a_forked_process_can_grade_while_a_thread_of_its_parent_uses_all_workers(stand_in, tmp_path):
     stand_in()
-    one, held, over = WorkerPool(1), tmp_path / "held", tmp_path / "over"
+    single, held, over = WorkerPool(1), tmp_path / "held", tmp_path / "over"
     wait = f"open({str(held)!r}, 'w') and any(os.path.exists({str(over)!r}) or time.sleep(0.01) for _ in range(6000))"
-    holder = threading.Thread(target=ask, args=(one, wait), kwargs={"limit_s": 80.0})
+    holder = threading.Thread(target=evaluate, args=(single, wait), kwargs={"limit_s": 80.0})
     holder.start()
     while not held.exists():
         time.sleep(0.01)
     child = os.fork()
     if child == 0:
         signal.alarm(60)
-        found = ask(one, "7", "8", "9")
+        found = evaluate(single, "7", "8", "9")
         pool_module._close_pools()
         os._exit(0 if found == [7, 8, 9] else 1)
     status = os.waitpid(child, 0)[1]
     over.touch()
     holder.join()
     assert status == 0
-    assert ask(one, "7") == [7]
-    one.close()
+    assert evaluate(single, "7") == [7]
+    single.close()
 
 
-EXITS_WITH_A_WORKER_AT_WORK = """
+EXIT_DURING_A_REQUEST = """
 import sys, threading
 sys.executable = {python!r}
 from trl_ces.grading import WorkerPool
 pool = WorkerPool(1)
 print(pool.map([{{"gold": "os.getpid()"}}])[0]["verdict"], flush=True)
-asked = [{{"gold": "open({began!r}, 'w') and time.sleep(600)"}}]
-threading.Thread(target=pool.map, args=(asked, 600.0), daemon=True).start()
+messages = [{{"gold": "open({began!r}, 'w') and time.sleep(600)"}}]
+threading.Thread(target=pool.map, args=(messages, 600.0), daemon=True).start()
 import os, time
 while not os.path.exists({began!r}):
     time.sleep(0.01)
 """
 
 
-def test_a_worker_at_work_ends_with_the_trainer(stand_in, tmp_path):
+def test_a_busy_worker_ends_with_the_trainer(stand_in, tmp_path):
     stand_in()
-    source = EXITS_WITH_A_WORKER_AT_WORK.format(python=sys.executable, began=str(tmp_path / "began"))
+    source = EXIT_DURING_A_REQUEST.format(python=sys.executable, began=str(tmp_path / "began"))
     environment = {**os.environ, "PYTHONPATH": str(Path(pool_module.__file__).parents[2])}
     done = subprocess.run([PYTHON, "-P", "-c", source], env=environment, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
@@ -360,7 +360,7 @@ def test_a_worker_at_work_ends_with_the_trainer(stand_in, tmp_path):
     ("cores", "processes", "expected"),
     [(16, None, 8), (8, None, 8), (3, None, 3), (1, None, 1), (8, "2", 4), (7, "2", 3), (2, "4", 1)],
 )
-def test_a_process_has_a_worker_for_each_core_that_is_its_own_from_1_to_8(monkeypatch, cores, processes, expected):
+def test_a_process_has_one_worker_per_core_of_its_share_but_at_most_8(monkeypatch, cores, processes, expected):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)) if pid == 0 else set())
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
     if processes:
@@ -374,7 +374,7 @@ def test_a_process_has_a_worker_for_each_core_that_is_its_own_from_1_to_8(monkey
     assert default_worker_count() == 1
 
 
-def test_a_pool_has_the_number_of_workers_that_is_asked_for_and_at_least_one():
+def test_a_pool_has_the_requested_number_of_workers_and_at_least_one():
     assert [worker.memory_bytes for worker in WorkerPool(2, memory_bytes=5).workers] == [5, 5]
     assert [worker.memory_bytes for worker in WorkerPool(1).workers] == [1 << 30]
     with pytest.raises(ValueError, match="workers=0: a pool needs at least 1 worker"):

@@ -1,4 +1,4 @@
-"""Random expressions generated with their values to 50 digits: equal exactly if the values are."""
+"""Random expressions, whose values are known to 50 digits, are equal if and only if their values are equal."""
 
 import itertools
 import random
@@ -11,13 +11,13 @@ from trl_ces.grading.equality import equal
 from trl_ces.grading.symbolic import same
 
 mpmath.mp.dps = 50
-# Letters have values too, at which no two of these expressions agree by chance.
+# Values of the letters, chosen so that different expressions do not agree by chance.
 LETTERS = {"x": mpf("0.73105857863000487925"), "y": mpf("1.26894142136999512074"), r"\pi": mpmath.pi}
-SUM, PRODUCT, FACTOR = range(3)  # how tightly a text binds
+SUM, PRODUCT, FACTOR = range(3)  # how tightly an expression binds
 
 
 class Writer:
-    """Generates random (text, value, binding). Few digits, so that misreadings collide."""
+    """Generate random (text, value, binding). There are few distinct digits, so that misreadings are detected."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -35,8 +35,8 @@ class Writer:
         return text, mpf(text), FACTOR
 
     def inner(self, depth, binding):
-        text, value, own = self.expression(depth - 1)
-        return (text if own >= binding else f"({text})"), value
+        text, value, inner_binding = self.expression(depth - 1)
+        return (text if inner_binding >= binding else f"({text})"), value
 
     def expression(self, depth):
         if depth == 0:
@@ -103,7 +103,7 @@ class Writer:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_answers_are_equal_exactly_where_their_values_are(seed):
+def test_answers_are_equal_if_and_only_if_their_values_are(seed):
     writer = Writer(seed)
     expressions = writer.several(120)
     pairs = list(itertools.combinations(expressions, 2))
@@ -116,7 +116,7 @@ def test_answers_are_equal_exactly_where_their_values_are(seed):
 
 
 def readings(digits):
-    """What the same digits in the same order may mean: text -> value."""
+    """Map different expressions that contain these digits in this order to their values."""
     found = {digits: mpf(digits)}
     for end in range(1, len(digits)):
         left, right = digits[:end], digits[end:]
@@ -144,12 +144,12 @@ def readings(digits):
 
 
 @pytest.mark.parametrize("digits", ["121", "2112"])
-def test_the_same_digits_in_other_places_are_other_values(digits):
+def test_expressions_with_the_same_digits_are_equal_only_if_their_values_are(digits):
     pairs = list(itertools.combinations(readings(digits).items(), 2))
-    wrong = [
+    misgraded = [
         (one, other)
         for (one, value), (other, other_value) in pairs
         if equal(one, other, same) is not bool(abs(value - other_value) <= mpf("1e-40") * abs(value))
     ]
-    assert wrong == []
+    assert misgraded == []
     assert len(pairs) > 300

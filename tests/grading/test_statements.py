@@ -1,4 +1,4 @@
-r"""The name and the result of a statement such as `x = 2`; the interval of an inequality. No computer algebra."""
+r"""Names and results of statements such as `x = 2`, and intervals of inequalities, without computer algebra."""
 
 import pytest
 from rows import rows
@@ -23,7 +23,7 @@ def test_a_text_is_split_at_its_equality_signs(text, expected):
 
 
 @rows("statements/names")
-def test_texts_that_name_a_value(text):
+def test_names_of_values(text):
     assert is_name(text)
 
 
@@ -31,7 +31,7 @@ def test_texts_that_name_a_value(text):
     "text",
     ["", "5", "2x", "x+1", "x^2", "x, y", "(x)", "(1, y)", "(x, y+1)", "f(x)+1", "5(x)", r"\log_2 32", r"\infty"],
 )
-def test_numbers_and_expressions_are_no_names(text):
+def test_numbers_and_expressions_are_not_names(text):
     assert not is_name(text)
 
 
@@ -45,7 +45,7 @@ def test_names_that_a_question_may_ask_for(text):
 @pytest.mark.parametrize(
     "text", ["5", r"\pi", "half", "not m+n", "2x", "x^2-4y", "2+3", r"\pi+e", r"\ln x+y", "-x", "(y, x)"]
 )
-def test_texts_that_are_not_such_names(text):
+def test_texts_that_a_question_may_not_ask_for(text):
     assert may_be_named(text) is False
 
 
@@ -55,7 +55,7 @@ def test_a_text_with_an_inequality_sign_is_a_relation(text):
 
 
 @pytest.mark.parametrize("text", ["", "x = 1", r"\leqalign", r"\gtrdot", r"x \in S", "(1,2)"])
-def test_a_text_without_an_inequality_sign_is_no_relation(text):
+def test_a_text_without_an_inequality_sign_is_not_a_relation(text):
     assert not is_relation(text)
 
 
@@ -65,7 +65,7 @@ def test_letters_that_are_neither_constants_nor_functions_are_unknowns(text):
 
 
 @rows("statements/constants")
-def test_constants_and_functions_are_no_unknowns(text):
+def test_constants_and_functions_are_not_unknowns(text):
     assert not has_unknowns(text)
 
 
@@ -75,30 +75,30 @@ def test_runs_of_letters_are_words(text):
 
 
 @pytest.mark.parametrize("text", ["", "7", "x", "a b", r"\cos t", r"\alpha", r"\begin{pmatrix}1\\2\end{pmatrix}"])
-def test_single_letters_and_commands_are_no_words(text):
+def test_single_letters_and_commands_are_not_words(text):
     assert not has_words(text)
 
 
 @rows("statements/results")
-def test_a_statement_results_in_the_sides_after_a_name_or_in_all_sides_without_unknowns(statement, expected):
+def test_results_are_the_sides_after_a_name_or_all_sides_without_unknowns(statement, expected):
     assert results(statement) == expected
 
 
 @rows("statements/different_names")
-def test_values_of_different_names_have_an_order(items, expected):
+def test_statements_that_give_different_names_are_detected(items, expected):
     assert gives_different_names(items) is expected
 
 
 @rows("statements/restated")
-def test_an_inequality_and_its_interval_state_the_interval(text, expected):
+def test_an_inequality_followed_by_its_interval_is_reduced_to_the_interval(text, expected):
     assert restated(text) == expected
 
 
 @rows("statements/intervals")
-def test_an_inequality_about_a_letter_is_an_interval(relation, interval):
+def test_an_inequality_of_a_letter_is_converted_to_an_interval(relation, interval):
     assert interval_of(relation) == interval
 
 
 @rows("statements/no_intervals")
-def test_other_relations_are_no_intervals(relation):
+def test_other_relations_are_not_intervals(relation):
     assert interval_of(relation) is None

@@ -1,4 +1,4 @@
-r"""Units behind numbers: how they are split off, which are the same, and which words are none."""
+r"""Units after numbers: splitting, equality, and words that are not units."""
 
 import pytest
 from rows import rows
@@ -57,7 +57,7 @@ def test_units_are_split_off_in_other_notations(text, parts):
         (("hrs", "hours", "小时"), {"h": 1}),
     ],
 )
-def test_spellings_of_a_unit_are_one(units, powers):
+def test_spellings_of_a_unit_have_the_same_powers(units, powers):
     for unit in units:
         parsed = parse_unit(unit)
         assert (parsed if unit != r"\mu m" else {"μm": 1}) == powers, unit
@@ -75,7 +75,7 @@ def test_unknown_words_are_not_units(word):
     assert parse_unit(word) is None
 
 
-def test_a_unit_fits_where_it_is_the_golds_or_known():
+def test_a_unit_fits_if_it_equals_the_golds_unit_or_one_is_missing():
     assert not unit_fits("km", "cm")
     assert not unit_fits("cm^3", "cm^2")
     assert unit_fits("cm", "cm")
@@ -94,22 +94,22 @@ def test_a_unit_fits_where_it_is_the_golds_or_known():
         ("C", "F", False), ("degrees", "cm", False), ("degrees", "radians", False), ("C", "cm", False),
     ],
 )  # fmt: skip
-def test_degrees_may_be_of_any_scale(one, other, fits):
+def test_degrees_fit_any_temperature_scale(one, other, fits):
     assert unit_fits(one, other) is fits
     assert unit_fits(other, one) is fits
 
 
-def test_the_sign_of_a_gold_is_its_unit():
+def test_the_sign_in_a_gold_implies_a_unit():
     assert [implied_unit(gold) for gold in (r"\$9", r"60^\circ", "60°", r"20\%", "9", "$9$")] == [
         "dollars", "degrees", "degrees", "percent", "", "",
     ]  # fmt: skip
 
 
 @rows("units/measures")
-def test_the_measures_that_a_question_names(question, measures):
+def test_measures_named_in_a_question(question, measures):
     assert measures_in(question) == {*measures}
 
 
-def test_a_noun_of_the_question_is_a_unit():
+def test_a_noun_from_the_question_is_a_unit():
     assert parse_unit("gizmos", frozenset({"gizmo"})) == {"gizmo": 1}
     assert parse_unit("gizmos", frozenset({"widget"})) is None

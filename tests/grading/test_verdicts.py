@@ -1,4 +1,4 @@
-"""The answers of a grading worker, in this process."""
+"""Requests to a grading worker, served in this process."""
 
 import pytest
 from rows import rows
@@ -11,16 +11,16 @@ from trl_ces.grading import verdicts
     [
         (r"\sqrt{8}", r"2\sqrt{2}", True, True),
         (r"\sqrt{8}", r"2\sqrt{3}", False, False),
-        ("5", "500", False, True),  # the script accepts a number times 100
+        ("5", "500", False, True),  # the script also accepts 100 times the number
         ("5", "f(2)=5", True, False),
     ],
 )
-def test_both_ways_to_compare_are_answered(gold, answer, correct, script):
+def test_answers_are_compared_by_our_rules_and_by_the_script(gold, answer, correct, script):
     assert verdicts.answer_request({"op": "equal", "gold": gold, "answer": answer}) is correct
     assert verdicts.answer_request({"op": "equal_as_script", "gold": gold, "answer": answer}) is script
 
 
-def test_without_its_parser_the_scripts_verdict_alone_is_refused(monkeypatch):
+def test_without_the_parser_only_the_scripts_comparison_is_refused(monkeypatch):
     monkeypatch.setattr(verdicts, "script_problem", "No module named 'sympy.parsing.latex._antlr'")
     pair = {"gold": r"\sqrt{8}", "answer": r"2\sqrt{2}"}
     assert verdicts.answer_request({"op": "equal", **pair}) is True
@@ -29,5 +29,5 @@ def test_without_its_parser_the_scripts_verdict_alone_is_refused(monkeypatch):
 
 
 @rows("verdicts/usable")
-def test_a_gold_is_usable_when_each_of_its_values_has_a_meaning(gold, usable):
+def test_a_gold_is_usable_if_all_its_values_can_be_parsed(gold, usable):
     assert verdicts.answer_request({"op": "usable", "gold": gold}) is usable

@@ -1,4 +1,4 @@
-"""One grading worker through its pipe. It evaluates Python instead of algebra, so it starts at once."""
+"""A grading worker and its pipe. The worker evaluates Python instead of algebra, so that it starts quickly."""
 
 import json
 import os
@@ -35,7 +35,7 @@ worker.main()
 
 
 class Pipe:
-    """Both ends of a worker's pipe; requests are numbered from 1."""
+    """Client of a worker; numbers requests from 1."""
 
     def __init__(self, process):
         self.process, self.last_id = process, 0
@@ -53,7 +53,7 @@ class Pipe:
         return json.loads(self.process.stdout.readline())
 
     def ask(self, expression, limit=5.0):
-        """The verdict, else the status."""
+        """Send a request and return the result, or the error or status."""
         self.send(expression, limit)
         reply = self.receive()
         assert reply.pop("id") == self.last_id
@@ -61,13 +61,13 @@ class Pipe:
 
     def kill_idle_child(self):
         child = self.child()
-        while Path(f"/proc/{child}/stat").read_text().split()[2] != "S":  # it waits for a line
+        while Path(f"/proc/{child}/stat").read_text().split()[2] != "S":  # until it waits for a request
             time.sleep(0.005)
         os.kill(child, signal.SIGKILL)
         self.child(other_than=child)
 
     def child(self, other_than=None):
-        """Its process id, as soon as there is one."""
+        """Wait for a child of the worker and return its process id."""
         pid = self.process.pid
         while True:
             children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -97,12 +97,12 @@ def worker(settings=""):
 
 
 def end_of(pipe):
-    """Exit code and stderr after the end of its input."""
+    """Close the input and return exit code and stderr."""
     pipe.process.stdin.close()
     return pipe.process.wait(timeout=60), pipe.process.stderr.read()
 
 
-def test_requests_are_answered_by_one_child_which_finds_the_algebra_warm():
+def test_one_child_serves_all_requests_after_the_warm_up_of_its_parent():
     with worker() as pipe:
         assert pipe.ask("6 * 7") == 42
         supervisor, child = pipe.ask("[os.getppid(), os.getpid()]")
@@ -111,16 +111,16 @@ def test_requests_are_answered_by_one_child_which_finds_the_algebra_warm():
         assert end_of(pipe) == (0, b"")
 
 
-def test_random_choices_of_the_algebra_begin_anew_with_each_request():
+def test_the_random_generator_of_the_algebra_is_seeded_for_each_request():
     with worker() as pipe:
         assert [pipe.ask("seeds") for _ in range(3)] == [[0], [0, 0], [0, 0, 0]]
 
 
-def test_what_the_algebra_prints_or_logs_does_not_reach_the_protocol():
+def test_output_and_logs_of_the_algebra_do_not_disturb_the_protocol():
     with worker() as pipe:
-        assert pipe.ask("print('said')") is None
+        assert pipe.ask("print('printed')") is None
         assert pipe.ask("logging.getLogger('math_verify').critical('warned') or 7") == 7
-        assert end_of(pipe) == (0, b"said\n")
+        assert end_of(pipe) == (0, b"printed\n")
 
 
 def test_an_error_is_a_reply_and_the_child_continues():
@@ -141,7 +141,7 @@ def test_a_child_that_dies_is_reported_and_replaced(end):
         assert pipe.ask("7") == 7
 
 
-def test_a_line_that_is_no_request_costs_no_more_than_the_child():
+def test_a_malformed_request_ends_only_the_child():
     with worker() as pipe:
         assert pipe.ask("7") == 7
         child = pipe.child()
@@ -152,11 +152,11 @@ def test_a_line_that_is_no_request_costs_no_more_than_the_child():
 
 def test_an_idle_child_that_dies_is_replaced_silently():
     with worker() as pipe:
-        pipe.kill_idle_child()  # nothing was asked yet
+        pipe.kill_idle_child()  # before the first request
         assert pipe.ask("7") == 7
-        pipe.kill_idle_child()  # it has answered
+        pipe.kill_idle_child()  # after a reply
         assert pipe.ask("os._exit(1)") == "died"
-        pipe.kill_idle_child()  # the previous one died at work
+        pipe.kill_idle_child()  # after a child that died during a request
         assert pipe.ask("8") == 8
 
 
@@ -164,32 +164,36 @@ def test_an_idle_child_that_dies_is_replaced_silently():
     "settings",
     ["", "for number in worker._TIMER_SIGNALS: signal.signal(number, signal.SIG_IGN)",
      "signal.pthread_sigmask(signal.SIG_BLOCK, worker._TIMER_SIGNALS)"],
-    ids=["usual", "ignored by the trainer", "blocked by the trainer"],
+    ids=["default", "ignored by the trainer", "blocked by the trainer"],
 )  # fmt: skip
-def test_the_limit_counts_the_processors_time_and_the_clock_has_a_limit_of_its_own(settings):
+def test_processor_time_and_wall_clock_time_have_separate_limits(settings):
     with worker(settings) as pipe:
         assert pipe.ask("sum(iter(int, 1))", limit=0.2) == "timeout"
     with worker(f"{settings}\nworker.CLOCK_GRACE_S = 0.4") as pipe:
-        assert pipe.ask("time.sleep(600)", limit=0.1) == "died"  # says nothing about the answer
+        assert (
+            pipe.ask("time.sleep(600)", limit=0.1) == "died"
+        )  # not a timeout, because the answer may be cheap to grade
 
 
-def test_a_request_may_wait_beyond_its_limit_but_not_compute():
+def test_waiting_does_not_count_toward_the_limit_of_a_request():
     with worker("worker.CLOCK_GRACE_S = 600.0") as pipe:
         assert pipe.ask("sum(iter(int, 1))", limit=0.2) == "timeout"
         assert pipe.ask("time.sleep(0.3) or 7", limit=0.2) == 7  # sleep uses no processor time
-        left = pipe.ask("[signal.getitimer(timer)[0] for timer in (signal.ITIMER_PROF, signal.ITIMER_REAL)]", limit=50)
-        assert left[0] == pytest.approx(50, abs=1)
-        assert left[1] == pytest.approx(650, abs=60)
+        remaining = pipe.ask(
+            "[signal.getitimer(timer)[0] for timer in (signal.ITIMER_PROF, signal.ITIMER_REAL)]", limit=50
+        )
+        assert remaining[0] == pytest.approx(50, abs=1)
+        assert remaining[1] == pytest.approx(650, abs=60)
 
 
-def test_time_is_not_counted_between_requests():
+def test_time_between_requests_does_not_count():
     with worker("worker.CLOCK_GRACE_S = 0.4") as pipe:
         child = pipe.ask("os.getpid()", limit=0.6)
-        time.sleep(1.2)  # more than the limit of 0.6 and 0.4 beyond it
+        time.sleep(1.2)  # more than the limit of 0.6 s plus the grace time of 0.4 s
         assert pipe.ask("os.getpid()", limit=0.6) == child
 
 
-def test_a_child_makes_room_for_a_fresh_one_after_so_many_requests():
+def test_a_child_is_replaced_after_a_number_of_requests():
     with worker("worker.REQUESTS_PER_CHILD = 3") as pipe:
         pids = [pipe.ask("os.getpid()") for _ in range(7)]
         assert end_of(pipe) == (0, b"")
@@ -197,12 +201,12 @@ def test_a_child_makes_room_for_a_fresh_one_after_so_many_requests():
     assert len({*pids}) == 3
 
 
-def test_a_child_is_bounded_in_memory_and_makes_room_when_half_of_it_is_taken():
+def test_the_memory_of_a_child_is_limited_and_it_is_replaced_at_half_the_limit():
     with worker() as pipe:
         assert pipe.ask("resource.getrlimit(resource.RLIMIT_AS)") == [MEMORY_BYTES, MEMORY_BYTES]
         assert pipe.ask("resource.getrlimit(resource.RLIMIT_CORE)") == [0, 0]
         child = pipe.ask("os.getpid()")
-        # The limit is on address space: these pages are never touched.
+        # The limit applies to address space, so untouched pages count.
         assert pipe.ask("kept.append(mmap.mmap(-1, 60 << 20)) or os.getpid()") == child
         assert pipe.ask("kept.append(mmap.mmap(-1, 60 << 20)) or os.getpid()") == child
         kept, fresh = pipe.ask("[len(kept), os.getpid()]")
@@ -210,7 +214,7 @@ def test_a_child_is_bounded_in_memory_and_makes_room_when_half_of_it_is_taken():
         assert fresh != child
 
 
-def test_a_request_may_come_in_pieces_and_be_long_and_so_may_the_reply():
+def test_long_requests_in_pieces_and_long_replies_are_supported():
     with worker() as pipe:
         request = json.dumps({"id": 1, "gold": f"len('{'x' * 200_000}')", "limit": 5.0}).encode() + b"\n"
         for start in range(0, len(request), 50_000):

@@ -1,4 +1,4 @@
-"""Grading as training uses it: in threads, in DataLoader workers of every start method, and while workers die."""
+"""Grading in threads, in DataLoader workers of all start methods, and while grading workers are killed."""
 
 import logging
 import os
@@ -16,13 +16,13 @@ from trl_ces.grading.pool import GRACE_S
 from trl_ces.grading.worker import CLOCK_GRACE_S
 from trl_ces.rewards import accuracy_reward
 
-RIGHT = r"\boxed{\sqrt{8}}", r"2\sqrt{2}"
-MONSTER = "9^{9^{9^9}}"
+CORRECT = r"\boxed{\sqrt{8}}", r"2\sqrt{2}"
+COSTLY = "9^{9^{9^9}}"
 needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
-def right_answers(count, start=2):
-    """Answers that need the algebra, all different: a repeated pair is asked only once."""
+def correct_answers(count, start=2):
+    """Make correct answers that need algebra. They are all different, because comparisons are cached."""
     return (
         [rf"\boxed{{\sqrt{{{2 * n * n}}}}}" for n in range(start, start + count)],
         [rf"{n}\sqrt{{2}}" for n in range(start, start + count)],
@@ -38,7 +38,7 @@ def child_of(pid):
 
 
 class Killer(threading.Thread):
-    """Kills the process that works on an answer containing `text`, `times` times."""
+    """Thread that kills the process grading an answer with `text`, `times` times."""
 
     def __init__(self, pool, text, find_victim, times):
         super().__init__(daemon=True)
@@ -61,7 +61,7 @@ class Killer(threading.Thread):
             worker = self.at_work[-1] if self.at_work else None
             if worker is None or worker.process is None:
                 continue
-            time.sleep(0.2)  # the request is being served by now: a monster takes seconds
+            time.sleep(0.2)  # by now the request is being served, which takes seconds
             victim = self.find_victim(worker.process.pid)
             if victim is not None:
                 self.at_work.clear()
@@ -72,7 +72,7 @@ class Killer(threading.Thread):
 @pytest.fixture
 def pool():
     pool = WorkerPool(2)
-    assert grade_many(*right_answers(4, start=900), with_qwen=False, pool=pool)[0].correct is True
+    assert grade_many(*correct_answers(4, start=900), with_qwen=False, pool=pool)[0].correct is True
     yield pool
     pool.close()
 
@@ -82,10 +82,10 @@ def pool():
 def test_an_answer_whose_worker_is_killed_once_is_graded_again(pool, find_victim, caplog):
     killer = Killer(pool, "9999", find_victim, times=1)
     killer.start()
-    responses, golds = right_answers(6)
-    responses.insert(3, r"\boxed{x^{9999}+" + MONSTER + "}")
+    completions, golds = correct_answers(6)
+    completions.insert(3, r"\boxed{x^{9999}+" + COSTLY + "}")
     golds.insert(3, "x")
-    grades = grade_many(responses, golds, with_qwen=False, limit_s=1.0, pool=pool)
+    grades = grade_many(completions, golds, with_qwen=False, limit_s=1.0, pool=pool)
     killer.over.set()
     assert killer.left == 0
     assert [g.correct for g in grades] == [True] * 3 + [False] + [True] * 3  # the second try hits the limit
@@ -94,25 +94,25 @@ def test_an_answer_whose_worker_is_killed_once_is_graded_again(pool, find_victim
 
 @needs_proc
 @pytest.mark.parametrize("find_victim", [child_of, lambda pid: pid], ids=["child", "supervisor"])
-def test_an_answer_whose_workers_are_killed_twice_is_none_with_a_warning_and_no_other_is(pool, find_victim, caplog):
+def test_only_an_answer_whose_worker_is_killed_twice_is_ungraded_with_a_warning(pool, find_victim, caplog):
     killer = Killer(pool, "9999", find_victim, times=2)
     killer.start()
-    responses, golds = right_answers(6)
-    responses.insert(3, r"\boxed{x^{9999}+" + MONSTER + "}")
+    completions, golds = correct_answers(6)
+    completions.insert(3, r"\boxed{x^{9999}+" + COSTLY + "}")
     golds.insert(3, "x")
     with caplog.at_level(logging.WARNING, logger="trl_ces.grading"):
-        grades = grade_many(responses, golds, with_qwen=False, limit_s=3.0, pool=pool)
+        grades = grade_many(completions, golds, with_qwen=False, limit_s=3.0, pool=pool)
     killer.over.set()
     assert killer.left == 0
     assert [g.correct for g in grades] == [True] * 3 + [None] + [True] * 3
-    said = [record.getMessage() for record in caplog.records if "died twice" in record.getMessage()]
-    assert len(said) == 1
-    assert "x^{9999}" in said[0]
+    warnings = [record.getMessage() for record in caplog.records if "died twice" in record.getMessage()]
+    assert len(warnings) == 1
+    assert "x^{9999}" in warnings[0]
 
 
 @pytest.mark.slow
 @needs_proc
-def test_killing_every_worker_again_and_again_makes_no_answer_wrong(pool, caplog):
+def test_repeatedly_killing_all_workers_never_makes_an_answer_incorrect(pool, caplog):
     over = threading.Event()
 
     def kill():
@@ -126,22 +126,22 @@ def test_killing_every_worker_again_and_again_makes_no_answer_wrong(pool, caplog
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
     with caplog.at_level(logging.WARNING, logger="trl_ces.grading"):
-        verdicts = [g.correct for g in grade_many(*right_answers(60), with_qwen=False, pool=pool)]
+        correctness = [g.correct for g in grade_many(*correct_answers(60), with_qwen=False, pool=pool)]
     over.set()
     killer.join()
-    ungraded = verdicts.count(None)
-    assert verdicts.count(True) == 60 - ungraded
+    ungraded = correctness.count(None)
+    assert correctness.count(True) == 60 - ungraded
     assert ungraded <= 3
     assert caplog.text.count("died twice") == ungraded
 
 
-def test_a_worker_ends_a_request_before_the_pool_gives_the_worker_up():
+def test_a_worker_ends_a_request_before_the_pool_ends_the_worker():
     assert CLOCK_GRACE_S < GRACE_S
 
 
 @needs_proc
-def test_a_worker_that_is_killed_while_it_starts_is_started_again(monkeypatch, tmp_path):
-    """A machine short of memory kills growing processes, and a starting worker grows."""
+def test_a_worker_that_is_killed_while_it_starts_is_restarted(monkeypatch, tmp_path):
+    """A machine short of memory kills growing processes, such as a starting worker."""
     log = tmp_path / "starts"
     script = tmp_path / "python"
     script.write_text(
@@ -150,20 +150,20 @@ def test_a_worker_that_is_killed_while_it_starts_is_started_again(monkeypatch, t
     script.chmod(0o755)
     pool = WorkerPool(1)
     monkeypatch.setattr(sys, "executable", str(script))
-    assert grade(*RIGHT, with_qwen=False, pool=pool).correct is True
+    assert grade(*CORRECT, with_qwen=False, pool=pool).correct is True
     assert log.read_text() == "start\nstart\n"
     pool.close()
 
 
 class Graded(Dataset):
-    """Row n: the rewards of a right and a wrong answer, and the process."""
+    """Data set whose rows contain the rewards of a correct and an incorrect answer, and the process id."""
 
     def __len__(self):
         return 4
 
     def __getitem__(self, n):
-        right, gold = right_answers(1, start=n + 2)
-        return [*accuracy_reward([*right, r"\boxed{x+\sqrt{3}}"], gold * 2), float(os.getpid())]
+        correct, gold = correct_answers(1, start=n + 2)
+        return [*accuracy_reward([*correct, r"\boxed{x+\sqrt{3}}"], gold * 2), float(os.getpid())]
 
 
 def graded_rows(context, workers_count=2):
@@ -181,13 +181,13 @@ def check_rows(rows):
 
 def test_rewards_work_in_forked_loader_workers_while_a_thread_of_the_trainer_grades():
     over = threading.Event()
-    seen = []
+    found = []
 
     def keep_grading():
         number = 1000
         while not over.is_set():
-            responses, golds = right_answers(4, start=number)
-            seen.extend(accuracy_reward(responses, golds))
+            completions, golds = correct_answers(4, start=number)
+            found.extend(accuracy_reward(completions, golds))
             number += 4
 
     thread = threading.Thread(target=keep_grading)
@@ -197,18 +197,18 @@ def test_rewards_work_in_forked_loader_workers_while_a_thread_of_the_trainer_gra
     finally:
         over.set()
         thread.join()
-    assert seen == [1.0] * len(seen)
-    assert accuracy_reward(*([part] for part in RIGHT)) == [1.0]
+    assert found == [1.0] * len(found)
+    assert accuracy_reward(*([part] for part in CORRECT)) == [1.0]
 
 
-def test_rewards_work_in_loader_workers_that_are_started_anew():
+def test_rewards_work_in_spawned_loader_workers():
     check_rows(graded_rows("spawn", workers_count=1))
 
 
-def test_rewards_work_in_a_thread_that_is_not_the_main_one_and_leave_the_signal_handlers_alone():
+def test_rewards_work_in_another_thread_and_do_not_change_signal_handlers():
     handlers = {number: signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGPROF, signal.SIGCHLD)}
     found = []
-    thread = threading.Thread(target=lambda: found.append(accuracy_reward(*right_answers(3))))
+    thread = threading.Thread(target=lambda: found.append(accuracy_reward(*correct_answers(3))))
     thread.start()
     thread.join()
     assert found == [[1.0] * 3]

@@ -1,4 +1,4 @@
-"""Worker that replaces a training run and reports what its launcher passed to it. Not a test file."""
+"""Replace the training script and record the settings that the launcher passes. Not a test file."""
 
 import json
 import os

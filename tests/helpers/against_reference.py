@@ -39,7 +39,7 @@ def reference_rows(trainer, script, mask_truncated=False):
 
 
 def assert_loss_and_gradients_agree(trainer, loss, reference_model, reference_loss):
-    # Token losses are of order 1 and cancel in the mean: 1e-5 is relative to them.
+    # Token losses of order 1 cancel in the mean, so the tolerance is absolute.
     assert loss.item() == pytest.approx(reference_loss.item(), rel=0, abs=1e-5)
     trainer.model.zero_grad()
     loss.backward()
@@ -52,7 +52,7 @@ def assert_loss_and_gradients_agree(trainer, loss, reference_model, reference_lo
 
 @torch.no_grad()
 def move_a_little(model):
-    """Move the weights away from the sampling policy, so that ratios are not 1."""
+    """Perturb the weights of the sampling policy, so that the importance ratios are not 1."""
     generator = torch.Generator().manual_seed(5)
     for parameter in model.parameters():
         parameter.add_(0.03 * torch.randn(parameter.shape, generator=generator))

@@ -1,8 +1,8 @@
 r"""
-Make incorrect and correct completions from any gold of a known kind, by text substitution, without the package.
+Make incorrect and correct completions for a gold by text substitution. Imports nothing from trl_ces.
 
-`kind_of` classifies golds by their notation. A template is a text with `G` for the gold, or a function of the gold
-that returns `None` if it does not apply. `wrong` and `right` return completions.
+`kind_of` classifies golds by their notation. A template is either a text in which `G` stands for the gold, or a
+function of the gold that returns `None` if it does not apply. `wrong` and `right` return lists of completions.
 """
 
 import re
@@ -17,7 +17,7 @@ _NUMBERS = {"integer", "decimal", "fraction", "scientific"}
 
 
 def kind_of(gold):
-    """Return the kind of a gold, or `None` if its notation is ambiguous."""
+    """Return the kind of a gold, or `None` if the notation is ambiguous."""
     gold = gold.strip()
     if re.fullmatch(r"-?\d+", gold):
         return "integer"
@@ -35,7 +35,8 @@ def kind_of(gold):
         return "tuple"
     if re.fullmatch(r"[A-Za-z]{4,}(?: [a-z]{4,}){0,2}", gold):
         return "text"
-    letters = re.findall(r"(?<![\\A-Za-z])[A-Za-z]+", gold)  # outside commands: no words, no free constants
+    # Letters outside LaTeX commands; words and the constants c and C are not allowed.
+    letters = re.findall(r"(?<![\\A-Za-z])[A-Za-z]+", gold)
     is_plain = _EXPRESSION.fullmatch(gold) and all(len(run) == 1 and run not in "cC" for run in letters)
     return "expression" if is_plain and re.search("[a-z]", gold) and gold.count("{") == gold.count("}") else None
 
@@ -51,18 +52,18 @@ def value_of(gold):
 
 
 def unless(*values):
-    """Apply the template, except to golds with these values."""
+    """Make a template apply to all golds except golds with these values."""
     return lambda template: lambda gold: None if value_of(gold) in values else template.replace("G", gold)
 
 
-# Wrong
+# Incorrect completions
 
 
 def in_base_16(gold):
     return f"{gold}_{{16}}" if abs(int(gold)) > 9 else None
 
 
-def with_the_other_brackets(gold):
+def with_other_brackets(gold):
     opening, low, high, closing = _INTERVAL.fullmatch(gold).groups()
     if r"\infty" not in low:
         opening = "(" if opening == "[" else "["
@@ -85,7 +86,7 @@ def reversed_entries(gold):
     return None if entries == entries[::-1] else f"({','.join(entries[::-1])})"
 
 
-_WRONG_RESPONSES = [
+_INCORRECT_COMPLETIONS = [
     "It cannot be $G$.",
     r"The answer is not $\boxed{G}$.",
     "Either $G$ or something else.",
@@ -97,7 +98,7 @@ _WRONG_RESPONSES = [
     "答案不是 $G$。",
     r"\boxed{G",
 ]
-_WRONG_BOXES = {
+_INCORRECT_BOXES = {
     "any": [
         r"\text{not } G", r"G \text{ is wrong}", r"G \text{ or not}", r"\phantom{G}", r"G \text{ is excluded}",
         "x=x", r"\text{correct}", r"G \text{ does not hold}", r"\cancel{G}",
@@ -116,27 +117,27 @@ _WRONG_BOXES = {
         with_another_letter, r"\text{neither } G", r"\text{G? No}", r"G \text{ is not true}", r"\text{all but } G",
         "AE",
     ],
-    "interval": [with_the_other_brackets, r"\text{outside } G", r"\mathbb{R} \setminus G", "x=0", "0=0", "(0,0)"],
+    "interval": [with_other_brackets, r"\text{outside } G", r"\mathbb{R} \setminus G", "x=0", "0=0", "(0,0)"],
     "tuple": [reversed_entries, r"G \text{ or } (0,0,0)", r"\{G, (7,7,7)\}", r"G + 1", r"x = 0"],
     "expression": ["G + 1", "2(G)", r"\text{not } G", r"G > 0", r"G \text{ or } 0", r"1 - (G)", r"G \neq 1"],
     "text": [r"\text{not G}", r"\text{G or another}", r"\text{everything but G}", r"\text{neither G nor others}"],
 }  # fmt: skip
 
-# Right
+# Correct completions
 
 
 def repeating(gold):
     """Write 1/6 as `0.1\\overline{6}`, by long division."""
     value = value_of(gold)
     whole, rest = divmod(abs(value.numerator), value.denominator)
-    digits, seen = "", {}
-    while rest and rest not in seen:
-        seen[rest] = len(digits)
+    digits, places = "", {}
+    while rest and rest not in places:
+        places[rest] = len(digits)
         digit, rest = divmod(rest * 10, value.denominator)
         digits += str(digit)
     if not rest or len(digits) > 12:
         return None
-    start = seen[rest]
+    start = places[rest]
     return rf"{'-' * (value < 0)}{whole}.{digits[:start]}\overline{{{digits[start:]}}}"
 
 
@@ -205,12 +206,12 @@ def in_capitals(gold):
     return rf"\text{{{gold.upper()}}}"
 
 
-_RIGHT_RESPONSES = [
+_CORRECT_COMPLETIONS = [
     "The answer is $G$.", r"Therefore the final answer is \boxed{G}.", r"\[ \boxed{G} \]", r"**Answer:** $\boxed{G}$",
     r"<think>Not $0$.</think>The answer is $G$.", "所以答案是 $G$。", r"\boxed{\boxed{G}}", r"Hence we obtain $G$.",
     r"It is not $123x$. The answer is \boxed{G}.", r"$$\boxed{G}$$", r"\fbox{G}", "**Final Answer:** $G$",
 ]  # fmt: skip
-_RIGHT_BOXES = {
+_CORRECT_BOXES = {
     "any": [r"\color{blue}{G}", r"\text{The answer is } G", "{G}.", r"\,G\,", r"\underline{G}"],
     "number": [
         "x = G", "G = x", r"\displaystyle G", r"\mathbf{G}", "(G)", r"G \text{ dollars}", r"$G$",
@@ -234,18 +235,18 @@ _RIGHT_BOXES = {
 
 
 def wrong(gold):
-    return _responses(gold.strip(), _WRONG_RESPONSES, _WRONG_BOXES)
+    return _completions(gold.strip(), _INCORRECT_COMPLETIONS, _INCORRECT_BOXES)
 
 
 def right(gold):
-    return _responses(gold.strip(), _RIGHT_RESPONSES, _RIGHT_BOXES)
+    return _completions(gold.strip(), _CORRECT_COMPLETIONS, _CORRECT_BOXES)
 
 
-def _responses(gold, whole, boxes):
+def _completions(gold, whole, boxes):
     kind = kind_of(gold)
     kinds = ["any", *(["number"] if kind in _NUMBERS else []), kind]
-    answers = [_filled(template, gold) for name in kinds for template in boxes.get(name, [])]
-    boxed = [rf"\boxed{{{answer}}}" for answer in answers if answer is not None]
+    contents = [_filled(template, gold) for name in kinds for template in boxes.get(name, [])]
+    boxed = [rf"\boxed{{{content}}}" for content in contents if content is not None]
     return [_filled(template, gold) for template in whole] + boxed
 
 

@@ -1,4 +1,4 @@
-"""Bigram model: a table by the last token gives the next-token distribution, so all statistics are known exactly."""
+"""Bigram model: the last token determines the next-token distribution, so all statistics are known exactly."""
 
 import math
 
@@ -17,7 +17,7 @@ def token_of(character):
 
 
 def bigram_model(story=STORY):
-    """Make a Llama that saves and loads like any other; tokens that `story` does not list are followed by <eos>."""
+    """Build a Llama model with the transition probabilities in `story`; <eos> follows all other tokens."""
     size = len(tiny_tokenizer())
     table = torch.full((size, size), -60.0)
     table[:, EOS] = 0.0

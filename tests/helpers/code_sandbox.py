@@ -7,8 +7,8 @@ from trl_ces.support.errors import UserError
 
 try:
     check_sandbox()
-except UserError as refusal:
-    CANNOT = str(refusal)
+except UserError as error:
+    UNAVAILABLE = str(error)
 else:
-    CANNOT = ""
-built = pytest.mark.skipif(bool(CANNOT), reason=CANNOT)
+    UNAVAILABLE = ""
+built = pytest.mark.skipif(bool(UNAVAILABLE), reason=UNAVAILABLE)

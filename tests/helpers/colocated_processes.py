@@ -1,4 +1,4 @@
-"""Train with a stand-in for colocated vLLM, under any engine. Started by test_colocated.py; not a test file."""
+"""Train with a stand-in for colocated vLLM on any engine. Started by test_colocated.py; not a test file."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from processes import end_processes
 from trainers import PROMPTS, tiny_trainer
 
 STEPS = 4
-# name: (settings, whether LoRA)
+# name: (settings, whether to use LoRA)
 CASES = {
     "full": ({}, False),
     "LoRA": ({}, True),
@@ -43,7 +43,7 @@ def make_trainer(folder, model, processes, settings, lora):
 
 
 def run(folder, model, processes, settings, lora, resume=None):
-    """Train, and report the optimizer step and the digest of vLLM's weights for each call of its `generate`."""
+    """Train; record the optimizer step and the digest of vLLM's weights at each call of `generate`."""
     (colocated_here if processes == 1 else colocated_in_each)(pytest.MonkeyPatch())
     trainer = make_trainer(folder, model, processes, settings, lora)
     llm, steps = ColocatedLLM.last, []

@@ -1,7 +1,8 @@
-"""Stand-in for colocated vLLM on a CPU, with the engine's states, seed and weights; sampling uses torch.
+"""Stand-in for colocated vLLM on a CPU, with the sleep states, seed and weights of the engine. It samples with torch.
 
-Like vLLM 0.31, it seeds all generators at creation (`set_random_seed` in the worker). Sleep level 2 discards cache and
-weights (NaN here). `wake_up` restores what its tags name; weights stay empty until `load_weights`.
+Like vLLM 0.31, it seeds all random generators at creation (`set_random_seed` in the worker). Sleep level 2 discards
+the cache and the weights, which become NaN. `wake_up` restores the parts named by its tags; weights remain NaN until
+`load_weights`.
 """
 
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ ALL = {"weights", "kv_cache"}
 
 
 class ColocatedLLM:
-    """Accept the arguments of `VLLMGeneration`; record calls in `calls` and weights by rollout in `sampled_from`."""
+    """Accept the arguments of `VLLMGeneration`; record calls in `calls` and digests of weights in `sampled_from`."""
 
     last = None
 
@@ -60,7 +61,7 @@ class ColocatedLLM:
 
     def generate(self, prompts, sampling_params, *, use_tqdm):
         assert self.awake == ALL
-        assert all(value.isfinite().all() for value in self.model.state_dict().values()), "it has no weights"
+        assert all(value.isfinite().all() for value in self.model.state_dict().values()), "the weights were not loaded"
         self.calls.append("generate")
         self.sampled_from.append(digest(self.model))
         return [self._answer(prompt["prompt_token_ids"], sampling_params) for prompt in prompts]
@@ -81,15 +82,15 @@ def made(name, **fields):
 
 
 def colocated_here(monkeypatch):
-    """Make TRL in this process use the stand-in as vLLM."""
+    """Make TRL use the stand-in instead of vLLM in this process."""
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
-        monkeypatch.setenv(name, "")  # TRL sets them; monkeypatch removes them after the test
+        monkeypatch.setenv(name, "")  # TRL sets these variables; monkeypatch removes them after the test
         monkeypatch.delenv(name)
     colocated_in_each(monkeypatch)
 
 
 def colocated_in_each(monkeypatch):
-    """Like [`colocated_here`], in a process started by a launcher."""
+    """Like [`colocated_here`], for a process that a launcher started."""
     import trl.generation.vllm_generation as generation
 
     stub_here(monkeypatch)

@@ -8,12 +8,12 @@ import psutil
 
 
 def cpu_seconds(*pids):
-    """Return the CPU seconds of this process, its terminated children, and `pids` with their children."""
+    """Return the CPU seconds of this process, its ended children, and the processes `pids` with their children."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = time.process_time() + ended.ru_utime + ended.ru_stime
     for live in map(psutil.Process, pids):
         seconds += sum(live.cpu_times()[:4])
         for child in live.children():
-            with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
+            with contextlib.suppress(psutil.NoSuchProcess):  # the child has just ended
                 seconds += sum(child.cpu_times()[:2])
     return seconds

@@ -1,4 +1,4 @@
-"""The documentation's pages, their code blocks and commands."""
+"""Read documentation pages, their code blocks and their commands."""
 
 import ast
 import importlib.util
@@ -43,7 +43,7 @@ def write_tutorial(folder):
 
 
 def commands(script):
-    """Yield the words of each command; a line continues after a backslash or inside an open quote."""
+    """Yield the words of each command; a command continues on the next line after a backslash or inside quotes."""
     open_line = ""
     for line in script.splitlines():
         open_line += line

@@ -8,11 +8,11 @@ from sampling_runs import PROMPTS, make_trainer, record_batches
 from tiny import random_script
 
 # name: (completions per prompt, outcomes of successive prompts, settings). A rollout has 12 rows on any number of
-# processes, and each optimizer step uses all of them, so that the order of shuffled rows has no effect.
+# processes, and each optimizer step uses all rows, so shuffling has no effect.
 CASES: dict[str, tuple[int, list[list], dict]] = {
-    # With two processes, each has half of the middle group.
+    # With two processes, each process has half of the middle group.
     "split group": (4, [[1, 1, 1, 1], [0, 1, 0, 0], [0, 0, 0, 0], [1, None, None, None], [1, 1, None, 0]], {}),
-    # Rounds with an odd number of prompts cannot be split: two processes draw more prompts than one.
+    # Two processes cannot split an odd number of prompts, so they draw more prompts than one process.
     "even rounds": (3, [[1, 1, 1], [0, 1, 0], [0, 0, 0], [1, 0, None], [1, 0, 1]], {"shaping": "entropy_advantage"}),
     "out of rounds": (4, [[1, 1, 1, 1], [0, 1, 0, 0], [0, 0, 0, 0]], {"dynamic_sampling_max_rounds": 2}),
 }

@@ -1,4 +1,4 @@
-"""Train on fixed rollouts under the engine that started it. Started by test_engines.py and test_fsdp.py."""
+"""Train on fixed rollouts with the launcher's engine. Started by test_engines.py and test_fsdp.py; not a test file."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def main(output, processes, model, options):
     os.environ.update(options.get("environment", {}))
     if options.get("fsdp_on_a_cpu"):
         allow_fsdp_on_a_cpu()
-    # Three groups of four completions; with two processes, each has six rows and half of the middle group.
+    # Three groups of four completions; with two processes, each process has six rows.
     script = random_script(PROMPTS, ACCURACIES, torch.Generator().manual_seed(1), truncated=(1, 6, 9))
     changes = {
         "per_device_train_batch_size": 12 // processes // 2,
@@ -30,7 +30,7 @@ def main(output, processes, model, options):
         "max_completion_length": 40,
         "ces_tau": 0.3,
         "learning_rate": 1e-2,
-        "adam_epsilon": 1e-4,  # otherwise rounding would determine the steps for gradients near 0
+        "adam_epsilon": 1e-4,  # with the default, rounding would determine the steps for gradients near 0
     }
     lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj", "down_proj"], task_type="CAUSAL_LM")
     torch.manual_seed(3)  # for the adapters' initial weights
@@ -62,7 +62,7 @@ def main(output, processes, model, options):
 
 
 def poison(trainer, step):
-    """Make the last process's loss NaN in this optimizer step."""
+    """Make the loss of the last process NaN at optimizer step `step`."""
     compute, last = trainer._compute_loss, trainer.accelerator.num_processes - 1
 
     def poisoned(model, inputs):

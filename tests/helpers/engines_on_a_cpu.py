@@ -1,4 +1,4 @@
-"""Run the shipped engines without a GPU: adapt their files to a CPU, and allow FSDP2 on it."""
+"""Run the shipped engines on a CPU: adapt their accelerate files, and allow FSDP2."""
 
 import yaml
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
@@ -12,7 +12,7 @@ FSDP2 = ACCELERATE / "fsdp2.yaml"
 
 
 def on_cpu(name, folder):
-    """Adapt the shipped accelerate file to a CPU: without GPU, and in float32 for comparing weights."""
+    """Write a copy of a shipped accelerate file that uses the CPU and float32, so that weights can be compared."""
     settings = yaml.safe_load((ACCELERATE / f"{name}.yaml").read_text())
     file = folder / f"{name}.yaml"
     file.write_text(yaml.safe_dump({**settings, "use_cpu": True, "mixed_precision": "no"}))
@@ -20,7 +20,7 @@ def on_cpu(name, folder):
 
 
 def launched_environment():
-    """Return the environment variables that accelerate's launcher derives from the file."""
+    """Return the environment variables that accelerate's launcher derives from fsdp2.yaml."""
     words = ["--config_file", str(FSDP2), "--num_processes", "2", "--main_process_port", "0", "script.py"]
     arguments, _, _ = _validate_launch_command(launch_command_parser().parse_args(words))
     found = prepare_multi_gpu_env(arguments)
@@ -28,7 +28,7 @@ def launched_environment():
 
 
 def allow_fsdp_on_a_cpu():
-    """Remove accelerate's check, which allows FSDP only on other devices."""
+    """Patch accelerate to allow FSDP on a CPU."""
     init = AcceleratorState.__init__
 
     def with_fsdp(self, *args, fsdp_plugin=None, **kwargs):

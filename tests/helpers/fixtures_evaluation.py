@@ -1,4 +1,4 @@
-"""Problems written for this project in each benchmark's row format, and a small chat model to evaluate on them."""
+"""Test problems in the row format of each benchmark, and a tiny chat model."""
 
 import gzip
 import json
@@ -13,10 +13,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from trl_ces.lab.evaluation.benchmarks import BENCHMARKS
 from trl_ces.lab.evaluation.generate import GeneratedCompletion
 
-# The real files, if this machine has them; they are not part of the repository.
+# Folder of the real benchmark files, which are not part of the repository and may be missing.
 REAL_DATA = Path(os.environ.get("TRL_CES_DATA") or Path(__file__).parents[3] / "shared" / "data")
 
-# A few rows of each set; for code sets, one row per data set.
+# A few rows of each benchmark; code benchmarks with the same data share one row.
 SAVED = json.loads(Path(__file__).with_name("benchmark_rows.json").read_text(encoding="utf-8"))
 CODE_ROWS = {name: SAVED[name][0] for name in ("humaneval", "mbpp")}
 ROWS = {
@@ -27,7 +27,7 @@ TABLE = ROWS["tabmwp"][0]["table"]
 
 
 def rows_of(name):
-    """Repeat the rows up to the set's required number; remove golds where the set has none."""
+    """Repeat the rows to the benchmark's number of rows; clear the reference answers that the real file lacks."""
     benchmark = BENCHMARKS[name]
     rows = [dict(ROWS[name][number % len(ROWS[name])]) for number in range(benchmark.count)]
     for number in benchmark.without_gold:
@@ -51,7 +51,7 @@ def write_data(folder, names=tuple(BENCHMARKS)):
 
 
 def write_model(folder, context=1024, seed=0, **tokenizer):
-    """Save a chat model with random weights whose context fits the paper's prompt."""
+    """Save a chat model with random weights and a context that fits the paper's prompt."""
     made = tiny_tokenizer(**{"characters": string.printable, **tokenizer})
     torch.manual_seed(seed)
     # Use Llama, because AutoTokenizer replaces the saved tokenizer class of a Qwen2 model.
@@ -75,7 +75,7 @@ def write_model(folder, context=1024, seed=0, **tokenizer):
 
 
 class Scripted:
-    """Backend that generates the first of `texts` whose key occurs in the question, and records the seeds."""
+    """Backend that generates the first text in `texts` with a key in the question, and records the seeds."""
 
     batch_size = 4
 

@@ -1,6 +1,6 @@
 """Shard a model over two CPU processes as accelerate does with FSDP2. Started by test_fsdp2.py; not a test file.
 
-accelerate starts FSDP2 only on GPUs. Here, its `fsdp2_prepare_model` is called with the plugin that it would create.
+accelerate supports FSDP2 only on GPUs, so this file calls its `fsdp2_prepare_model` directly, with the same plugin.
 """
 
 import json
@@ -23,7 +23,7 @@ from trl_ces.layers.upstream import keep_float32_outputs
 
 
 def sharded(shape, lora, dtype):
-    """Return the model that `trl-ces train` passes to accelerate, and accelerate's result for it with `bf16`."""
+    """Make the model as `trl-ces train` does, and prepare it as accelerate does with FSDP2 and `bf16`."""
     base = AutoModelForCausalLM.from_config(AutoConfig.for_model(**shape), dtype=getattr(torch, dtype)).train()
     model = get_peft_model(base, LoraConfig(**lora)) if lora else base
     add_fused_lm_head(base, outputs=("log_probs", "entropy"))
@@ -52,8 +52,8 @@ def step(model, ids):
     return sorted({str(outputs.log_probs.dtype), str(outputs.entropy.dtype)})
 
 
-def sent(model, lora):
-    """Count the weights that TRL sends to vLLM from this model, by dtype."""
+def count_sent_weights(model, lora):
+    """Count the weights that TRL would send to vLLM, by dtype."""
     generation = VLLMGeneration.__new__(VLLMGeneration)
     generation.accelerator = SimpleNamespace(device=torch.device("cpu"))
     if lora:
@@ -64,7 +64,7 @@ def sent(model, lora):
     return numbers
 
 
-def kept(tensors):
+def local_bytes(tensors):
     """Sum the bytes of this process's shards by dtype."""
     found = Counter()
     for tensor in tensors:
@@ -83,14 +83,14 @@ def main(output, processes, shape, lora, dtype, rows, tokens):
         if isinstance(module, torch.nn.Linear):
             module.register_forward_pre_hook(lambda module, _: gathered.add(str(module.weight.dtype)))
     facts = {"outputs": step(model, ids), "processes": dist.get_world_size(), "gathered": sorted(gathered)}
-    facts["gradients"] = kept(p.grad for p in model.parameters() if p.grad is not None)
+    facts["gradients"] = local_bytes(p.grad for p in model.parameters() if p.grad is not None)
     optimizer.step()
     optimizer.zero_grad()
-    facts["weights"] = kept(model.parameters())
+    facts["weights"] = local_bytes(model.parameters())
     moments = [value for state in optimizer.state.values() for value in state.values() if value.dim() > 0]
-    facts["optimizer"] = kept(moments)
+    facts["optimizer"] = local_bytes(moments)
     facts["peak"] = allocator_peak(lambda: step(model, ids))
-    facts["sent"] = sent(model, json.loads(lora))
+    facts["sent"] = count_sent_weights(model, json.loads(lora))
     if dist.get_rank() == 0:
         Path(output, "facts.json").write_text(json.dumps(facts))
     dist.destroy_process_group()

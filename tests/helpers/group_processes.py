@@ -21,9 +21,9 @@ def make_script():
 
 def gathered_rewards(output, processes):
     """
-    The rewards of one rollout, and the rank.
+    Return the rewards of one rollout, and the rank.
 
-    Shape (12, 1 + methods): column 0 is the accuracy, then one column per length reward.
+    The rewards have shape (12, 1 + methods): column 0 is the accuracy; each length reward has one more column.
     """
     of_groups = [getattr(rewards, f"get_{name}_length_reward")(**SETTINGS[name][-1]) for name in SETTINGS]
     trainer = scripted_trainer(

@@ -1,4 +1,4 @@
-"""A local Hub to which the real `huggingface_hub` client can push one model, without xet."""
+"""Local Hub server that accepts pushes of a model by the real `huggingface_hub` client, without xet."""
 
 import base64
 import hashlib
@@ -53,7 +53,7 @@ class Handler(BaseHTTPRequestHandler):
         path = unquote(urlsplit(self.path).path)
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if self.server.failing:
-            return self.answer(500, {"error": "the test wants this"})
+            return self.answer(500, {"error": "simulated failure"})
         for pattern, route in ROUTES.items():
             match = re.fullmatch(pattern, path)
             if match is None:
@@ -61,7 +61,7 @@ class Handler(BaseHTTPRequestHandler):
             if route not in (put, validate) and self.headers.get("Authorization") != f"Bearer {TOKEN}":
                 return self.answer(401, {"error": "Invalid credentials in Authorization header"})
             return self.answer(*route(self.server, body, *match.groups()))
-        return self.answer(404, {"error": f"no such page: {path}"})
+        return self.answer(404, {"error": f"page not found: {path}"})
 
     do_POST = do_PUT = do_GET
 

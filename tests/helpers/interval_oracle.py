@@ -1,4 +1,4 @@
-"""Intervals of the evaluation in plain loops, from their definitions. Imports nothing from trl_ces."""
+"""Plain-loop reference for the intervals of the evaluation. Imports nothing from trl_ces."""
 
 import math
 import random
@@ -8,7 +8,7 @@ Z = 1.959963984540054
 
 
 def bisect(inside, outside, holds):
-    """Find the boundary of a condition between a point inside and a point outside; return `outside` if true there."""
+    """Find where `holds` becomes false between `inside` and `outside`; return `outside` if it holds there."""
     if holds(outside):
         return outside
     for _ in range(100):
@@ -26,8 +26,8 @@ def wilson(share, size):
     return bisect(share, 0.0, holds), bisect(share, 1.0, holds)
 
 
-def worth(problems):
-    """Compute a set's effective number of independent completions; `problems`: (correct share, completions) each."""
+def effective_size(problems):
+    """Compute a set's effective number of independent completions; `problems`: (correct share, completions) pairs."""
     n = len(problems)
     shares = [share for share, _ in problems]
     mean = fmean(shares)
@@ -42,7 +42,7 @@ def worth(problems):
 def accuracy(sets):
     """Return (mean, low, high) of the unweighted mean over sets of problems."""
     means = [fmean(share for share, _ in problems) for problems in sets]
-    sizes = [worth(problems) for problems in sets]
+    sizes = [effective_size(problems) for problems in sets]
     smooth = [(mean * size + 0.5) / (size + 1) for mean, size in zip(means, sizes, strict=True)]
     middle, count = fmean(smooth), len(sets)
     spread = sum(p * (1 - p) / size for p, size in zip(smooth, sizes, strict=True)) / count**2
@@ -65,7 +65,7 @@ def difference(first, second):
     return one - two, one - two - low, one - two + high
 
 
-def bootstrap_t(sets, resamples=4000, least=-math.inf):
+def bootstrap_t(sets, resamples=4000):
     """Return (mean, low, high) of the unweighted mean over sets of values."""
 
     def statistics(drawn):
@@ -82,4 +82,4 @@ def bootstrap_t(sets, resamples=4000, least=-math.inf):
         ts.append((other - mean) / max(own, error / 2))
     ts.sort()
     low, high = mean - ts[int(0.975 * resamples)] * error, mean - ts[int(0.025 * resamples)] * error
-    return mean, max(least, low), max(least, high)
+    return mean, low, high

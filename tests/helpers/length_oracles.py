@@ -1,12 +1,12 @@
-"""The length rewards as plain loops over one group, in Python's float64. Imports nothing from trl_ces.
+"""Plain-loop reference for the length rewards of one group. Imports nothing from trl_ces.
 
-Each takes `rewards`, the accuracy rewards (`None`: unscored), `lengths`, and the settings, and returns one number per
-completion. A completion is correct at a reward of 1 or more. The values of unscored completions are not used.
+Each function takes the accuracy rewards (`None`: unscored), the lengths and the settings, and returns one value per
+completion. A completion is correct if its reward is at least 1. The values of unscored completions are not used.
 """
 
 import math
 
-# Settings to test, by method. The group worked out by hand uses the first.
+# Settings to test, by method. The test with hand-computed values uses the first entry.
 SETTINGS = {
     "kimi": [{}, {"correct_only": True}, {"correct_only": False}],
     "arora": [{"alpha": 0.2}, {"alpha": 1.0}],
@@ -69,8 +69,8 @@ def arora(rewards, lengths, alpha):
 
 
 def alp(rewards, lengths, beta, normalizer, correct_only=False):
-    price = max(share_correct(rewards), 1 / len(lengths))
-    values = [-(beta / normalizer) * price * length for length in lengths]
+    factor = max(share_correct(rewards), 1 / len(lengths))
+    values = [-(beta / normalizer) * factor * length for length in lengths]
     return where_correct(rewards, values) if correct_only else values
 
 
@@ -108,8 +108,8 @@ def smart_thinker(rewards, lengths):
         target = max(min(lengths), min(max(lengths), (v1 * mu2 - v2 * mu1) / (v1 - v2)))
     excess = where_correct(rewards, [max(0.0, length - target) for length in lengths])
     scored = [value for value, reward in zip(excess, rewards, strict=True) if reward is not None]
-    price = (1 - p) / (max(scored) - sum(scored) / len(scored) + 1e-6)
-    return [-price * value for value in excess]
+    factor = (1 - p) / (max(scored) - sum(scored) / len(scored) + 1e-6)
+    return [-factor * value for value in excess]
 
 
 def grpo_lead(rewards, lengths, alpha):

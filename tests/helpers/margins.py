@@ -1,4 +1,4 @@
-"""Margins of the token selection; runs with different rounding agree if margins are far above rounding errors."""
+"""Margins of the token selection; runs select the same tokens if the margins far exceed rounding errors."""
 
 from contextlib import contextmanager
 from unittest import mock
@@ -12,8 +12,8 @@ def selection_margins():
     margins, select = [], ces.top_entropy_tokens
 
     def record(entropies, mask, sizes, largest=None):
-        for row, own, k in zip(entropies.detach().double(), mask.bool(), sizes.tolist(), strict=True):
-            ordered = row[own].sort(descending=True).values
+        for row, included, k in zip(entropies.detach().double(), mask.bool(), sizes.tolist(), strict=True):
+            ordered = row[included].sort(descending=True).values
             if 0 < k < len(ordered):
                 margins.append((ordered[k - 1] - ordered[k]).item())
         return select(entropies, mask, sizes, largest)

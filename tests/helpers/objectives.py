@@ -1,4 +1,4 @@
-"""The objective computed by hand, and the shaping of each micro-batch."""
+"""Compute the objective token by token, and record the shaping of each micro-batch."""
 
 import math
 import statistics
@@ -8,7 +8,7 @@ from reference import chosen_positions, logps_and_bits, selection_sizes
 
 
 def watch_shaping(trainer):
-    """Record A' - A, (B, T), of every micro-batch; it is nonzero exactly at the selected tokens."""
+    """Record A' - A of shape (B, T) for every micro-batch; it is nonzero exactly at the selected tokens."""
     changes, shape = [], trainer._shaped_advantages
 
     def recorded(inputs, *args, **kwargs):
@@ -31,7 +31,7 @@ def shaping_of(row, bits, size):
 
 
 def objective(models, rows, advantages, *, old=None, ref=None, kl=0.0, delta=math.inf, weights=None):
-    """Compute the dapo loss token by token. `models` has one model per row, `weights` one list per row."""
+    """Compute the DAPO loss token by token. `models` has one model per row, `weights` one list per row."""
     sizes, losses = selection_sizes(rows, 4, TAU), []
     for index, row in enumerate(rows):
         logps, bits = logps_and_bits(models[index], row, 1.0)
@@ -45,7 +45,7 @@ def objective(models, rows, advantages, *, old=None, ref=None, kl=0.0, delta=mat
             if weights is not None:
                 loss = loss * weights[index][position]
             gap = ref_logps[position] - logps[position]
-            losses.append(loss + kl * ratio * (torch.exp(gap) - gap - 1))  # by the ratio: TRL's unbiased gradient
+            losses.append(loss + kl * ratio * (torch.exp(gap) - gap - 1))  # the ratio makes TRL's KL gradient unbiased
     return sum(losses) / len(losses)
 
 

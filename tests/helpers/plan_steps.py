@@ -1,4 +1,4 @@
-"""A small model's step and setup, for the tests of the plan. Not a test file."""
+"""Step and setup of a small model for tests of `trl-ces plan`. Not a test file."""
 
 import json
 
@@ -21,7 +21,7 @@ SMALL = {
 
 
 def step(shape=SMALL, **changes):
-    usual = {
+    default = {
         "shape": ModelShape(json.dumps(shape)),
         "rows": 2,
         "tokens": 256,
@@ -31,20 +31,20 @@ def step(shape=SMALL, **changes):
         "flash_attention": False,
         "gpu": False,
     }
-    return StepSettings(**{**usual, **changes})
+    return StepSettings(**{**default, **changes})
 
 
 def setup(engine, step, accumulation=1, generation=None, device=None, **changes):
-    """Make a setup whose weights have the dtype of the computation; by default it generates nothing."""
+    """Make a setup with weights in the dtype of the computation; by default, without a key-value cache."""
     width = WIDTHS[step.dtype]
-    kept = {"loaded_bytes": width, "frozen_bytes": width, "trained_bytes": width, **changes}
-    return Setup(step, engine, accumulation, generation or Generation(vllm=False), device=device, **kept)
+    sizes = {"loaded_bytes": width, "frozen_bytes": width, "trained_bytes": width, **changes}
+    return Setup(step, engine, accumulation, generation or Generation(vllm=False), device=device, **sizes)
 
 
-def allocator_peak(act):
-    """Return the peak bytes of PyTorch's CPU allocator while `act` runs, above the bytes before it."""
+def allocator_peak(function):
+    """Return the peak bytes that PyTorch's CPU allocator allocates while `function` runs."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        act()
+        function()
     events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
     live = peak = 0
     for event in sorted(events, key=lambda event: event.start_ns()):

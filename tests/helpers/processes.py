@@ -1,4 +1,4 @@
-"""Run a test's script in one process, in several processes, or with an accelerate configuration."""
+"""Run a test script in one or several processes, or with an accelerate configuration."""
 
 import gc
 import multiprocessing
@@ -15,13 +15,13 @@ from multiprocessing.connection import wait
 from pathlib import Path
 
 HERE = Path(__file__).parent
-# Ten seconds of imports, once for all tests of a worker.
+# The fork server imports the packages, which takes ten seconds, only once for all tests of a pytest worker.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["trl_ces.trainer"])
 
 
 def environment(**changes):
-    """Make the environment of child processes: one thread, and the source tree before an installed package."""
+    """Make the environment of child processes: one thread, and imports from the source tree."""
     return {
         **os.environ,
         "OMP_NUM_THREADS": "1",
@@ -31,12 +31,12 @@ def environment(**changes):
 
 
 def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return one.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
 
 
 def end_processes():
-    """End a script; no process exits while another still communicates with it."""
+    """End a distributed script: wait for all processes before any of them exits."""
     import torch.distributed
 
     if torch.distributed.is_initialized():
@@ -45,16 +45,16 @@ def end_processes():
 
 
 def run_processes(script, output, processes, timeout, arguments=(), accelerate_config=None):
-    """Run tests/`script` with a new folder `output`, the number of processes, and `arguments`.
+    """Run a script of this folder with the arguments `output` (a new folder), `processes`, and `arguments`.
 
-    With an accelerate configuration, its launcher starts them. Otherwise they are forked with the packages loaded.
+    With an accelerate configuration, accelerate launches the processes. Otherwise the fork server forks them.
     """
     output.mkdir()
     words = [str(output), str(processes), *arguments]
     if accelerate_config is None:
         _run_forked(HERE / script, words, processes, output, timeout)
         return
-    # One port per run: concurrent runs must not share it.
+    # Port 0 selects a free port, because concurrent runs must not share a port.
     launcher = ["-m", "accelerate.commands.launch", "--config_file", str(accelerate_config)]
     launcher += ["--num_processes", str(processes), "--main_process_port", "0"]
     child = subprocess.Popen(
@@ -82,46 +82,46 @@ def _run_forked(file, words, processes, output, timeout):
         children.append(_fork(str(file), words, environment(**place if processes > 1 else {}), None, log, log))
     deadline = time.monotonic() + timeout
     try:
-        # If one process fails, the others would wait for it.
+        # If one process fails, end the others, which would wait for it.
         while not any(codes := [child.exitcode for child in children]):
             if None not in codes:
                 return
             running = [child.sentinel for child, code in zip(children, codes, strict=True) if code is None]
             if not wait(running, max(0, deadline - time.monotonic())):
-                raise TimeoutError(f"{file.name} hangs: {timeout} s are over")
+                raise TimeoutError(f"{file.name} has not ended after {timeout} s")
     finally:
         for child in children:
-            child.kill()  # before it had a session, too
+            child.kill()  # in case it has not created its session yet
             _kill(child.pid)
     raise AssertionError("\n".join(f"{log.name}: {log.read_text()[-6000:]}" for log in logs))
 
 
 def run_command(words, folder=None, timeout=280, module="trl_ces.cli.main"):
-    """What `trl-ces WORDS` in `folder` does, as a `CompletedProcess`; without the seconds of its imports."""
+    """Run `trl-ces WORDS` in `folder` and return a `CompletedProcess`; forking avoids the time of the imports."""
     with tempfile.TemporaryDirectory() as logs:
         output, errors = Path(logs) / "stdout", Path(logs) / "stderr"
         child = _fork(module, words, environment(), folder, output, errors)
         try:
             child.join(timeout)
             if child.exitcode is None:
-                raise TimeoutError(f"trl-ces {words[0]} hangs: {timeout} s are over")
+                raise TimeoutError(f"trl-ces {words[0]} has not ended after {timeout} s")
         finally:
-            child.kill()  # before it had a session, too
+            child.kill()  # in case it has not created its session yet
             _kill(child.pid)
         return subprocess.CompletedProcess(words, child.exitcode, output.read_text(), errors.read_text())
 
 
 def _fork(target, words, environ, folder, output, errors):
-    child = FORKS.Process(target=_be, args=(target, list(map(str, words)), environ, folder, output, errors))
+    child = FORKS.Process(target=_run_target, args=(target, list(map(str, words)), environ, folder, output, errors))
     child.start()
     return child
 
 
-def _be(target, words, environ, folder, output, errors):
-    """Do in a forked process what `python target words` does, or `python -m target words` for a module."""
+def _run_target(target, words, environ, folder, output, errors):
+    """Emulate `python target words` in a forked process, or `python -m target words` if the target is a module."""
     import torch
 
-    os.setsid()  # its child processes can be killed with it
+    os.setsid()  # so that its child processes can be killed with it
     for number, log in ((1, output), (2, errors)):
         with open(log, "a") as stream:
             os.dup2(stream.fileno(), number)
@@ -140,5 +140,5 @@ def _be(target, words, environ, folder, output, errors):
 
 
 def _kill(session):
-    with suppress(ProcessLookupError):  # no child outlives the test
+    with suppress(ProcessLookupError):  # already ended
         os.killpg(session, signal.SIGKILL)

@@ -1,6 +1,6 @@
-"""Train, from a checkpoint if one is named. Started by test_resume.py; not a test file.
+"""Train, resuming from a checkpoint if one is given. Started by test_resume.py; not a test file.
 
-`{rank}` in the checkpoint's name is replaced with the process's rank, as on machines without a shared disk.
+`{rank}` in the checkpoint's path is replaced with the rank of the process, to emulate machines without a shared disk.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A trainer that is stopped and resumed, and its log without times."""
+"""Make a trainer to stop and resume, and compare logs without times."""
 
 from trainers import PROMPTS, tiny_trainer, vowel_accuracy_reward
 
@@ -28,7 +28,7 @@ def make_trainer(folder, prompts=PROMPTS, more_rewards=(), **changes):
 
 def log_of(trainer):
     def comparable(entry):
-        kept = {name: value for name, value in entry.items() if name not in TIMES}
-        return {name: None if value != value else value for name, value in kept.items()}  # NaN, on disk null
+        entries = {name: value for name, value in entry.items() if name not in TIMES}
+        return {name: None if value != value else value for name, value in entries.items()}  # NaN is null on disk
 
     return [comparable(entry) for entry in trainer.state.log_history]

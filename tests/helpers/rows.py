@@ -1,9 +1,9 @@
 r"""
-Rows of the grading tests, in `tests/grading/rows/*.txt`.
+Read the rows of the grading tests from `tests/grading/rows/*.txt`.
 
 `# NAME: COLUMN, COLUMN` opens a section; each following line is a row with columns separated by ` :: `. A column `x?`
-contains yes or no, `x#` an integer, `x[]` a list separated by ` | `. `<none>` is None, `<empty>` the empty text, `⏎` a
-line break, `<U+0020>` the character with that code point. Lines that start with `// ` are comments.
+contains yes or no, `x#` an integer, `x[]` a list separated by ` | `. `<none>` means None, `<empty>` the empty string,
+`⏎` a line break, and `<U+0020>` the character with that code point. Lines that start with `// ` are comments.
 """
 
 import re
@@ -31,14 +31,14 @@ def read_rows(section):
 
 
 def rows(section, *more):
-    """Parametrize a test with the rows of `section` and with `more`, rows that are computed."""
+    """Parametrize a test with the rows of `section` and the additional rows `more`."""
     columns, found = read_rows(section)
     values = found if len(columns) > 1 else [value for [value] in found]
     return pytest.mark.parametrize(columns if len(columns) > 1 else columns[0], [*values, *more])
 
 
 def answers_to(section):
-    """Parametrize a test with (gold, answer, expected) from a section of golds with equal and different answers."""
+    """Parametrize a test with (gold, answer, expected) from a section that lists equal and different answers."""
     _, found = read_rows(section)
     pairs = [(gold, answer, answer in equal) for gold, equal, other in found for answer in (*equal, *other)]
     return pytest.mark.parametrize(("gold", "answer", "expected"), pairs)

@@ -1,4 +1,4 @@
-"""Trainers with dynamic sampling, and the batches that they train on."""
+"""Make trainers with dynamic sampling, and record the batches on which they train."""
 
 from datasets import Dataset
 from tiny import scripted_rollout
@@ -49,9 +49,9 @@ def make_trainer(tmp_path, script, prompts=None, trainer_class=CESTrainer, model
 
 def record_batches(trainer, whole_groups=True):
     """
-    Record the prompts of each generation batch of a run, and of each round.
+    Record the prompts of each generation batch and of each round of a run.
 
-    There is one per group or, if a process may have parts of groups, one per row.
+    A prompt is recorded once per group, or once per row if a process may have parts of groups.
     """
     used, rounds = [], []
     step = trainer.num_generations if whole_groups else 1

@@ -1,4 +1,4 @@
-"""Start the stand-in for `vllm serve`, as a process or in a thread, and trainers that import the stub of vLLM."""
+"""Start the stand-in for `vllm serve` in a process or a thread, and replace vLLM with its stub in trainers."""
 
 import json
 import os
@@ -27,7 +27,7 @@ FLAGS = (
 
 
 def server_recipe(model, **changes):
-    """Make the checked recipe of a small run with a server."""
+    """Make a checked recipe for a small run with a server."""
     fields = {
         "model_name_or_path": str(model),
         "output_dir": "out",
@@ -42,7 +42,7 @@ def server_recipe(model, **changes):
 
 
 def with_stub(**changes):
-    """Make a trainer's environment, in which `vllm` is tests/vllm_stub."""
+    """Make an environment for trainers in which `vllm` is tests/vllm_stub."""
     found = environment(**changes)
     return {**found, "PYTHONPATH": os.pathsep.join([str(STUB), found["PYTHONPATH"]])}
 
@@ -53,28 +53,28 @@ class StandIn:
     def __init__(self, url, process=None):
         self.url, self.process = url, process
 
-    def ask(self, path, body=None):
+    def request(self, path, body=None):
         data = None if body is None else json.dumps(body).encode()
-        with urlopen(Request(self.url + path, data), timeout=60) as answer:
-            return json.load(answer)
+        with urlopen(Request(self.url + path, data), timeout=60) as response:
+            return json.load(response)
 
     def fail(self, path, what, skip=0, times=1):
-        """Make `times` requests of `path` fail after the next `skip` ones; see tests/helpers/vllm_server.py."""
-        self.ask("/stand_in/faults", {"path": path, "what": what, "skip": skip, "times": times})
+        """Let `times` requests to `path` fail, after `skip` successful requests; see tests/helpers/vllm_server.py."""
+        self.request("/stand_in/faults", {"path": path, "what": what, "skip": skip, "times": times})
 
     def mend(self):
         """Remove all faults."""
-        self.ask("/stand_in/faults", {})
+        self.request("/stand_in/faults", {})
 
     def log(self, path=""):
-        return [entry for entry in self.ask("/stand_in/log") if path in entry["path"]]
+        return [entry for entry in self.request("/stand_in/log") if path in entry["path"]]
 
 
 def stub_here(monkeypatch, any_device=True):
     """
-    TRL's client in this process finds tests/vllm_stub, although TRL was imported without a vLLM.
+    Let TRL's client in this process use tests/vllm_stub, although TRL was imported without vLLM.
 
-    `any_device=False` leaves TRL its refusal of a device that is not CUDA.
+    With `any_device=False`, TRL still refuses devices other than CUDA.
     """
     import trl.generation.vllm_client as client
     import trl.generation.vllm_generation as generation
@@ -82,7 +82,7 @@ def stub_here(monkeypatch, any_device=True):
     monkeypatch.syspath_prepend(STUB)
     refusing = client.VLLMClient.init_communicator
     monkeypatch.setattr(client.VLLMClient, "init_communicator", refusing)
-    from vllm import sampling_params  # noqa: F401  it lifts TRL's refusal
+    from vllm import sampling_params  # noqa: F401  this import disables TRL's refusal
     from vllm.distributed.weight_transfer.nccl_common import trainer_init
     from vllm.distributed.weight_transfer.packed_tensor import packed_nccl_broadcast_producer
     from vllm.utils.network_utils import get_ip
@@ -102,7 +102,7 @@ def stub_here(monkeypatch, any_device=True):
 
 @contextmanager
 def served(model, *flags, port=0, development=True, folder=None):
-    """Start a stand-in in its own process; `flags`, if any, replace `FLAGS`."""
+    """Start a stand-in in a separate process; `flags`, if any, replace `FLAGS`."""
     variables = environment(VLLM_SERVER_DEV_MODE="1" if development else "0")
     command = [sys.executable, str(HERE / "vllm_server.py"), "serve", str(model), "--host", "127.0.0.1"]
     process = subprocess.Popen(
@@ -120,7 +120,7 @@ def served(model, *flags, port=0, development=True, folder=None):
 
 @contextmanager
 def served_here(model, *flags, development=True):
-    """Start a stand-in in a thread of this process, for the default suite; yield its address and the server."""
+    """Start a stand-in in a thread of this process, which is faster; yield its client and the server."""
     import vllm_server
 
     options = vllm_server.arguments(["serve", str(model), "--host", "127.0.0.1", "--port", "0", *(flags or FLAGS)])

@@ -1,4 +1,4 @@
-"""Run `trl-ces train` with the stand-in for vLLM's server and faults; used by test_server.py and test_faults.py."""
+"""Run `trl-ces train` with the stand-in for vLLM's server and with faults, for test_server.py and test_faults.py."""
 
 import json
 import subprocess
@@ -41,7 +41,7 @@ RECIPE = {
 
 
 def make_job(folder):
-    """Write a model and rows to `folder`."""
+    """Write a model and data to `folder`."""
     save_tiny(folder / "model")
     rows = [{"question": f"{n}+{n}=", "answer": str(2 * n)} for n in range(16)]
     (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -50,19 +50,19 @@ def make_job(folder):
 
 @dataclass
 class Ended:
-    """A command that has ended, and its output."""
+    """Exit code and output of a command."""
 
     code: int
     stdout: str
     errors: str
 
     def sentences(self):
-        """Errors printed by the command itself."""
+        """Return the errors printed by the command."""
         return [line for line in self.errors.splitlines() if line.startswith("trl-ces train: error: ")]
 
 
 class Training:
-    """A running `trl-ces train` of `folder`'s job."""
+    """A running `trl-ces train` with the model and data in `folder`."""
 
     def __init__(self, folder, output, url, flags=(), fault=None, variables=(), stub=True, **changes):
         fields = {**RECIPE, "model_name_or_path": str(folder / "model"), "output_dir": str(output)}
@@ -70,11 +70,11 @@ class Training:
         fields |= {"vllm_group_port": free_port(), **changes}
         recipe = output.with_suffix(".yaml")
         recipe.write_text(json.dumps(fields))  # JSON is YAML
-        given = {"TRL_CES_TEST_FAULT": json.dumps(fault), "HF_HUB_OFFLINE": "1", **dict(variables)}
+        variables_of_child = {"TRL_CES_TEST_FAULT": json.dumps(fault), "HF_HUB_OFFLINE": "1", **dict(variables)}
         self.output = output
         self.process = subprocess.Popen(
             [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", str(recipe), *flags],
-            env=with_stub(**given) if stub else environment(**given),
+            env=with_stub(**variables_of_child) if stub else environment(**variables_of_child),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -101,9 +101,9 @@ def weights(output):
 
 
 def assert_same_weights(output, expected):
-    found, wanted = weights(output), weights(expected)
-    assert found.keys() == wanted.keys()
-    for name, value in wanted.items():
+    found, other = weights(output), weights(expected)
+    assert found.keys() == other.keys()
+    for name, value in other.items():
         assert torch.equal(found[name], value), name
 
 

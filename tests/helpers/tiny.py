@@ -1,4 +1,4 @@
-"""A character tokenizer, a Qwen2 with about ten thousand weights, and scripted rollouts."""
+"""Make a character tokenizer, a Qwen2 with about ten thousand weights, and scripted rollouts."""
 
 import re
 import string
@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 PAD, EOS = "<pad>", "<eos>"
 CHARACTERS = string.ascii_lowercase + string.digits + " +=[]<>/\n\\{}.A"
-# Renders a conversation as bracketed contents that a test can read.
+# Renders a conversation as bracketed messages, such as "[uquestion][a".
 CHAT_TEMPLATE = (
     "{% for m in messages %}[{{ m['role'][0] }}{{ m['content'] }}]{% endfor %}"
     "{% if add_generation_prompt %}[a{% endif %}"
@@ -20,11 +20,11 @@ CHAT_TEMPLATE = (
 
 
 def tiny_tokenizer(chat_template=CHAT_TEMPLATE, characters=CHARACTERS, markers=(), **special_tokens):
-    """Make a tokenizer; each of `markers` is one ordinary token; `special_tokens` must be among them."""
+    """Make a tokenizer. Each of `markers` is a single token; the values of `special_tokens` must be among them."""
     tokens = [PAD, EOS, *sorted(set(characters)), *markers]
     tokenizer = Tokenizer(WordLevel({token: index for index, token in enumerate(tokens)}, unk_token=PAD))
-    whole = "|".join(re.escape(token) for token in (PAD, EOS, *markers))
-    tokenizer.pre_tokenizer = Split(Regex(rf"{whole}|[\s\S]"), behavior="isolated")
+    single_tokens = "|".join(re.escape(token) for token in (PAD, EOS, *markers))
+    tokenizer.pre_tokenizer = Split(Regex(rf"{single_tokens}|[\s\S]"), behavior="isolated")
     tokenizer.decoder = Fuse()
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
@@ -62,7 +62,7 @@ def save_tiny(folder, **changes):
     tiny_tokenizer().save_pretrained(folder)
 
 
-# Forward over exactly TRL's tensors, because padding changes rounding.
+# Run the forward on the same tensors as TRL, because padding changes rounding.
 AS_TRL = {"trim_padding": False, "arrange_by_length": False}
 
 
@@ -90,9 +90,9 @@ def settings(output_dir, **changes):
 
 def scripted_rollout(script, group_size):
     """
-    Make a `rollout_func` whose g-th completion of prompt `p` is `script[p][g]` for any model.
+    Make a `rollout_func` that returns `script[p][g]` as the g-th completion of prompt `p`.
 
-    An entry is a dict with completion_ids, accuracy and bonus for the rewards, and optionally mask for an `env_mask`.
+    An entry is a dict with completion_ids, accuracy and bonus (for the rewards), and optionally mask (the `env_mask`).
     """
 
     def rollout(prompts, trainer):
@@ -122,7 +122,7 @@ def scripted_bonus_reward(bonus, **kwargs):
 
 
 def random_script(prompts, accuracies, generator, lengths=(9, 30), vocabulary=None, masked=False, truncated=()):
-    """Draw a completion per prompt and accuracy; it ends with <eos> unless its number is in `truncated`."""
+    """Draw a completion per prompt and accuracy. It ends with <eos> unless its index is in `truncated`."""
     vocabulary = vocabulary or len(tiny_tokenizer())
     script, number = {}, 0
     for prompt, group in zip(prompts, accuracies, strict=True):

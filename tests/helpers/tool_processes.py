@@ -11,37 +11,39 @@ from processes import end_processes
 from tool_turns import QWEN_END, call, chat_trainer, four_of_each, question, qwen_tokenizer
 
 TOKENIZER = qwen_tokenizer()
-# Number of tool calls in each prompt's four completions. A process has one prompt.
+# Prompt -> number of tool calls in each of its four completions. Each process has one prompt.
 CALLS = {"3+4": [2, 2, 1, 0], "1+1": [0, 1, 0, 0]}
 
 
 def add(a: int, b: int) -> int:
     """
-    Adds two numbers.
+    Add two numbers.
 
     Args:
-        a: One number.
-        b: The other number.
+        a: The first number.
+        b: The second number.
     """
     return a + b
 
 
 class Scripted(ColocatedLLM):
-    """Make the calls of `CALLS`. Each completion names its row, so that misplaced completions are detected."""
+    """Make the calls in `CALLS`. Each completion contains its row, so that misplaced completions are detected."""
 
     def generate(self, prompts, sampling_params, use_tqdm):
-        texts, seen, answers = [TOKENIZER.decode(prompt["prompt_token_ids"]) for prompt in prompts], {}, []
+        texts, last_member, turns = [TOKENIZER.decode(prompt["prompt_token_ids"]) for prompt in prompts], {}, []
         for text in texts:
             name = next(name for name in CALLS if f"user\n{name}<" in text)
-            made = text.count("<tool_response>")
-            if made == 0:
-                seen[name] = seen.get(name, -1) + 1
-                member = seen[name]
+            num_calls = text.count("<tool_response>")
+            if num_calls == 0:
+                last_member[name] = last_member.get(name, -1) + 1
+                member = last_member[name]
             else:
                 member = int(text.rpartition('"b": ')[2][0])
-            wants_more = made < CALLS[name][member]
-            answers.append(call("add", a=made, b=member) if wants_more else f"{name} {member} {made}{QWEN_END}")
-        ids = [TOKENIZER.encode(answer) for answer in answers]
+            calls_again = num_calls < CALLS[name][member]
+            turns.append(
+                call("add", a=num_calls, b=member) if calls_again else f"{name} {member} {num_calls}{QWEN_END}"
+            )
+        ids = [TOKENIZER.encode(turn) for turn in turns]
         entries = [[{token: SimpleNamespace(rank=1, logprob=0.0)} for token in row] for row in ids]
         return [
             SimpleNamespace(prompt_token_ids=[], outputs=[SimpleNamespace(token_ids=row, logprobs=logprobs)])

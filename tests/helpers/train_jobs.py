@@ -1,11 +1,11 @@
-"""A small training job and the commands that run it."""
+"""Make a small training job and run commands on it."""
 
 import json
 
 from processes import run_command
 from tiny import save_tiny
 
-RECIPE = """# A tiny model on four sums
+RECIPE = """# A tiny model and four sums
 model_name_or_path: {model}
 output_dir: {output}
 dataset_name: {data}
@@ -35,7 +35,7 @@ TOKENS = {
 
 
 def make_job(folder):
-    """Write a model, data and a recipe to disk; return the recipe's file and the output directory."""
+    """Write a model, data and a recipe to disk; return the paths of the recipe and the output directory."""
     save_tiny(folder / "model")
     rows = [{"question": f"{n}+{n}=", "answer": 2 * n} for n in range(4)]
     (folder / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))

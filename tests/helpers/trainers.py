@@ -1,4 +1,4 @@
-"""A trainer for the tiny model, its rewards, and checks of its weights."""
+"""Make trainers for the tiny model, and check their weights."""
 
 import torch
 from datasets import Dataset
@@ -17,7 +17,7 @@ PROMPTS = [f"{a}+{b}=" for a in range(4) for b in range(4)]
 
 
 def vowel_accuracy_reward(completions, **kwargs):
-    """Reward 1 if a completion has a vowel among its first three characters; true for about half of random ones."""
+    """Reward a vowel among the first three characters, which about half of all random completions have."""
     return [float(any(character in "aeiou" for character in text[:3])) for text in completions]
 
 
@@ -53,14 +53,14 @@ def scripted_trainer(folder, script, rewards=(scripted_accuracy_reward, scripted
 
 
 def ready(trainer):
-    """Put the trainer into the state of a training step, for a rollout or a loss."""
+    """Prepare the trainer for a rollout or a loss outside `train`."""
     trainer.model.train()
     trainer.current_gradient_accumulation_steps = trainer.args.gradient_accumulation_steps
     return trainer
 
 
 def recorded(trainer, name):
-    """Return a list that collects the return values of one of the trainer's methods."""
+    """Return a list that collects the return values of a method of the trainer."""
     results, method = [], getattr(trainer, name)
 
     def record(*args, **kwargs):
@@ -72,7 +72,7 @@ def recorded(trainer, name):
 
 
 def with_reference(model, folder):
-    """Save the model where TRL loads the reference model from."""
+    """Save the model to the path from which TRL loads the reference model."""
     model.save_pretrained(folder / "start")
     model.config._name_or_path = str(folder / "start")
     return model
@@ -82,9 +82,9 @@ def weights(trainer):
     return {name: value.detach().clone() for name, value in trainer.model.state_dict().items()}
 
 
-def assert_same_bits(one, other):
-    assert one.keys() == other.keys()
-    for name, value in one.items():
+def assert_same_bits(weights, other):
+    assert weights.keys() == other.keys()
+    for name, value in weights.items():
         assert torch.equal(value, other[name]), name
 
 

@@ -1,7 +1,7 @@
-"""Compare CES steps with TRL's Triton kernels and with its torch path, in one process; not a test file.
+"""Compare CES steps with TRL's Triton kernels and with its torch implementation. Not a test file.
 
-test_triton.py runs it with TRITON_INTERPRET=1, which Triton reads at import time; its kernels then run on a CPU. The
-differences of the two paths are written to the given file as JSON, by case, dtype and optimizer step.
+test_triton.py runs this script with TRITON_INTERPRET=1, which Triton reads at import time to run kernels on a CPU. The
+differences between both implementations are written to the given file as JSON, by case, dtype and optimizer step.
 """
 
 import gc
@@ -50,7 +50,9 @@ class Record(TrainerCallback):
 
     def on_step_end(self, args, state, control, model=None, **kwargs):
         generator = torch.Generator().manual_seed(5)
-        for parameter in model.parameters():  # so that a second step's importance ratios leave the clipping range
+        for (
+            parameter
+        ) in model.parameters():  # so that the importance ratios of the second step leave the clipping range
             parameter.data.add_(0.02 * torch.randn(parameter.shape, generator=generator))
 
     def on_log(self, args, state, control, logs=None, **kwargs):
@@ -96,10 +98,10 @@ def compare(bf16, changes):
     return {
         "launches": [forward.launches, backward.launches],
         "losses": [plain.losses, triton.losses],
-        "norms": [norm(one) for one in plain.gradients],
+        "norms": [norm(gradients) for gradients in plain.gradients],
         "apart": [
-            norm({name: one[name] - other[name] for name in one}) / norm(one)
-            for one, other in zip(plain.gradients, triton.gradients, strict=True)
+            norm({name: expected[name] - found[name] for name in expected}) / norm(expected)
+            for expected, found in zip(plain.gradients, triton.gradients, strict=True)
         ],
         "clipped": plain.clipped,
     }
@@ -107,6 +109,6 @@ def compare(bf16, changes):
 
 if __name__ == "__main__":
     gc.freeze()  # as in conftest.py
-    types = {"float32": False, "bfloat16": True}
-    found = {f"{case}, {name}": compare(on, CASES[case]) for case in CASES for name, on in types.items()}
+    dtypes = {"float32": False, "bfloat16": True}
+    found = {f"{case}, {name}": compare(on, CASES[case]) for case in CASES for name, on in dtypes.items()}
     Path(sys.argv[1]).write_text(json.dumps(found))

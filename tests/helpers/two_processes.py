@@ -1,4 +1,4 @@
-"""Train on scripted rollouts and save weights and log. Started by test_distributed.py; not a test file."""
+"""Train on scripted rollouts and save the weights and the log. Started by test_distributed.py; not a test file."""
 
 import sys
 
@@ -13,7 +13,7 @@ ACCURACIES = [[1, 0, None, 1], [1, 0, 1, 1], [0, 0, 0, 0]]
 
 
 def main(output, processes):
-    # Three groups of four completions; with two processes, each has half of the middle group.
+    # Three groups of four completions. With two processes, each process has half of the second group.
     script = random_script(PROMPTS, ACCURACIES, torch.Generator().manual_seed(3), truncated=(1, 6, 9))
     trainer = scripted_trainer(
         output,

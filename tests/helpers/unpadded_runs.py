@@ -1,4 +1,4 @@
-"""Training runs with and without padding, with their gradients and forwards."""
+"""Train with and without padding, and record gradients and forwards."""
 
 import torch
 from tiny import random_script, tiny_model
@@ -13,7 +13,7 @@ ACCURACIES = [[1, 0, 0, 1], [0, 0, 0, 1], [1, 1, 1, 1], [0, 0, 1, 0]]
 
 
 class Record(TrainerCallback):
-    """Record the gradients before each optimizer step, and the token positions of each forward."""
+    """Record the gradients of each optimizer step and the number of token positions in each forward."""
 
     def __init__(self, model):
         self.gradients, self.forwards = [], []
@@ -50,7 +50,7 @@ def train(trainer_class, tmp_path, script_options=None, peft_config=None, **chan
         "max_grad_norm": 0.0,
         **changes,
     }
-    start = tmp_path / "start"  # on disk, because TRL loads the reference model from there
+    start = tmp_path / "start"  # on disk, because TRL loads the reference model from this path
     tiny_model(spread=0.1).save_pretrained(start)
     trainer = scripted_trainer(
         tmp_path,
@@ -68,9 +68,9 @@ def train(trainer_class, tmp_path, script_options=None, peft_config=None, **chan
     return trainer, record
 
 
-def assert_same_gradients(one, other, norm=0.01):
-    """Compare gradients to 1e-5 at the first step; from the second step, weights already differ by rounding."""
-    for first, second, bound in zip(one.gradients, other.gradients, (1e-5, 1e-4), strict=True):
+def assert_same_gradients(record, other, norm=0.01):
+    """Compare gradients to 1e-5 at the first step, and to 1e-4 at the second, whose weights differ by rounding."""
+    for first, second, bound in zip(record.gradients, other.gradients, (1e-5, 1e-4), strict=True):
         assert first.keys() == second.keys()
         assert max(value.norm() for value in first.values()) > norm
         difference = sum((first[name] - second[name]).square().sum() for name in first).sqrt()
@@ -80,14 +80,14 @@ def assert_same_gradients(one, other, norm=0.01):
 OFF_POLICY = {"gradient_accumulation_steps": 4, "steps_per_generation": 8}
 CASES = {
     "on-policy": {},
-    "a row at a time": {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 16},
+    "one row per micro-batch": {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 16},
     "off-policy, old log-probs": OFF_POLICY,
     "two iterations": {"num_iterations": 2},
-    "several rollouts a step": {"steps_per_generation": 4, "num_generations": 4},
+    "several rollouts per step": {"steps_per_generation": 4, "num_generations": 4},
     "reference model": {"beta": 0.04},
     "truncated, masked": {"mask_truncated_completions": True, "script_options": {"truncated": (1, 4, 9)}},
     "tool output in the middle": {"script_options": {"masked": True}},
-    "widths in multiples": {"pad_to_multiple_of": 8},
+    "pad_to_multiple_of": {"pad_to_multiple_of": 8},
     "grpo": {"loss_type": "grpo"},
     "dr_grpo": {"loss_type": "dr_grpo"},
     "bnpo": {"loss_type": "bnpo"},

@@ -1,4 +1,4 @@
-"""Responses of the stand-in for `vllm serve`: sampling in torch, and the format of vLLM's choices."""
+"""Sample completions in torch and format them like vLLM, for the stand-in for `vllm serve`."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ def digest(model):
 
 
 def log_probs(logits, request, mode):
-    """Compute log-probs to sample from and to report, (n, V) each; processed: with temperature and filters."""
+    """Return log-probs to sample from (with temperature and filters) and to report, each of shape (n, V)."""
     raw = logits.log_softmax(dim=-1)
     scores = (logits / request.get("temperature", 1.0)).log_softmax(dim=-1)
     if request.get("top_k", 0) > 0:
@@ -33,7 +33,7 @@ def log_probs(logits, request, mode):
 
 
 def seeded(weights, request):
-    """Make the generator for a request to a model with this [`digest`]."""
+    """Make a generator that depends only on the request and the [`digest`] of the weights."""
     sums = hashlib.sha256(weights.encode() + json.dumps(request, sort_keys=True).encode())
     return torch.Generator().manual_seed(int.from_bytes(sums.digest()[:7]))
 
@@ -45,7 +45,7 @@ def end_ids(model):
 
 @torch.no_grad()
 def sample(model, prompt, request, generator, mode):
-    """Sample `n` completions of `prompt`: the token ids of each, and the reported log-probs of each token, (V,)."""
+    """Sample `n` completions of `prompt`; return their token ids and the reported log-probs (V,) of each token."""
     ends, count = end_ids(model), request.get("n", 1)
     ids, cache = torch.tensor([prompt] * count), None
     completions = [([], []) for _ in range(count)]
@@ -65,20 +65,20 @@ def sample(model, prompt, request, generator, mode):
     return completions
 
 
-def choice(index, prompt, tokens, reported, wanted):
+def choice(index, prompt, tokens, reported, num_logprobs):
     """Format a completion as vLLM does with `return_token_ids` and `return_tokens_as_token_ids`."""
     names = [f"token_id:{token}" for token in tokens]
-    own = [max(values[token].item(), -9999.0) for token, values in zip(tokens, reported, strict=True)]
+    logprobs = [max(values[token].item(), -9999.0) for token, values in zip(tokens, reported, strict=True)]
     top = []
-    for name, logprob, values in zip(names, own, reported, strict=True):
-        best = values.topk(wanted or 0)
+    for name, logprob, values in zip(names, logprobs, reported, strict=True):
+        best = values.topk(num_logprobs or 0)
         top.append({name: logprob, **{f"token_id:{i}": v for v, i in zip(*(x.tolist() for x in best), strict=True)}})
     return {
         "index": index,
         "text": "",
         "logprobs": None
-        if wanted is None
-        else {"text_offset": [0] * len(tokens), "tokens": names, "token_logprobs": own, "top_logprobs": top},
+        if num_logprobs is None
+        else {"text_offset": [0] * len(tokens), "tokens": names, "token_logprobs": logprobs, "top_logprobs": top},
         "stop_reason": None,
         "prompt_logprobs": None,
         "prompt_token_ids": prompt,

@@ -1,13 +1,12 @@
 """
-Stand-in for `vllm serve`: the endpoints that TRL's client uses, with a small model on the CPU.
+Stand-in for `vllm serve` with the endpoints that TRL's client uses and a small model on the CPU.
 
-`server_runs.py` starts it. It implements the command line, the endpoints, the format of their responses, token ids and
-log-probs of the model's own sampling, and weight updates. It does not implement the engine, its speed, its kernels'
-rounding, or NCCL; tests/vllm_stub transfers the weights. The weights and the request seed the sampling, so that runs
-are reproducible.
+`server_runs.py` starts it. It implements the command line, the endpoints and the format of their responses, sampling
+with token ids and log-probs, and weight updates. It does not implement vLLM's engine, kernels and NCCL transfers;
+tests/vllm_stub transfers the weights. The weights and the request seed the sampling, so that runs are reproducible.
 
-It is stricter than vLLM and returns status 400 if an update does not contain every parameter once, with the announced
-name, dtype and shape, or if completions are requested during an update or before the prefix cache is reset after it.
+It is stricter than vLLM and returns status 400 if an update does not contain every parameter exactly once, with the
+announced name, dtype and shape, or if completions are requested during an update or before the prefix cache is reset.
 
 For tests: `POST /stand_in/faults` takes {"path", "what", "skip", "times"}, where `what` is a status, "die", "drop",
 "hang" or seconds to wait; an empty body removes all faults. `GET /stand_in/log` lists the requests, with the digest of
@@ -64,7 +63,9 @@ def arguments(words):
 class Server(ThreadingHTTPServer):
     """Server with `options`, its model, and a log of its requests."""
 
-    daemon_threads = False  # closing joins threads, because torch aborts a process that ends with live threads
+    daemon_threads = (
+        False  # so that closing joins all threads, because torch aborts a process that ends with live threads
+    )
 
     def __init__(self, options, development):
         super().__init__((options.host, options.port), Handler)
@@ -136,7 +137,7 @@ class Server(ThreadingHTTPServer):
         if self.options.weight_transfer_config is None:
             raise Refused("there is no weight transfer engine", 500)
         if (info["rank_offset"], info["world_size"], info["packed"]) != (1, 2, True):
-            raise Refused(f"{info} is not the group of a worker and a trainer")
+            raise Refused(f"{info} is not a group of a worker and a trainer")
         if self.worker is not None:
             self.worker.close()
         self.worker = self.connect(info["master_address"], info["master_port"])
@@ -144,7 +145,7 @@ class Server(ThreadingHTTPServer):
 
     def connect(self, address, port):
         end = time.monotonic() + WORKER_TIMEOUT
-        while True:  # the trainer may start to listen after its request
+        while True:  # the trainer may start listening after its request
             try:
                 return socket.create_connection((address, port), timeout=WORKER_TIMEOUT).makefile()
             except ConnectionRefusedError:
@@ -154,7 +155,7 @@ class Server(ThreadingHTTPServer):
 
     def start_weight_update(self, _):
         if self.worker is None or self.received is not None:
-            raise Refused("an update needs a group, and the end of the one before")
+            raise Refused("an update needs a group and must not start during another update")
         self.received = []
         return {"message": "Weight update started"}
 
@@ -170,7 +171,7 @@ class Server(ThreadingHTTPServer):
             tensors = {name: sent.get_tensor(name) for name in sent.keys()}  # noqa: SIM118
         found = [(name, str(t.dtype).removeprefix("torch."), list(t.shape)) for name, t in tensors.items()]
         if sorted(found) != sorted(announced):
-            raise Refused("the tensors are not those that were announced")
+            raise Refused("the tensors differ from the announced tensors")
         parameters = dict(self.model.named_parameters())
         for name, tensor in tensors.items():
             if name not in parameters or parameters[name].shape != tensor.shape:
@@ -182,7 +183,7 @@ class Server(ThreadingHTTPServer):
     def finish_weight_update(self, _):
         received, self.received = self.received, None
         if received is None or sorted(received) != sorted(name for name, _ in self.model.named_parameters()):
-            raise Refused("an update must bring each parameter once")
+            raise Refused("an update must contain each parameter once")
         self.weights, self.cache_is_stale = digest(self.model), True
         return {"message": "Weight update finished"}
 
@@ -195,11 +196,11 @@ class Server(ThreadingHTTPServer):
         if body["model"] != self.name:
             raise Refused(f"The model `{body['model']}` does not exist.", 404)
         if self.received is not None or self.cache_is_stale:
-            raise Refused("inside an update, or the prefix cache is of the weights before it")
+            raise Refused("an update is in progress, or the prefix cache has not been reset after it")
         if body.get("repetition_penalty", 1) != 1 or body.get("structured_outputs") or body.get("temperature", 1) == 0:
-            raise Refused("the stand-in has no repetition penalty, structured outputs or greedy sampling")
+            raise Refused("the stand-in does not support repetition penalty, structured outputs or greedy sampling")
         if not (body["return_token_ids"] and body["return_tokens_as_token_ids"]):
-            raise Refused("the stand-in answers in token ids")
+            raise Refused("the stand-in returns only token ids")
         if self.options.max_logprobs != -1 and (body.get("logprobs") or 0) > self.options.max_logprobs:
             raise Refused(f"Requested sample logprobs of {body['logprobs']}, which is over the maximum")
         for prompt in prompts:
@@ -212,8 +213,8 @@ class Server(ThreadingHTTPServer):
         choices = []
         for prompt in prompts:
             for tokens, reported in sample(self.model, prompt, body, generator, self.options.logprobs_mode):
-                one = choice(len(choices), prompt, tokens, reported, body.get("logprobs"))
-                choices.append({**one, "finish_reason": "stop" if tokens[-1] in end_ids(self.model) else "length"})
+                entry = choice(len(choices), prompt, tokens, reported, body.get("logprobs"))
+                choices.append({**entry, "finish_reason": "stop" if tokens[-1] in end_ids(self.model) else "length"})
         assert len(choices) == count * len(prompts)
         return {"id": "cmpl-0", "object": "text_completion", "model": self.name, "choices": choices}
 
@@ -226,12 +227,12 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self):
-        self.handle_one("GET")
+        self.respond("GET")
 
     def do_POST(self):
-        self.handle_one("POST")
+        self.respond("POST")
 
-    def handle_one(self, method):
+    def respond(self, method):
         url = urlsplit(self.path)
         text = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         with self.server.lock:
@@ -247,27 +248,27 @@ class Handler(BaseHTTPRequestHandler):
         if isinstance(what, float):
             time.sleep(what)
         if isinstance(what, int):
-            return self.answer(what, {"error": {"message": "the test wants it", "code": what}})
+            return self.send(what, {"error": {"message": "requested by the test", "code": what}})
         if url.path not in (GET if method == "GET" else POST) & (GET | POST if self.server.development else OPEN):
-            return self.answer(404, {"detail": "Not Found"})
+            return self.send(404, {"detail": "Not Found"})
         key = self.server.options.api_key
         if key and url.path.startswith("/v1") and self.headers.get("Authorization") != f"Bearer {key}":
-            return self.answer(401, {"error": "Unauthorized"})
+            return self.send(401, {"error": "Unauthorized"})
         body = parse_qs(url.query) if method == "GET" else json.loads(text or "{}")
         with self.server.lock:
             try:
-                answer = getattr(self.server, url.path[1:].replace("/", "_"))(body)
+                content = getattr(self.server, url.path[1:].replace("/", "_"))(body)
             except Refused as error:
                 status = error.args[1] if len(error.args) > 1 else 400
-                return self.answer(status, {"error": {"message": error.args[0], "code": status}})
+                return self.send(status, {"error": {"message": error.args[0], "code": status}})
             if not url.path.startswith("/stand_in"):
                 entry = {"path": url.path, "weights": self.server.weights}
                 self.server.log.append(
-                    {**entry, "body": body, "answer": answer} if "completions" in url.path else entry
+                    {**entry, "body": body, "answer": content} if "completions" in url.path else entry
                 )
-        return self.answer(200, answer)
+        return self.send(200, content)
 
-    def answer(self, status, content):
+    def send(self, status, content):
         body = json.dumps(content).encode() if content != "" else b""
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))

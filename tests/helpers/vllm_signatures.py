@@ -1,9 +1,9 @@
-"""Parameters that vLLM accepts, with which the stand-ins are checked. As a script, read them from vLLM's wheel.
+"""Parameters that vLLM accepts, to check the stand-ins. Run as a script, this file reads them from vLLM's wheel.
 
     python tests/helpers/vllm_signatures.py vllm-0.30.0-cp38-abi3-manylinux_2_28_x86_64.whl    # make vllm-signatures
 
-vllm_signatures.json contains the parameters of the functions that TRL and this package call, those after `*` being
-keyword-only, and the fields of the objects that they make and read. Unused fields and keywords are left out.
+vllm_signatures.json contains the parameters of the functions that TRL and this package call (parameters after `*` are
+keyword-only), and the fields of the objects that they make and read. It omits unused fields and keywords.
 """
 
 import ast
@@ -27,7 +27,7 @@ FACTS = {
     "vllm/utils/network_utils.py": ("get_ip",),
 }
 # Attribute path from an `LLM` to the model whose `load_weights` TRL calls; each file assigns one attribute.
-WAY = {
+MODEL_PATH = {
     "llm_engine": "vllm/entrypoints/llm.py",
     "model_executor": "vllm/v1/engine/llm_engine.py",
     "driver_worker": "vllm/v1/executor/uniproc_executor.py",
@@ -40,21 +40,23 @@ def names(source, name):
     """Return the parameters of a function or the fields of a class, given its dotted name."""
     node = ast.parse(source)
     for part in name.split("."):
-        node = next(one for one in node.body if getattr(one, "name", None) == part)
+        node = next(child for child in node.body if getattr(child, "name", None) == part)
     if isinstance(node, ast.ClassDef):
-        return ["*", *(one.target.id for one in node.body if isinstance(one, ast.AnnAssign))]
-    given = [one.arg for one in node.args.args if one.arg not in ("self", "cls")]
-    return [*given, "*", *(one.arg for one in node.args.kwonlyargs)]
+        return ["*", *(field.target.id for field in node.body if isinstance(field, ast.AnnAssign))]
+    positional = [argument.arg for argument in node.args.args if argument.arg not in ("self", "cls")]
+    return [*positional, "*", *(argument.arg for argument in node.args.kwonlyargs)]
 
 
 def taking(*callables):
-    """Make a function that returns these keywords as a dict and refuses others."""
+    """Make a function that returns its keyword arguments and refuses those that no function in `callables` accepts."""
     facts = json.loads(FILE.read_text())
-    known = {name for one in callables for name in facts[one]}
+    known = {name for function in callables for name in facts[function]}
 
-    def make(**given):
-        assert given.keys() <= known, f"vLLM takes no {given.keys() - known}; if it does: make vllm-signatures"
-        return given
+    def make(**arguments):
+        assert arguments.keys() <= known, (
+            f"vLLM does not accept {arguments.keys() - known}, unless `make vllm-signatures` adds it"
+        )
+        return arguments
 
     return make
 
@@ -65,13 +67,14 @@ def main(wheel):
     users = [*Path(trl.generation.__file__).parent.glob("vllm_*.py"), *Path("trl_ces").rglob("*.py")]
     used = {word for file in users for word in re.findall(r"\w+", file.read_text(encoding="utf-8"))}
     with zipfile.ZipFile(wheel) as archive:
-        for attribute, file in WAY.items():
-            assert f"self.{attribute}" in archive.read(file).decode(), f"{file} sets no `{attribute}`"
+        for attribute, file in MODEL_PATH.items():
+            assert f"self.{attribute}" in archive.read(file).decode(), f"{file} does not set `{attribute}`"
         facts = {name: names(archive.read(file).decode(), name) for file, of in FACTS.items() for name in of}
     lines = [f'"version": "{Path(wheel).name.split("-")[1]}"']
     for name, found in facts.items():
         star = found.index("*")
-        lines.append(f'"{name}": {json.dumps(found[: star + 1] + [one for one in found[star:] if one in used])}')
+        keywords = [parameter for parameter in found[star + 1 :] if parameter in used]
+        lines.append(f'"{name}": {json.dumps([*found[: star + 1], *keywords])}')
     FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 

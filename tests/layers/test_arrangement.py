@@ -1,4 +1,4 @@
-"""Which rows share a forward: no row lost, little padding, balanced loads, budget respected."""
+"""Arrangement of rows into forwards: every row once, little padding, balanced loads, no budget exceeded."""
 
 import math
 
@@ -9,7 +9,7 @@ from trl_ces.layers.arrangement import arrange, deal, piece_sizes, positions, so
 
 
 def r1_lengths(rows, seed=0):
-    """Tokens per row: completions exp(N(ln 3200, 0.7)) clipped to 200..12,000, after prompts of 60 to 300."""
+    """Draw tokens per row: prompts of 60 to 300, and completions of exp(N(ln 3200, 0.7)) clipped to 200..12,000."""
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.exp(math.log(3200) + 0.7 * torch.randn(rows, generator=generator)).clamp(200, 12_000).int()
     prompts = torch.randint(60, 301, (rows,), generator=generator)
@@ -39,7 +39,7 @@ def test_two_rows_per_micro_batch_have_at_most_5_percent_padding():
 
 
 def loads_of(lengths, micro_batches, **kind):
-    """Tokens by process and micro-batch."""
+    """Return the number of tokens by process and micro-batch."""
     placed = arrange(lengths, 2, micro_batches, **kind)
     return torch.tensor([[sum(lengths[row] for row in batch) for batch in process] for process in placed]).float()
 
@@ -50,14 +50,14 @@ def test_processes_get_similar_numbers_of_tokens():
         loads = loads_of(lengths, 32)
         assert loads[0].sum().item() == pytest.approx(loads[1].sum().item(), rel=0.02)
         assert (loads[0] - loads[1]).abs().sum() / loads.sum() < 0.03  # in each micro-batch
-        # Where mixed lengths cost nothing, loads are more even.
+        # If mixed lengths cost nothing, loads are more even.
         pieces = loads_of(lengths, 1, in_pieces=True)
         assert pieces.max() / pieces.min() < 1.03 < loads_of(lengths, 1).max() / loads_of(lengths, 1).min()
         packed = loads_of(lengths, 8, packed=True)  # 8 rows each
         assert packed.max() / packed.min() < 1.3 < 3 < loads_of(lengths, 8).max() / loads_of(lengths, 8).min()
 
 
-def test_deal_goes_forwards_then_backwards():
+def test_deal_alternates_its_direction():
     assert deal([10, 11, 12, 13, 14, 15, 16, 17], 3) == [[10, 15, 16], [11, 14, 17], [12, 13]]
 
 
@@ -78,11 +78,11 @@ def test_no_forward_exceeds_the_budget_on_any_process(processes, packed):
     for size in sizes:
         pieces = [of_process[start : start + size] for of_process in rows]
         assert all((sum(piece) if packed else len(piece) * max(piece)) <= 14_000 for piece in pieces)
-        if start + size < 40:  # no piece could take another row
-            more = [of_process[start : start + size + 1] for of_process in rows]
-            assert any(positions(piece, packed) > 14_000 for piece in more)
+        if start + size < 40:  # one more row would exceed the budget
+            larger = [of_process[start : start + size + 1] for of_process in rows]
+            assert any(positions(piece, packed) > 14_000 for piece in larger)
         start += size
 
 
-def test_a_row_longer_than_the_budget_goes_alone():
+def test_a_row_longer_than_the_budget_is_a_separate_piece():
     assert piece_sizes([[99, 5, 5]], 10, packed=False) == [1, 2]

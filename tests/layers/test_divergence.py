@@ -1,4 +1,4 @@
-"""The warning that CES diverges: entropy rises while accuracy falls."""
+"""The warning about diverging CES runs, in which entropy rises while accuracy falls."""
 
 import logging
 import math
@@ -14,7 +14,7 @@ DIVERGED = [(0.3, 0.2)] * 5
 
 
 def log_all(rows, stop=False):
-    """Logs these (accuracy, bits) one by one, and returns the trainer's control."""
+    """Log each (accuracy, bits), and return the trainer's control."""
     watch = DivergenceWatch("acc", stop, "the overlay `ces_mai`")
     control = SimpleNamespace(should_save=False, should_training_stop=False)
     history = []
@@ -34,7 +34,7 @@ def log_all(rows, stop=False):
         ([(None, None)] * 9, False),
     ],
 )
-def test_warns_once_when_entropy_rises_and_accuracy_falls(later, warns, caplog):
+def test_divergence_causes_one_warning(later, warns, caplog):
     with caplog.at_level(logging.WARNING):
         control = log_all(START + later)
     assert [record.message for record in caplog.records] == warns * [
@@ -44,7 +44,7 @@ def test_warns_once_when_entropy_rises_and_accuracy_falls(later, warns, caplog):
     assert not control.should_training_stop
 
 
-def test_stops_with_a_checkpoint_if_requested():
+def test_divergence_stops_training_with_a_checkpoint_if_requested():
     control = log_all(START + DIVERGED, stop=True)
     assert control.should_save
     assert control.should_training_stop
@@ -53,7 +53,7 @@ def test_stops_with_a_checkpoint_if_requested():
 @pytest.mark.parametrize(
     ("changes", "watches"), [({}, True), ({"ces_beta_incorrect": 0.0}, False), ({"shaping": "none"}, False)]
 )
-def test_the_trainer_watches_if_ces_shapes_wrong_completions(tmp_path, changes, watches):
+def test_the_trainer_watches_for_divergence_if_ces_shapes_wrong_completions(tmp_path, changes, watches):
     trainer = tiny_trainer(tmp_path, **changes)
-    found = [one for one in trainer.callback_handler.callbacks if isinstance(one, DivergenceWatch)]
-    assert [one.accuracy for one in found] == watches * ["rewards/vowel_accuracy_reward/mean"]
+    found = [callback for callback in trainer.callback_handler.callbacks if isinstance(callback, DivergenceWatch)]
+    assert [callback.accuracy for callback in found] == watches * ["rewards/vowel_accuracy_reward/mean"]

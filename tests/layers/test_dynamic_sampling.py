@@ -1,4 +1,4 @@
-"""Dynamic sampling in CESTrainer: against TRL on the kept prompts, over an epoch, resumed, and on two processes."""
+"""Dynamic sampling in CESTrainer: equality with TRL on the kept prompts, epochs, resuming, and two processes."""
 
 import json
 
@@ -26,11 +26,11 @@ from trl_ces.layers.sampler import PromptStream
 
 OUTCOMES = [[1, 1, 1, 1], [0, 1, 0, 0], [0, 0, 0, 0], [1, None, None, None], [1, 1, None, 0]]
 INFORMATIVE = {prompt for number, prompt in enumerate(PROMPTS) if number % 5 in (1, 4)}
-ORDER = [PROMPTS[number] for number in PromptStream(40, 7, True).ahead(40)]  # of an epoch
+ORDER = [PROMPTS[number] for number in PromptStream(40, 7, True).ahead(40)]  # one epoch
 
 
 def make_script(prompts=PROMPTS, outcomes=OUTCOMES, **options):
-    """A script whose outcome depends on the prompt only; with the sampler's log-probs."""
+    """Create a script with the sampler's log-probs, in which the accuracies depend only on the prompt."""
     generator = torch.Generator().manual_seed(1)
     accuracies = [outcomes[number % len(outcomes)] for number in range(len(prompts))]
     script = random_script(prompts, accuracies, generator, **options)
@@ -45,7 +45,7 @@ def one_batch(trainer, examples=()):
 
 
 def logged_batches(trainer):
-    """The metrics of each new batch, without their prefix, and its optimizer step."""
+    """Return the metrics of each new batch, without their prefix, and its optimizer step."""
     prefix = "dynamic_sampling/"
     return [
         {name.removeprefix(prefix): value for name, value in entry.items() if name == "step" or prefix in name}
@@ -54,18 +54,18 @@ def logged_batches(trainer):
     ]
 
 
-# Against TRL.
+# Equality with TRL.
 
 
 def alternating_accuracy_reward(completions, **kwargs):
-    """Every group is informative, whatever the model writes."""
+    """Make every group informative, whatever the model writes."""
     return [float(index % 2) for index in range(len(completions))]
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])
 @pytest.mark.parametrize("case", ["nothing dropped", "one round"])
-def test_without_further_rounds_training_equals_trls_bit_for_bit(tmp_path, accumulation, case):
-    """Real sampling, 16 prompts, four per rollout, so the run reaches its third epoch."""
+def test_with_one_round_per_batch_training_is_bit_identical_to_trl(tmp_path, accumulation, case):
+    """Train with real sampling on 16 prompts, four per rollout, so that the run reaches its third epoch."""
     accuracy = alternating_accuracy_reward if case == "nothing dropped" else vowel_accuracy_reward
     rounds = {} if case == "nothing dropped" else {"dynamic_sampling_max_rounds": 1}
     steps = {"gradient_accumulation_steps": accumulation, "steps_per_generation": 2 * accumulation}
@@ -103,10 +103,10 @@ CASES: dict[str, dict] = {
     "old log-probabilities": MULTI,
     "reference model": {"beta": 0.3, **MULTI},
     "padded to multiples": {"pad_to_multiple_of": 8, **MULTI},
-    "truncated ones masked": {"mask_truncated_completions": True, **MULTI},
+    "truncated completions masked": {"mask_truncated_completions": True, **MULTI},
     "grpo loss": {"loss_type": "grpo"},
-    "deviation of the batch": {"scale_rewards": "batch"},
-    "rewards scaled one by one": {"multi_objective_aggregation": "normalize_then_sum"},
+    "standard deviation of the batch": {"scale_rewards": "batch"},
+    "rewards normalized separately": {"multi_objective_aggregation": "normalize_then_sum"},
     "entropy advantage": {"shaping": "entropy_advantage"},
     "ces": {"shaping": "ces", "ces_allow_dynamic_sampling": True, "ces_tau": 0.3, **MULTI},
     "vllm token": {"vllm_importance_sampling_mode": "token_truncate", **VLLM},
@@ -118,7 +118,7 @@ CASES: dict[str, dict] = {
 @pytest.mark.parametrize("masked", [False, True], ids=["", "tool mask"])
 @pytest.mark.parametrize("case", CASES)
 def test_batch_loss_and_gradients_equal_those_of_a_trainer_given_the_kept_prompts(tmp_path, case, masked):
-    """Two rollouts: the first of all prompts, the second of the next ones. Rounds differ in width."""
+    """Compare two consecutive rollouts, in which rounds differ in width."""
     changes = CASES[case]
     script = make_script(masked=masked, truncated=range(0, 160, 3))
 
@@ -149,7 +149,7 @@ def test_batch_loss_and_gradients_equal_those_of_a_trainer_given_the_kept_prompt
             )
         for each in (trainer, plain):
             with torch.no_grad():
-                for parameter in each.model.parameters():  # away from the sampling policy: ratios are not 1
+                for parameter in each.model.parameters():  # leave the sampling policy, so that ratios are not 1
                     parameter.mul_(1.02)
             each.model.zero_grad()
         losses = [each._compute_loss(each.model, rows) for each, rows in ((trainer, batch), (plain, expected))]
@@ -165,7 +165,7 @@ def test_batch_loss_and_gradients_equal_those_of_a_trainer_given_the_kept_prompt
 
 
 def test_over_an_epoch_every_batch_is_full_and_every_prompt_is_used_once(tmp_path, caplog):
-    """40 prompts, 16 of them informative, 4 per batch: one epoch is exactly four batches."""
+    """With 16 informative prompts of 40 and 4 per batch, one epoch is exactly four batches."""
     trainer = make_trainer(tmp_path, make_script(), max_steps=16, **MULTI)
     used, rounds = record_batches(trainer)
     trainer.train()
@@ -184,10 +184,15 @@ def test_over_an_epoch_every_batch_is_full_and_every_prompt_is_used_once(tmp_pat
         assert entry["epoch"] == end / 40
         assert entry["extra_generation_time"] > 0
     assert sum(entry["rounds"] for entry in logged) == len(rounds)
-    assert [entry["step"] for entry in logged] == [1, 5, 9, 13]  # as many optimizer steps per batch as without
+    assert [entry["step"] for entry in logged] == [
+        1,
+        5,
+        9,
+        13,
+    ]  # four optimizer steps per batch, as without dynamic sampling
 
 
-def test_without_informative_groups_dropped_ones_fill_the_batch_with_a_warning(tmp_path, caplog):
+def test_without_informative_groups_dropped_groups_fill_the_batch_with_a_warning(tmp_path, caplog):
     trainer = make_trainer(tmp_path, make_script(outcomes=OUTCOMES[:1]), max_steps=2, dynamic_sampling_max_rounds=3)
     used, rounds = record_batches(trainer)
     trainer.train()
@@ -195,7 +200,7 @@ def test_without_informative_groups_dropped_ones_fill_the_batch_with_a_warning(t
     assert used == [ORDER[:4], ORDER[12:16]]
     names = ("rounds", "prompts", "dropped_groups", "uninformative_groups")
     assert [[entry[name] for name in names] for entry in logged_batches(trainer)] == [[3, 12, 1, 1]] * 2
-    assert_weights_moved(trainer)  # by the other reward
+    assert_weights_moved(trainer)  # the other reward still trains
     assert caplog.text.count("found 0 of 4 informative groups in 3 rounds") == 1
 
 
@@ -247,19 +252,19 @@ def test_a_checkpoint_without_dynamic_sampling_is_refused(tmp_path):
         trainer.train(resume_from_checkpoint=str(tmp_path / "off" / "checkpoint-2"))
 
 
-# What is refused.
+# Refused inputs.
 
 
-def test_data_that_cannot_be_drawn_is_refused_before_the_model_is_loaded(tmp_path):
+def test_unsupported_datasets_are_refused_before_the_model_is_loaded(tmp_path):
     args = CESConfig(**settings(tmp_path, shaping="none", dynamic_sampling=True))
     data = Dataset.from_dict({"prompt": PROMPTS})
     stream = data.to_iterable_dataset()
     with pytest.raises(ValueError, match=r"`train_dataset` is an IterableDataset.*`dynamic_sampling=False`"):
         CESTrainer("no/such-model", scripted_accuracy_reward, args, train_dataset=stream)
     for column in ("image", "images"):
-        pictures = data.add_column(column, [None] * 40)
+        with_images = data.add_column(column, [None] * 40)
         with pytest.raises(ValueError, match=rf"`train_dataset` has the column '{column}'.*`dynamic_sampling=False`"):
-            CESTrainer("no/such-model", scripted_accuracy_reward, args, pictures)
+            CESTrainer("no/such-model", scripted_accuracy_reward, args, with_images)
 
 
 def test_images_from_generation_are_refused(tmp_path, monkeypatch):
@@ -268,7 +273,7 @@ def test_images_from_generation_are_refused(tmp_path, monkeypatch):
 
     def with_images(self, prompts):
         *outputs, _, tool_images = upstream(self, prompts)
-        return *outputs, [["a picture"]] * len(prompts), tool_images
+        return *outputs, [["an image"]] * len(prompts), tool_images
 
     monkeypatch.setattr(GRPOTrainer, "_generate", with_images)
     with pytest.raises(RuntimeError, match="does not support images: set `dynamic_sampling=False`"):
@@ -276,7 +281,7 @@ def test_images_from_generation_are_refused(tmp_path, monkeypatch):
 
 
 def test_log_probs_are_computed_for_kept_groups_only(tmp_path):
-    """64 of the drawn rows are trained."""
+    """Check that log-probs are computed for the 64 rows that are trained on, not for all 160 rows."""
     model = with_reference(tiny_model(), tmp_path)
     trainer = make_trainer(tmp_path, make_script(), model=model, beta=0.1, max_steps=16, **MULTI)
     scored = {"policy": 0, "reference": 0}
@@ -296,7 +301,7 @@ def test_log_probs_are_computed_for_kept_groups_only(tmp_path):
 
 
 def test_importance_ratios_are_logged_for_kept_groups_only(tmp_path):
-    """With vLLM's correction, ratios are computed for the trained rows only."""
+    """With vLLM's correction, ratios are computed only for the rows that are trained on."""
     trainer = make_trainer(tmp_path, make_script(), vllm_importance_sampling_mode="token_truncate", **MULTI)
     trainer.use_vllm, trainer._last_loaded_step = True, 0
     _, rounds = record_batches(trainer)
@@ -307,12 +312,12 @@ def test_importance_ratios_are_logged_for_kept_groups_only(tmp_path):
     logged = trainer._metrics["train"]["sampling/sampling_logp_difference/mean"]
     assert logged == [pytest.approx(difference.mean().item(), rel=1e-5)]
     assert trainer.vllm_importance_sampling_correction is True
-    assert len(trainer._metrics["train"]["reward"]) == len(rounds)  # scoring the kept groups logs no second time
+    assert len(trainer._metrics["train"]["reward"]) == len(rounds)  # scoring the kept groups does not log again
 
 
 @pytest.mark.parametrize("dynamic", [True, False], ids=["dynamic sampling", "plain"])
 def test_a_rollout_func_may_compute_log_probs_with_the_trainer(tmp_path, dynamic):
-    """Its forwards return values, and TRL's old log-probs stay correct."""
+    """These forwards return log-probs, and TRL's old log-probs stay correct."""
     script = make_script()
     scripted, least = rollout_with_logprobs(script), []
 
@@ -335,8 +340,8 @@ def test_a_rollout_func_may_compute_log_probs_with_the_trainer(tmp_path, dynamic
 
 
 @pytest.mark.parametrize("partial", ["mask", "logprobs"])
-def test_masks_of_some_rounds_are_completed_and_log_probs_dropped(tmp_path, partial):
-    """So that every process has the same tensors. Without a mask, every token is the policy's."""
+def test_missing_tool_masks_are_added_and_incomplete_log_probs_are_dropped(tmp_path, partial):
+    """Every process must have the same tensors. Without a mask, the policy generated every token."""
     script = make_script(masked=True)
     scripted, rounds = rollout_with_logprobs(script), []
 
@@ -377,22 +382,24 @@ def process_results(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", PROCESS_CASES)
-def test_two_processes_use_the_prompts_of_one_and_end_with_its_weights(process_results, case):
+def test_two_processes_give_the_prompts_and_weights_of_one(process_results, case):
     one, first, second = (result[case] for result in process_results)
     assert len(one["used"]) == len(one["log"]) == 3
-    # The two halves, in order, are the batch.
+    # The batch consists of the two processes' halves in order.
     assert [left + right for left, right in zip(first["used"], second["used"], strict=True)] == one["used"]
     assert first["position"] == second["position"] == one["position"]
     assert first["rounds"] == second["rounds"]
     if case == "out of rounds":
-        assert any(entry[3] > 0 for entry in one["log"]), "the test needs a batch that stays short"
+        assert any(entry[3] > 0 for entry in one["log"]), "the test needs a batch with too few informative groups"
     else:
         assert sum(entry[0] > 1 for entry in one["log"]) >= 2, "the test needs dropped groups"
         assert all(entry[3] == 0 for entry in one["log"])
     if case == "even rounds":
         assert any(size % 2 for size in one["rounds"])
         assert all(size % 2 == 0 for size in first["rounds"])
-        assert [entry[1:] for entry in first["log"]] == [entry[1:] for entry in one["log"]]  # except the rounds
+        assert [entry[1:] for entry in first["log"]] == [
+            entry[1:] for entry in one["log"]
+        ]  # the numbers of rounds differ
     else:
         assert first["rounds"] == one["rounds"]
         assert first["log"] == second["log"] == one["log"]

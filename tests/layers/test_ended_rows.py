@@ -1,4 +1,4 @@
-"""Completions that have ended leave the batch: the same completions, or the same distribution, in fewer forwards."""
+"""Removing ended completions from the batch keeps greedy completions and the sampling distribution."""
 
 import math
 from types import SimpleNamespace
@@ -32,7 +32,7 @@ SMALL = {
 }  # fmt: skip
 MODELS = {
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**SMALL)),
-    "a sliding window": lambda: MistralForCausalLM(MistralConfig(**SMALL, sliding_window=6)),
+    "sliding window": lambda: MistralForCausalLM(MistralConfig(**SMALL, sliding_window=6)),
 }
 PROMPTS = [[5, 6, 7, 8, 9], [4], [7, 3], [2, 2, 2], [9, 8, 7], [3, 4, 5, 6], [6], [8, 8, 5]]
 
@@ -59,7 +59,7 @@ def test_greedy_completions_equal_those_of_generate(name, piece):
     whole = model.generate(input_ids=ids, attention_mask=mask, generation_config=config())
     found = generate_in_pieces(model.generate, model.config, ids, mask, config(), piece)
     ended = torch.isin(whole[:, ids.size(1) :], torch.tensor([EOS, 11])).any(dim=1)
-    assert 0 < ended.sum() < len(PROMPTS)  # else the test shows nothing
+    assert 0 < ended.sum() < len(PROMPTS), "the test needs rows that end and rows that do not"
     assert found[:, : whole.size(1)].tolist() == whole.tolist()
     assert (found[:, whole.size(1) :] == PAD).all()
 
@@ -69,14 +69,14 @@ def test_all_rows_may_end_in_one_piece_or_never():
     at_once = torch.tensor([[token_of("w")]] * 3)
     found = generate_in_pieces(model.generate, model.config, at_once, at_once * 0 + 1, config(eos_token_id=[EOS]))
     assert found.tolist() == [[token_of("w"), EOS]] * 3
-    for_ever = bigram_model({"a": {"a": 1.0}})
+    endless = bigram_model({"a": {"a": 1.0}})
     ids = torch.tensor([[token_of("a")]] * 3)
-    whole = generate_in_pieces(for_ever.generate, for_ever.config, ids, ids * 0 + 1, config(max_new_tokens=7), 3)
+    whole = generate_in_pieces(endless.generate, endless.config, ids, ids * 0 + 1, config(max_new_tokens=7), 3)
     assert whole.tolist() == [[token_of("a")] * 8] * 3
 
 
 def test_sampling_follows_the_models_distribution():
-    """P(a) = 1/4 at every step, else the end: the lengths of 4,000 completions are geometric with mean 4/3."""
+    """At every step, P(a) = 1/4 and P(end) = 3/4, so the lengths are geometric with mean 4/3."""
     model = bigram_model({"a": {"a": 0.25, "<eos>": 0.75}})
     ids = torch.full((4000, 1), token_of("a"))
     torch.manual_seed(0)
@@ -89,7 +89,7 @@ def test_sampling_follows_the_models_distribution():
     assert abs(share - 3 / 16) < 4 * math.sqrt(3 / 16 * 13 / 16 / 4000)
 
 
-def test_models_and_settings_whose_rows_cannot_be_dropped_are_recognized():
+def test_models_and_settings_that_prevent_dropping_rows_are_detected():
     mamba = MambaForCausalLM(MambaConfig(vocab_size=12, hidden_size=16, num_hidden_layers=1, state_size=4))
     longrope = {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [2.0] * 4, "rope_theta": 10000.0}
     longrope["original_max_position_embeddings"] = 32
@@ -113,7 +113,7 @@ def make_trainer(trainer_class, folder, **changes):
 
 
 def calls_of_generate(trainer):
-    """Lengths of a rollout's completions, and the rows of each call of the model's own `generate`."""
+    """Return the lengths of a rollout's completions, and the number of rows in each call of the model's `generate`."""
     policy, rows = trainer.accelerator.unwrap_model(trainer.model), []
     own = type(policy).generate
 
@@ -138,7 +138,7 @@ def test_the_trainer_generates_without_ended_rows(tmp_path, trainer_class):
     assert rows[-1] < rows[0] == 16
 
 
-def test_a_users_own_generate_is_called_as_by_trl(tmp_path):
+def test_a_users_own_generate_is_called_as_in_trl(tmp_path):
     trainer, calls = make_trainer(CESTrainer, tmp_path, shaping="none"), []
     own = trainer.model.generate
 
@@ -167,7 +167,7 @@ def test_a_users_own_generate_is_called_as_by_trl(tmp_path):
     ],
     ids=str,
 )
-def test_settings_with_which_rows_are_not_dropped(tmp_path, changes, fields):
+def test_rows_are_not_dropped_with_unsupported_settings(tmp_path, changes, fields):
     trainer = make_trainer(Plain, tmp_path, shaping="none", **changes)
     assert trainer._may_drop_rows() == (changes == {})
     for name, value in fields.items():

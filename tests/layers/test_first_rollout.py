@@ -38,7 +38,7 @@ def compares_text(completions, solution, answer, level, **kwargs):
         (groups([1, 0, 0, 0]), "^$"),
     ],
 )
-def test_a_first_rollout_without_a_reward_to_learn_from_is_explained(rollout, warning):
+def test_a_first_rollout_without_a_learning_signal_causes_a_warning(rollout, warning):
     assert re.search(warning, warn_if_nothing_to_learn(rollout, "EXAMPLE"))
 
 
@@ -50,8 +50,8 @@ def test_a_first_rollout_without_a_reward_to_learn_from_is_explained(rollout, wa
         (
             "7",
             {"solution": "7", "answer": 7},
-            "For example, it received '7' with the reference answer '7'. `answer` is a number, never equal to text: "
-            "a reward that compares text needs `str(...)`.",
+            "For example, it received '7' with the reference answer '7'. `answer` is a number, which never equals "
+            "text: a reward that compares text needs `str(...)`.",
         ),
     ],
 )
@@ -75,16 +75,16 @@ def test_the_trainer_warns_once(tmp_path, caplog):
     ("dtype", "rate", "share"),
     [
         (torch.bfloat16, 2e-7, "100.0 % of the bfloat16 weights .* `learning_rate` 2e-07"),
-        (torch.bfloat16, 0.0019, "50.0 %"),  # less than half of the distance between 0.5 and the next number
+        (torch.bfloat16, 0.0019, "50.0 %"),  # less than half the distance from 0.5 to the next number
         (torch.bfloat16, 0.004, "^$"),
         (torch.float32, 2e-7, "^$"),
     ],
 )
-def test_weights_too_coarse_for_the_learning_rate_are_counted(dtype, rate, share):
+def test_weights_too_coarse_for_the_learning_rate_cause_a_warning(dtype, rate, share):
     assert re.search(share, warn_of_rounding(torch.tensor([0.5, 0.5, 0.1, 0.1], dtype=dtype), rate))
 
 
-def test_the_trainer_warns_of_coarse_weights_unless_it_trains_an_adapter(tmp_path, caplog):
+def test_the_trainer_warns_about_coarse_weights_unless_it_trains_an_adapter(tmp_path, caplog):
     coarse = {"model": tiny_model().bfloat16()}
     adapter = {"model": tiny_model().bfloat16(), "peft_config": LoraConfig(target_modules="all-linear")}
     for more in ({"model": tiny_model()}, adapter, coarse):

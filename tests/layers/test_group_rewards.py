@@ -1,4 +1,4 @@
-"""A reward of whole groups sees the gathered rollout, and is used in `reward_funcs` like any other."""
+"""A group reward receives the gathered rollout and is used in `reward_funcs` like any other reward."""
 
 import math
 
@@ -42,7 +42,7 @@ def make_trainer(folder, rewards, trainer_class=CESTrainer, script=None, **chang
 
 
 def recording(rule):
-    """A group reward, and the list of the groups that it was called with."""
+    """Return a group reward, and the list of the `Groups` that it was called with."""
     calls = []
 
     def recording_reward(groups):
@@ -53,7 +53,7 @@ def recording(rule):
 
 
 @pytest.mark.parametrize("masked", [False, True], ids=["", "tools"])
-def test_it_sees_correctness_lengths_and_truncation_of_whole_groups(tmp_path, masked):
+def test_a_group_reward_receives_correctness_lengths_and_truncation_of_whole_groups(tmp_path, masked):
     script = script_of(masked)
     reward, calls = recording(lambda groups: groups.lengths.float())
     make_trainer(tmp_path, [scripted_accuracy_reward, reward], script=script).train()
@@ -71,13 +71,13 @@ def test_it_sees_correctness_lengths_and_truncation_of_whole_groups(tmp_path, ma
     torch.testing.assert_close(groups.group_accuracy, torch.tensor([0.5, 1.0, 0.0, 0.0]))
 
 
-def test_it_has_a_weight_and_a_logged_mean_and_skips_unscored_completions(tmp_path):
+def test_a_group_reward_has_a_weight_and_a_logged_mean_and_skips_unscored_completions(tmp_path):
     reward = get_alp_length_reward(beta=0.5)
     trainer = make_trainer(tmp_path, [scripted_accuracy_reward, reward], reward_weights=[1.0, 3.0])
     found = recorded(trainer, "_calculate_rewards")
     trainer.train()
     script = script_of()
-    rates = [0.5, 1.0, 0.25, 0.25]  # without a correct one, as if one of four were correct
+    rates = [0.5, 1.0, 0.25, 0.25]  # 1 / G if no completion is correct
     expected = [
         [
             math.nan if row["accuracy"] is None else -0.5 * rate * len(row["completion_ids"]) / LIMIT
@@ -93,7 +93,7 @@ def test_it_has_a_weight_and_a_logged_mean_and_skips_unscored_completions(tmp_pa
     assert entry["reward"] == pytest.approx(total, rel=1e-5)
 
 
-def test_the_threshold_decides_what_is_correct(tmp_path):
+def test_the_threshold_determines_correctness(tmp_path):
     reward, calls = recording(lambda groups: torch.zeros_like(groups.rewards))
     script = script_of()
     for row in script["ab"]:
@@ -111,10 +111,10 @@ def test_evaluation_uses_its_own_group_size(tmp_path):
     assert [groups.lengths.shape for groups in calls] == [(4, 2)]
 
 
-def test_the_layer_alone_computes_it_and_trls_trainer_refuses_it(tmp_path):
+def test_the_layer_alone_computes_group_rewards_and_grpo_trainer_refuses_them(tmp_path):
     rewards = [scripted_accuracy_reward, get_alp_length_reward(0.5)]
     make_trainer(tmp_path / "layer", rewards, Alone, shaping="none").train()
-    with pytest.raises(RuntimeError, match=r"alp_length_reward is a reward of whole groups.*GRPOTrainer"):
+    with pytest.raises(RuntimeError, match=r"alp_length_reward is a group reward.*GRPOTrainer"):
         make_trainer(tmp_path / "trl", rewards, GRPOTrainer).train()
 
 
@@ -128,12 +128,12 @@ def test_dynamic_sampling_keeps_the_rewards_of_each_round(tmp_path):
     trainer.train()
     assert len(calls) == 2
     kept = found[-1]
-    of_rounds = torch.cat(found[:-1])
+    generated = torch.cat(found[:-1])
     for group in kept.view(-1, 4, 2):
-        assert any(torch.equal(group.nan_to_num(9), other.nan_to_num(9)) for other in of_rounds.view(-1, 4, 2))
+        assert any(torch.equal(group.nan_to_num(9), other.nan_to_num(9)) for other in generated.view(-1, 4, 2))
 
 
-def test_a_reward_of_zeros_trains_the_same_weights(tmp_path):
+def test_a_group_reward_of_zeros_does_not_change_training(tmp_path):
     zeros = group_reward(lambda groups: torch.zeros_like(groups.rewards))
     trained = []
     for name, more in (("with", [zeros]), ("without", [])):
@@ -162,7 +162,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_failing_rule_is_named_or_skipped(tmp_path, case, caplog):
+def test_a_failing_group_reward_is_named_or_skipped(tmp_path, case, caplog):
     rule, problem, lost = BROKEN[case]
     reward, _ = recording(rule)
     with pytest.raises(RewardError, match=f"'recording_reward' {problem}.*finite number"):
@@ -174,7 +174,7 @@ def test_a_failing_rule_is_named_or_skipped(tmp_path, case, caplog):
     assert found[0][:, 1].isnan().sum() == 16 - SCORED + lost
 
 
-def test_a_rule_may_change_its_groups_in_place_and_return_bools(tmp_path):
+def test_a_group_reward_may_change_its_groups_in_place_and_return_bools(tmp_path):
     def destructive(groups):
         groups.correct.zero_()
         groups.scored.zero_()
@@ -188,12 +188,12 @@ def test_a_rule_may_change_its_groups_in_place_and_return_bools(tmp_path):
     trainer.train()
     known = torch.tensor([math.nan if value is None else value for group in OUTCOMES for value in group])
     torch.testing.assert_close(found[0][:, 0], known, equal_nan=True)
-    torch.testing.assert_close(found[0][:, 2], known, equal_nan=True)  # 1.0 where it is correct
+    torch.testing.assert_close(found[0][:, 2], known, equal_nan=True)  # 1.0 if correct
     assert calls[0].scored.sum() == SCORED
     assert trainer.state.log_history[0]["ces/group_accuracy"] == pytest.approx(known.nanmean().item())
 
 
-def test_the_largest_float32_is_a_reward(tmp_path):
+def test_the_largest_float32_is_a_valid_reward(tmp_path):
     reward = group_reward(lambda groups: torch.full(groups.rewards.shape, LARGEST))
     trainer = make_trainer(tmp_path, [scripted_accuracy_reward, reward], reward_weights=[1.0, 0.0])
     found = recorded(trainer, "_calculate_rewards")
@@ -201,10 +201,12 @@ def test_the_largest_float32_is_a_reward(tmp_path):
     assert (found[0][:, 1] == LARGEST).sum() == SCORED
 
 
-def test_it_needs_an_accuracy_reward(tmp_path):
+def test_a_group_reward_needs_an_accuracy_reward(tmp_path):
     alp = get_alp_length_reward(0.5)
     for trainer_class in (CESTrainer, Alone):
-        with pytest.raises(ValueError, match=r"alp_length_reward rewards whole groups.*add one to `reward_funcs`"):
+        with pytest.raises(
+            ValueError, match=r"alp_length_reward is a group reward.*add an accuracy reward to `reward_funcs`"
+        ):
             make_trainer(tmp_path, [alp], trainer_class, shaping="none")
         with pytest.raises(ValueError, match="Set `ces_accuracy_reward` to the name"):
             make_trainer(tmp_path, [scripted_bonus_reward, alp], trainer_class, shaping="none")

@@ -1,4 +1,4 @@
-"""Each layer works alone over GRPOTrainer; CESTrainer without layers equals CESTrainer with their switches off."""
+"""Each layer works alone on GRPOTrainer, and `Shaping` alone equals CESTrainer with the other layers switched off."""
 
 import pytest
 import torch
@@ -103,13 +103,13 @@ def test_reward_calls_alone_stops_at_an_invalid_reward(tmp_path):
 
 
 @pytest.mark.parametrize("layer", [Correctness, UpstreamFixes])
-def test_a_layer_without_a_task_is_trls_trainer_bit_for_bit(tmp_path, layer):
+def test_an_inactive_layer_is_bit_identical_to_grpo_trainer(tmp_path, layer):
     runs = [trained(trainer_class, tmp_path, max_steps=2) for trainer_class in (alone(layer), GRPOTrainer)]
     assert_same_bits(*map(weights, runs))
 
 
 @pytest.mark.parametrize("shaping", ["ces", "entropy_advantage", "none"])
-def test_shaping_alone_equals_ces_trainer_with_its_switches_off_bit_for_bit(tmp_path, shaping):
+def test_shaping_alone_is_bit_identical_to_ces_trainer_with_the_other_layers_off(tmp_path, shaping):
     changes = {"shaping": shaping, "ces_tau": 0.3, **AS_TRL}
     runs = [trained(trainer_class, tmp_path, **changes) for trainer_class in (alone(Shaping), CESTrainer)]
     assert_same_bits(*map(weights, runs))
@@ -117,7 +117,7 @@ def test_shaping_alone_equals_ces_trainer_with_its_switches_off_bit_for_bit(tmp_
 
 
 def test_the_state_of_each_layer_has_defaults_without_init():
-    """TRL's own tests make a trainer by `__new__`."""
+    """TRL's own tests create a trainer with `__new__`."""
     trainer = CESTrainer.__new__(CESTrainer)
     names = ["sampler", "round", "replay", "expects_old_logps", "defers_old_logps", "loss_rows", "train_sampler"]
     names += ["rule", "loss_inputs", "nonfinite_steps", "nonfinite_in_a_row", "in_tool_loop"]

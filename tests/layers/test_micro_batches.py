@@ -19,7 +19,7 @@ PAD = 9
         (DistributedType.MULTI_GPU, True, ["model"]),
         (DistributedType.DEEPSPEED, True, ["model"]),
         (DistributedType.FSDP, True, []),  # no_sync would keep unsharded gradients on each device
-        (DistributedType.MULTI_GPU, False, []),  # inside accumulation they are not reduced anyway
+        (DistributedType.MULTI_GPU, False, []),  # within accumulation, gradients are not reduced anyway
     ],
 )
 def test_gradients_are_reduced_with_the_last_piece_except_under_fsdp(distributed_type, synced, held):
@@ -52,11 +52,11 @@ def test_a_micro_batch_in_one_piece_is_not_copied(batch):
     assert next(pieces(batch)) is batch
 
 
-def test_rows_of_all_processes_are_padded_as_trl_pads_them():
+def test_rows_of_all_processes_are_padded_as_in_trl():
     def pad_across_processes(values, dim, pad_index, pad_first):
         return torch.nn.functional.pad(values, (1, 0) if pad_first else (0, 1), value=pad_index)
 
-    # The other process has the same rows, one column wider.
+    # The other process has the same rows with one more column.
     two = SimpleNamespace(gather=lambda values: torch.cat([values] * 2), pad_across_processes=pad_across_processes)
     rows = {
         "prompt_ids": torch.tensor([[1, 2]]),

@@ -1,4 +1,4 @@
-"""A step with a non-finite gradient is skipped, its rows are saved, and several in a row stop training."""
+"""A step with a non-finite gradient is skipped and its rows are saved. Several such steps in a row stop training."""
 
 import logging
 import math
@@ -14,7 +14,7 @@ from trl_ces.layers.files import load_micro_batches
 
 
 def poisoned(trainer, steps, value=math.nan):
-    """Puts `value` into the gradients of these optimizer steps."""
+    """Write `value` into the gradients of the given optimizer steps."""
 
     def poison(gradient):
         if trainer.state.global_step + 1 in steps:
@@ -43,8 +43,8 @@ def test_the_step_is_skipped_and_counted_and_its_rows_are_saved(tmp_path, caplog
     trainer.add_callback(Weights())
     with caplog.at_level(logging.WARNING, logger="trl_ces"):
         trainer.train()
-    moved = [not torch.equal(one, other) for one, other in zip(before, after, strict=True)]
-    assert moved == [True, False] + [True] * 6
+    changed = [not torch.equal(old, new) for old, new in zip(before, after, strict=True)]
+    assert changed == [True, False] + [True] * 6
     assert all(parameter.isfinite().all() for parameter in trainer.model.parameters())
     logged = [entry.get("nonfinite_steps") for entry in trainer.state.log_history if "loss" in entry]
     assert logged == [None] + [1.0] * 7
@@ -64,7 +64,8 @@ def test_only_the_rows_of_the_step_are_saved(tmp_path, steps):
     trainer.train()
     rows, _ = load_micro_batches(tmp_path / "_nonfinite" / "step-1-process-0.safetensors")
     expected = trainer._buffered_inputs[:2]  # the first half of a rollout of 4, or the second rollout of 2
-    assert [batch["completion_ids"].tolist() for batch in rows] == [one["completion_ids"].tolist() for one in expected]
+    saved, buffered = ([batch["completion_ids"].tolist() for batch in batches] for batches in (rows, expected))
+    assert saved == buffered
 
 
 def test_max_nonfinite_steps_in_a_row_stop_training(tmp_path):
@@ -80,14 +81,18 @@ def test_deepspeed_must_have_skipped_the_step(tmp_path, monkeypatch, skipped):
     assert not trainer._runs_deepspeed()
     monkeypatch.setattr(type(trainer.accelerator), "distributed_type", DistributedType.DEEPSPEED)
     assert trainer._runs_deepspeed()
-    monkeypatch.setattr(type(trainer.accelerator), "distributed_type", DistributedType.NO)  # for accelerate
+    monkeypatch.setattr(
+        type(trainer.accelerator), "distributed_type", DistributedType.NO
+    )  # accelerate has no DeepSpeed engine
     monkeypatch.setattr(trainer, "_runs_deepspeed", lambda: True)
     monkeypatch.setattr(type(trainer.accelerator), "optimizer_step_was_skipped", skipped)
     if skipped:
         trainer.train()
         assert trainer._nonfinite_steps == 1
         return
-    with pytest.raises(RuntimeError, match=r"step 2 is not finite.*DeepSpeed has made the step: .*grad_overflow"):
+    with pytest.raises(
+        RuntimeError, match=r"step 2 is not finite.*DeepSpeed has already made the step: .*grad_overflow"
+    ):
         trainer.train()
 
 
@@ -95,7 +100,7 @@ def test_deepspeed_must_have_skipped_the_step(tmp_path, monkeypatch, skipped):
     ("norm", "fp16", "counted"),
     [(1.0, False, 0), (math.inf, False, 1), (math.nan, False, 1), (None, False, 0), (math.nan, True, 0)],
 )
-def test_norms_are_numbers_or_missing_and_fp16_scaling_handles_its_own(tmp_path, monkeypatch, norm, fp16, counted):
+def test_missing_norms_are_accepted_and_fp16_is_left_to_loss_scaling(tmp_path, monkeypatch, norm, fp16, counted):
     trainer = make_trainer(tmp_path, save_strategy="no")
     trainer._buffered_inputs, trainer._step, trainer.args.fp16 = [{}], 1, fp16
     monkeypatch.setattr(Trainer, "_get_grad_norm", lambda self, model, grad_norm=None: norm)
@@ -103,12 +108,14 @@ def test_norms_are_numbers_or_missing_and_fp16_scaling_handles_its_own(tmp_path,
     assert trainer._nonfinite_steps == counted
 
 
-def test_counts_survive_a_restart_and_are_logged_in_training_only(tmp_path, monkeypatch):
+def test_counts_survive_a_restart_and_are_logged_only_in_training(tmp_path, monkeypatch):
     trainer = make_trainer(tmp_path, save_strategy="no")
     trainer.load_state_dict({**trainer.state_dict(), "nonfinite": [5, 2]})
     assert (trainer._nonfinite_steps, trainer._nonfinite_in_a_row) == (5, 2)
     assert trainer.state_dict()["nonfinite"] == [5, 2]
-    monkeypatch.setattr(GRPOTrainer, "log", lambda self, logs, start_time=None: None)  # averages and clears
+    monkeypatch.setattr(
+        GRPOTrainer, "log", lambda self, logs, start_time=None: None
+    )  # TRL's method would average and clear the metrics
     for training, logged in ((False, []), (True, [5])):
         trainer.model.train(training)
         trainer.log({})

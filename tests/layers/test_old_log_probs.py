@@ -1,4 +1,4 @@
-"""Old log-probs come from the same forwards as the update: a rollout's first importance ratio is 1, in bf16 too."""
+"""Old log-probs use the same forwards as the update, so a rollout's first importance ratio is 1, even in bf16."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ FIRST = "log_ratio/first_step_max"
 
 
 class RatioTrainer(CESTrainer):
-    """Records the largest |log ratio| of each micro-batch, from the inputs of TRL's loss."""
+    """Trainer that records the largest |log ratio| of each micro-batch from the inputs of TRL's loss."""
 
     def _compute_loss(self, model, inputs):
         self.logps = []
@@ -29,7 +29,7 @@ class RatioTrainer(CESTrainer):
 
 
 def log_ratios(tmp_path, dtype, **changes):
-    """The largest |log ratio| of each micro-batch of two rollouts of four, and the logged ones."""
+    """Return the largest |log ratio| of each micro-batch of two rollouts with four each, and the logged values."""
     script = random_script(PROMPTS, ACCURACIES, torch.Generator().manual_seed(3), lengths=(9, 80))
     arguments = {"steps_per_generation": 4, "per_device_train_batch_size": 4, "max_steps": 8, "ces_tau": 0.3}
     arguments |= {"max_completion_length": 90, "learning_rate": 1e-2, "optim": "sgd"}
@@ -55,10 +55,10 @@ CASES = {
 def test_the_first_importance_ratio_of_a_rollout_is_exactly_1(tmp_path, dtype, case):
     found, logged = log_ratios(tmp_path, dtype, **CASES[case])
     assert [found[0], found[4]] == logged == [0.0, 0.0]
-    assert min(found[1:4] + found[5:]) > 0  # the policy has moved
+    assert min(found[1:4] + found[5:]) > 0  # the policy has changed
 
 
-def test_it_is_1_in_each_micro_batch_of_the_first_step(tmp_path):
+def test_the_ratio_is_1_in_each_micro_batch_of_the_first_step(tmp_path):
     found, _ = log_ratios(tmp_path, torch.bfloat16, gradient_accumulation_steps=2, max_steps=4)
     assert found[0] == found[1] == found[4] == found[5] == 0.0
     assert found[2] > 0

@@ -1,4 +1,4 @@
-"""Forwards without padding equal padded ones, and return each row's values where TRL reads them."""
+"""Forwards without padding return the same values as padded forwards, in the columns that TRL reads."""
 
 import copy
 import functools
@@ -44,9 +44,9 @@ PROMPTS, COMPLETIONS = (3, 1, 5, 2), (4, 11, 2, 7)
 
 
 def padded_rows(seed=0):
-    """Four rows as TRL pads them, as arguments of a model; their spans; and which columns are scored."""
+    """Return model arguments with four rows padded as in TRL, the spans of the rows, and a mask of scored columns."""
     generator = torch.Generator().manual_seed(seed)
-    width_p, width_c = max(PROMPTS) + 2, max(COMPLETIONS) + 3  # wider than any of these rows needs
+    width_p, width_c = max(PROMPTS) + 2, max(COMPLETIONS) + 3  # wider than the longest row
     ids, mask = torch.zeros(2, 4, width_p + width_c, dtype=torch.long)
     for row, (prompt, completion) in enumerate(zip(PROMPTS, COMPLETIONS, strict=True)):
         real = slice(width_p - prompt, width_p + completion)
@@ -63,7 +63,7 @@ def fused(model):
     return model
 
 
-WITHOUT = {
+WRAPPERS = {
     "left-aligned": TrimmedModel,
     "multiples of 8": functools.partial(TrimmedModel, multiple=8),
     "wider than the padding": functools.partial(TrimmedModel, multiple=64),
@@ -74,12 +74,12 @@ WITHOUT = {
 }
 
 
-@pytest.mark.parametrize("kind", WITHOUT)
+@pytest.mark.parametrize("kind", WRAPPERS)
 def test_log_probs_entropies_and_gradients_equal_those_of_padded_rows(kind):
     arguments, spans, scored = padded_rows()
     plain = fused(tiny_model())
     other = fused(copy.deepcopy(tiny_model()))
-    without = WITHOUT[kind](other, spans)
+    without = WRAPPERS[kind](other, spans)
     weight = torch.randn(scored.shape, generator=torch.Generator().manual_seed(1))
     for model in (plain, without):
         outputs = model(**arguments)
@@ -88,7 +88,7 @@ def test_log_probs_entropies_and_gradients_equal_those_of_padded_rows(kind):
         if model is plain:
             expected = outputs
     assert scored.sum() == sum(COMPLETIONS)
-    assert expected.log_probs[scored].unique().numel() == sum(COMPLETIONS)  # so that no two positions look alike
+    assert expected.log_probs[scored].unique().numel() == sum(COMPLETIONS)  # all positions have different values
     for name in ("log_probs", "entropy"):
         got, wanted = getattr(outputs, name), getattr(expected, name)
         torch.testing.assert_close(got[scored], wanted[scored], rtol=1e-5, atol=1e-5)
@@ -97,7 +97,11 @@ def test_log_probs_entropies_and_gradients_equal_those_of_padded_rows(kind):
 
 
 def call_inner(kind, ids, mask, *multiple):
-    """Returns the inner model's arguments, and the outer log-probs if the inner ones number its columns from 1."""
+    """
+    Return the arguments of the inner model, and the log-probs of the wrapper.
+
+    The log-prob of the inner model in column j is j + 1.
+    """
     received = {}
 
     def inside(**arguments):
@@ -117,13 +121,13 @@ IDS = torch.tensor([[0, 5, 6, 7], [4, 3, 0, 0]])
 MASK = torch.tensor([[0, 1, 1, 1], [1, 1, 0, 0]])
 
 
-def test_rows_are_shifted_left_and_columns_behind_them_are_not_labels():
+def test_rows_are_shifted_left_and_columns_after_them_are_not_labels():
     received, back = call_inner(TrimmedModel, IDS, MASK)
     assert received["input_ids"].tolist() == [[5, 6, 7], [4, 3, 0]]
     assert received["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
     assert received["labels"].tolist() == [[5, 6, 7], [4, 3, -100]]
     assert back.tolist() == [[0, 1, 2], [1, 2, 0]]
-    # To a multiple of 2: the first row gets a fourth column, outside the input.
+    # With a multiple of 2, the first row has a fourth column, which is outside the input.
     received, back = call_inner(TrimmedModel, IDS, MASK, 2)
     assert received["input_ids"].tolist() == [[5, 6, 7, 7], [4, 3, 0, 0]]
     assert received["attention_mask"].tolist() == [[1, 1, 1, 0], [1, 1, 0, 0]]
@@ -138,13 +142,13 @@ def test_a_row_of_one_token_keeps_one_column_to_predict(kind):
     assert back.tolist() == [[1, 0]]
 
 
-def test_a_row_of_one_prompt_token_without_completion_stays_in_the_graph():
+def test_a_row_of_one_prompt_token_without_completion_has_a_gradient():
     ids, mask = torch.tensor([[0, 0, 5, 0, 0]]), torch.tensor([[0, 0, 1, 0, 0]])
     labels = torch.full_like(ids, -100)
     model = TrimmedModel(fused(tiny_model()), real_spans(mask))
     outputs = model(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
     assert outputs.log_probs.tolist() == [[0.0] * 4]
-    outputs.log_probs.sum().backward()  # connected, as DDP wants it
+    outputs.log_probs.sum().backward()  # DDP needs a graph
 
 
 def llama(**rope):
@@ -169,7 +173,7 @@ def test_the_padding_that_can_be_omitted_depends_on_the_models_positions():
         assert found[:3] == support
         assert reason in found.reason
     model, usual = tiny_model(), {"rope_type": "default", "rope_theta": 1e4}
-    for parameters, support in (  # also by layer type
+    for parameters, support in (  # configs may have parameters per layer type
         ({"full_attention": usual, "sliding_attention": usual}, (True, True, True)),
         ({"full_attention": usual, "sliding_attention": {**usual, "rope_type": "dynamic"}}, (False, False, False)),
         ({**usual, "rope_type": "longrope", "factors": {"short": 1.0}}, (False, False, False)),
@@ -179,19 +183,19 @@ def test_the_padding_that_can_be_omitted_depends_on_the_models_positions():
         assert padding_support(model)[:3] == support
 
 
-# Tiny models of each type that packs; sizes that all configs accept.
+# Sizes of tiny models that the configs of all packed model types accept.
 SIZES = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 SIZES |= {"num_key_value_heads": 2, "vocab_size": 40, "pad_token_id": 0, "head_dim": 8}
 
 
 @pytest.mark.parametrize("model_type", PACKED_APART)
-def test_models_known_to_pack_keep_rows_apart(model_type):
+def test_packed_rows_of_supported_models_do_not_affect_each_other(model_type):
     torch.manual_seed(0)
     config = AutoConfig.for_model(model_type, **SIZES)
     model = fused(AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval())
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.mul_(3)  # far from uniform, so that leakage between rows would show
+            parameter.mul_(3)  # make distributions less uniform, so that leakage between rows is visible
     assert padding_support(model)[:3] == (True, True, True)
     arguments, spans, scored = padded_rows()
     padded = model(**arguments).log_probs[scored]
@@ -214,8 +218,8 @@ def test_the_load_balancing_loss_of_a_mixture_of_experts_ignores_padding():
     model = fused(AutoModelForCausalLM.from_config(AutoConfig.for_model("mixtral", **sizes)).eval())
     arguments, spans, _ = padded_rows()
     arguments["output_router_logits"] = True
-    padded, moved = model(**arguments), TrimmedModel(model, spans)(**arguments)
-    torch.testing.assert_close(moved.aux_loss, padded.aux_loss, rtol=1e-5, atol=1e-6)
+    padded, trimmed = model(**arguments), TrimmedModel(model, spans)(**arguments)
+    torch.testing.assert_close(trimmed.aux_loss, padded.aux_loss, rtol=1e-5, atol=1e-6)
     assert not torch.isclose(model(**{**arguments, "attention_mask": None}).aux_loss, padded.aux_loss, rtol=1e-5)
 
 
@@ -254,14 +258,16 @@ NONE, TRIMMED, ALL = (False, False, False), (True, True, False), (True, True, Tr
         (lambda: unpackable(flash(tiny_model())), True, None, False, TRIMMED, "not known to keep packed rows apart"),
     ],
 )
-def test_the_plan_follows_settings_and_model_and_logs_what_stays(caplog, model, trim, pack, split, plan, logged):
+def test_the_plan_depends_on_settings_and_model_and_logs_why_padding_stays(
+    caplog, model, trim, pack, split, plan, logged
+):
     with caplog.at_level(logging.INFO, "trl_ces.layers.padding"):
         assert padding_plan(model(), trim, pack, split)[:3] == plan
     assert logged in caplog.text
     assert bool(caplog.records) == bool(logged)
 
 
-def test_padding_free_is_refused_where_rows_cannot_be_packed():
+def test_padding_free_is_refused_if_rows_cannot_be_packed():
     with pytest.raises(ValueError, match=r"follow the padded length.*padding_free=False"):
         padding_plan(dynamic(), trim=True, pack=True)
     with pytest.raises(ValueError, match="sequences are split over processes"):
@@ -269,7 +275,7 @@ def test_padding_free_is_refused_where_rows_cannot_be_packed():
 
 
 @pytest.mark.parametrize("config", [PromptTuningConfig, PrefixTuningConfig])
-def test_padding_stays_where_prompts_are_learned(config):
+def test_padding_stays_if_prompts_are_learned(config):
     model = get_peft_model(tiny_model(), config(task_type="CAUSAL_LM", num_virtual_tokens=3))
     support = padding_support(model)
     assert support[:3] == (False, False, False)
@@ -278,7 +284,7 @@ def test_padding_stays_where_prompts_are_learned(config):
 
 
 def test_packed_forwards_pass_row_boundaries_to_attention():
-    """FlashAttention would otherwise derive them in every layer, with a device synchronization each time."""
+    """Otherwise, FlashAttention would derive them in every layer, with a device synchronization each time."""
     received, names = [], ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
 
     def attention(module, query, key, value, attention_mask, **kwargs):
@@ -292,10 +298,10 @@ def test_packed_forwards_pass_row_boundaries_to_attention():
     arguments, spans, _ = padded_rows()
     packed = PackedModel(model, spans)
     packed(**arguments)
-    assert len(received) == 2  # layers
+    assert len(received) == 2  # one call per layer
     for tokens, starts, key_starts, longest, longest_key in received:
         assert tokens == sum(PROMPTS + COMPLETIONS)
         assert starts.tolist() == key_starts.tolist() == [0, 7, 19, 26, 35]
         assert starts.dtype == torch.int32
-        assert starts is received[0][1]  # built once
+        assert starts is received[0][1]  # created once
         assert longest == longest_key == 12

@@ -1,4 +1,4 @@
-"""A completion gets the same rewards whether or not TRL parses its thinking out of the message's content."""
+"""A completion gets the same rewards whether or not TRL removes the thinking from the message's content."""
 
 import pytest
 from tool_turns import (
@@ -17,7 +17,7 @@ from trl.chat_template_utils import add_response_schema, qwen3_5_think_chat_temp
 from trl_ces.rewards import accuracy_reward, think_format_reward
 
 CORRECT = r"\boxed{7}"
-# Tokenizer -> accuracy and format reward of each completion. R1's and Qwen3.5's templates open <think>.
+# Template: (tokenizer, accuracy and format reward of each completion). R1's and Qwen3.5's templates open <think>.
 CASES = {
     "R1-Distill": (
         r1_tokenizer,

@@ -1,4 +1,4 @@
-"""Resumed from any checkpoint, training ends with the weights and log of an uninterrupted run."""
+"""A run resumed from any checkpoint ends with the weights and the log of an uninterrupted run."""
 
 import json
 import logging
@@ -15,7 +15,7 @@ from trl_ces.layers.files import load_micro_batches, save_micro_batches
 from trl_ces.methods.ces import automatic_tau
 
 CASES = {
-    "four steps a rollout": {},
+    "four steps per rollout": {},
     "two iterations": {"num_iterations": 2, "steps_per_generation": 2},
     "accumulated": {"gradient_accumulation_steps": 2, "steps_per_generation": 8, "max_completion_length": 8},
     "masked truncation": {"mask_truncated_completions": True},
@@ -38,7 +38,7 @@ def test_exact_resume_continues_bit_for_bit(tmp_path, case, steps):
     whole.train()
     for step in steps:
         resumed = make_trainer(tmp_path / f"from-{step}", **CASES[case])
-        torch.manual_seed(step)  # whatever ran before
+        torch.manual_seed(step)  # the random state before resuming must not matter
         resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
         assert_same_bits(weights(resumed), weights(whole))
         if case != "logged every third step":  # transformers loses the losses not yet logged
@@ -50,15 +50,17 @@ def test_metrics_not_yet_logged_are_kept(tmp_path):
     whole.train()
     resumed = make_trainer(tmp_path / "resumed", logging_steps=3)
     resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-5"))
-    one, other = (next(entry for entry in run.state.log_history if entry["step"] == 6) for run in (whole, resumed))
+    expected, found = (
+        next(entry for entry in run.state.log_history if entry["step"] == 6) for run in (whole, resumed)
+    )
     names = ("reward", "entropy", "ces/selected_tokens", "ces/selected_entropy_incorrect", "completions/mean_length")
-    assert {name: one[name] for name in names} == {name: other[name] for name in names}
-    assert one["loss"] != other["loss"]  # the Trainer's own sum, which it does not save
+    assert {name: expected[name] for name in names} == {name: found[name] for name in names}
+    assert expected["loss"] != found["loss"]  # the Trainer does not save its running sum of losses
 
 
 @pytest.mark.parametrize("steps", [(8, 17), pytest.param((7, 9, 12), marks=pytest.mark.slow)])
-def test_later_epochs_continue_in_their_own_order(tmp_path, steps):
-    """Eight prompts are one epoch of eight steps: TRL draws an order per epoch."""
+def test_resumed_runs_use_the_prompt_order_of_the_current_epoch(tmp_path, steps):
+    """Resume in each of several epochs of eight steps; TRL draws a new prompt order per epoch."""
     whole = make_trainer(tmp_path / "whole", prompts=PROMPTS[:8], max_steps=20)
     whole.train()
     for step in steps:
@@ -67,7 +69,7 @@ def test_later_epochs_continue_in_their_own_order(tmp_path, steps):
         assert_same_bits(weights(resumed), weights(whole))
 
 
-def test_tables_of_completions_written_before_are_kept(tmp_path):
+def test_existing_tables_of_completions_are_kept(tmp_path):
     make_trainer(tmp_path, max_steps=4, log_completions=True).train()
     tables = sorted((tmp_path / "completions").iterdir())
     before = [table.read_bytes() for table in tables]
@@ -79,7 +81,7 @@ def test_tables_of_completions_written_before_are_kept(tmp_path):
 
 
 @pytest.mark.parametrize("shaping", ["none", "ces"])
-def test_auto_tau_comes_from_a_new_rollout_if_the_checkpoint_has_none(tmp_path, shaping):
+def test_auto_tau_is_computed_from_a_new_rollout_if_the_checkpoint_has_no_tau(tmp_path, shaping):
     make_trainer(tmp_path / "whole", max_steps=1, shaping=shaping, ces_tau=0.01).train()
     resumed = make_trainer(tmp_path / "resumed", max_steps=2, ces_tau="auto")
     resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-1"))
@@ -112,7 +114,7 @@ def test_an_unusable_rollout_is_generated_again_with_a_warning(tmp_path, caplog,
     assert resumed.state.global_step == 8
 
 
-def test_a_rollout_with_images_is_left_out_and_the_rest_is_saved(tmp_path):
+def test_a_rollout_with_images_is_not_saved_but_other_state_is(tmp_path):
     trainer = make_trainer(tmp_path)
     trainer._step, trainer._buffered_inputs, trainer._nonfinite_steps = 1, [{"images": [object()]}], 3
     trainer._save_rollout(tmp_path)
@@ -120,7 +122,7 @@ def test_a_rollout_with_images_is_left_out_and_the_rest_is_saved(tmp_path):
     assert (rollout, state["step"]) == ([], 1)
     trainer._nonfinite_steps = 0
     trainer._load_rollout(tmp_path)
-    # Step 0, as on a process without the file: otherwise only that process would generate.
+    # The step is 0, as on a process without the file; otherwise only some processes would generate.
     assert (trainer._step, trainer._nonfinite_steps) == (0, 3)
 
 
@@ -142,8 +144,8 @@ def test_two_processes_resume_inside_a_rollout(tmp_path):
     assert_same_bits(run_two(tmp_path, "resumed", checkpoint), whole)
 
 
-def test_the_position_in_the_prompts_is_read_by_the_first_machine(tmp_path):
-    """Without a shared disk, the others have no dynamic_sampling.json."""
+def test_the_position_in_the_prompt_stream_is_read_on_the_first_machine(tmp_path):
+    """Without a shared disk, the other machines do not have dynamic_sampling.json."""
     changes = {"per_device_train_batch_size": 2, "max_steps": 8, "max_completion_length": 4}
     changes = CASES["dynamic sampling"] | changes
     whole = run_two(tmp_path, "whole", **changes)
@@ -155,7 +157,7 @@ def test_the_position_in_the_prompts_is_read_by_the_first_machine(tmp_path):
     assert_same_bits(run_two(tmp_path, "resumed", tmp_path / "machine{rank}" / "checkpoint-4", **changes), whole)
 
 
-def test_micro_batches_are_read_as_they_were_written(tmp_path):
+def test_micro_batches_are_loaded_as_they_were_saved(tmp_path):
     rows = torch.arange(12).view(4, 3)
     batches = [{"ids": rows[:2], "none": None}, {"ids": rows[2:].t(), "count": torch.tensor(0.5), "pieces": [1, 1]}]
     save_micro_batches(tmp_path / "deep" / "file.safetensors", batches, {"metrics": {"a": [1.5]}})

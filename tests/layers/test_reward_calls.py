@@ -1,4 +1,4 @@
-"""Invalid rewards: the function is named, with the row if known; the run stops, or continues without its rewards."""
+"""Invalid rewards cause an error or a warning that names the function, and the row if known."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ def returning(*rewards):
 
 
 def failing(completions, solution, **kwargs):
-    """Raises on a wrong completion, as a parser does on unexpected text."""
+    """Raise on a wrong completion, as a parser does on unexpected text."""
     return [1.0 / (completion == gold) for completion, gold in zip(completions, solution, strict=True)]
 
 
@@ -47,12 +47,12 @@ def call(func, on_error):
 INVALID = {
     "nan": (returning(1.0, NAN, 0), "returned nan for row 1 of 3", [1.0, None, 0.0]),
     "infinity": (returning(1.0, 0.5, float("inf")), "returned inf for row 2 of 3", [1.0, 0.5, None]),
-    "a tensor's nan": (lambda **_: torch.tensor([1.0, 2.0, torch.nan]), "for row 2 of 3", [1.0, 2.0, None]),
-    "a text": (returning("1.0", 0, 0), "returned '1.0' for row 0 of 3", [None, 0.0, 0.0]),
+    "nan in a tensor": (lambda **_: torch.tensor([1.0, 2.0, torch.nan]), "for row 2 of 3", [1.0, 2.0, None]),
+    "text": (returning("1.0", 0, 0), "returned '1.0' for row 0 of 3", [None, 0.0, 0.0]),
     "a list": (returning(1, [1], 0), "returned [1] for row 1 of 3", [1.0, None, 0.0]),
     "a complex number": (returning(1, 1j, 0), "returned 1j for row 1 of 3", [1.0, None, 0.0]),
     "two logits": (lambda **_: torch.eye(3)[:, :2], "returned tensor([1., 0.]) for row 0 of 3", [None] * 3),
-    "too large an integer": (returning(1, 10**400, 0), "for row 1 of 3", [1.0, None, 0.0]),
+    "integer too large": (returning(1, 10**400, 0), "for row 1 of 3", [1.0, None, 0.0]),
     "infinite as float32": (returning(1, 1e39, 0), "returned 1e+39 for row 1 of 3", [1.0, None, 0.0]),
     "two invalid rows": (returning(None, "x", NAN), "returned 'x' for row 1 of 3", [None, None, None]),
     "too few": (returning(1.0, 1.0), "returned 2 rewards for 3 completions", [None] * 3),
@@ -66,7 +66,7 @@ INVALID = {
 
 
 @pytest.mark.parametrize("case", INVALID)
-def test_stop_names_the_function_the_row_and_the_way_out(case):
+def test_stop_names_the_function_the_row_and_the_remedy(case):
     func, problem, _ = INVALID[case]
     with pytest.raises(RewardError) as caught:
         call(func, "stop")
@@ -90,7 +90,7 @@ def test_skip_warns_and_leaves_invalid_rows_without_a_reward(case, caplog):
     assert record.getMessage().endswith(f"{lost} of 3 completions get no reward from it.")
 
 
-# Anything that TRL can iterate over.
+# TRL accepts any iterable.
 VALID = {
     "list": (returning(1, 0.5, None), [1.0, 0.5, None]),
     "bools and numpy": (returning(True, False, numpy.float32(0.25)), [1.0, 0.0, 0.25]),
@@ -173,7 +173,7 @@ def make_trainer(tmp_path, on_error, rewards=nan_for_odd, **changes):
 
 
 def rewards_of(trainer):
-    """The rewards of eight completions, (8, functions)."""
+    """Return the rewards of eight completions, shape (8, functions)."""
     prompts = ["1+1=", "2+2="] * 4
     examples = [{"prompt": prompt} for prompt in prompts]
     return trainer._calculate_rewards(examples, prompts, ["c"] * 8, [[5]] * 8).tolist()
@@ -181,7 +181,7 @@ def rewards_of(trainer):
 
 def test_the_trainer_keeps_the_users_own_objects(tmp_path):
     class Accuracy:
-        """A reward whose state other code changes and reads during training."""
+        """Reward with state that other code reads and changes during training."""
 
         def __init__(self):
             self.scale, self.calls = 1.0, 0
@@ -205,10 +205,10 @@ def test_guards_are_removed_after_an_error(tmp_path):
     assert trainer.reward_funcs == [failing]
 
 
-def test_a_skipped_row_is_left_out_of_its_groups_mean_and_of_the_shaping(tmp_path):
+def test_a_skipped_row_is_excluded_from_its_groups_mean_and_from_shaping(tmp_path):
     trainer = make_trainer(tmp_path, "skip")
     rollout = trainer._generate_and_score_completions([{"prompt": p} for p in ["1+1=", "2+2="] for _ in range(4)])
-    assert rollout["scored"].tolist() == [True, False] * 4  # rewards 0, none, 2, none: mean 1
+    assert rollout["scored"].tolist() == [True, False] * 4  # rewards 0, None, 2, None: mean 1
     assert rollout["advantages"][[0, 2]].sum().item() == pytest.approx(0, abs=1e-5)
     assert rollout["advantages"][0].item() < -0.5
     assert rollout["advantages"][[1, 3]].tolist() == [0.0, 0.0]

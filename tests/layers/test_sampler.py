@@ -1,4 +1,4 @@
-"""Dynamic sampling without a trainer: the order of prompts, the kept groups, and the rounds that fill a batch."""
+"""Dynamic sampling without a trainer: prompt order, kept groups, and rounds of generation."""
 
 import random
 import weakref
@@ -25,11 +25,11 @@ def test_each_epoch_has_the_order_of_trls_sampler():
     assert drawn == expected
 
 
-def test_an_epoch_includes_the_prompts_that_fill_no_batch():
+def test_an_epoch_includes_prompts_that_do_not_fill_a_batch():
     expected = list(RepeatSampler(range(10), mini_repeat_count=1, batch_size=4, shuffle=True, seed=5))
     stream = PromptStream(10, seed=5, shuffle=True)
     assert len(expected) == 8
-    assert stream.ahead(8) == stream.ahead(8) == expected  # looking ahead does not move the position
+    assert stream.ahead(8) == stream.ahead(8) == expected  # `ahead` does not change the position
     assert sorted(stream.ahead(10)) == list(range(10))
 
 
@@ -61,26 +61,26 @@ def test_the_position_is_the_whole_state_of_a_stream():
         ([0.5, 0.5, 0.2, 0.5], True),  # graded
         ([0.5, 0.5, 0.5, 0.5], False),
         ([NAN, 1, 0, NAN], True),
-        ([NAN, 1, 1, 1], False),  # unscored is not wrong
+        ([NAN, 1, 1, 1], False),  # an unscored completion is not a wrong completion
         ([1, NAN, NAN, NAN], False),
         ([NAN, NAN, NAN, NAN], False),
         ([-1, -1, -2, -1], True),
     ],
 )
 def test_a_group_is_informative_if_its_accuracy_rewards_differ(group, informative):
-    beside = [1.0, 0.0, 1.0, 0.0]
-    assert informative_groups(torch.tensor(beside + group + beside), 4).tolist() == [True, informative, True]
+    mixed = [1.0, 0.0, 1.0, 0.0]
+    assert informative_groups(torch.tensor(mixed + group + mixed), 4).tolist() == [True, informative, True]
 
 
 @pytest.mark.parametrize(
     ("wanted", "kept", "decided", "unit", "size"),
     [
         (12, 0, 0, 1, 12),  # first round
-        (12, 6, 12, 1, 12),  # half were kept, so 6 more take 12
+        (12, 6, 12, 1, 12),  # half were kept, so 6 more need 12 prompts
         (12, 9, 12, 1, 4),  # 3 * 12 / 9
         (12, 11, 12, 1, 2),  # 12 / 11, rounded up
-        (12, 1, 2, 1, 12),  # 11 * 2 / 1 would be needed; never more than a batch
-        (12, 0, 12, 1, 12),  # nothing was kept: a full round again
+        (12, 1, 2, 1, 12),  # 11 * 2 / 1, but at most a full batch
+        (12, 0, 12, 1, 12),  # no group was kept, so another full round
         (12, 11, 12, 4, 4),  # rounded up to a number that the processes can share
         (12, 9, 13, 4, 8),  # 3 * 13 / 9 = 4.33
     ],
@@ -89,11 +89,11 @@ def test_the_size_of_a_round_follows_the_share_of_kept_groups(wanted, kept, deci
     assert round_size(wanted, kept, decided, unit) == size
 
 
-# Many batches. A group is represented by its prompt.
+# Many batches, in which a group is represented by its prompt.
 
 
 def make_sampler(stream, is_informative, wanted, group_size, max_rounds, processes=1):
-    """A sampler, its `generate`, and the prompts of each round."""
+    """Return a sampler, its `generate`, and the list to which `generate` adds the prompts of each round."""
     sampler, rounds = DynamicSampler(stream, wanted, group_size, max_rounds, processes), []
 
     def generate(prompts):
@@ -103,7 +103,7 @@ def make_sampler(stream, is_informative, wanted, group_size, max_rounds, process
     return sampler, generate, rounds
 
 
-def test_every_prompt_is_decided_once_per_epoch_and_in_order(monkeypatch):
+def test_every_prompt_is_kept_or_dropped_once_per_epoch_in_order(monkeypatch):
     choose = random.Random(1)
     for trial in range(150):
         prompts, group_size = choose.randint(3, 60), choose.choice([2, 3, 4])
@@ -117,7 +117,7 @@ def test_every_prompt_is_decided_once_per_epoch_and_in_order(monkeypatch):
         sampler, generate, rounds = make_sampler(
             stream, informative.__getitem__, wanted, group_size, max_rounds, processes
         )
-        # A round takes a second.
+        # Simulate rounds of one second each.
         monkeypatch.setattr("trl_ces.layers.sampler.time.perf_counter", lambda rounds=rounds: float(len(rounds)))
         for _ in range(8):
             reference.position, rounds[:] = stream.position, []
@@ -151,12 +151,12 @@ def test_every_prompt_is_decided_once_per_epoch_and_in_order(monkeypatch):
 
 def test_only_groups_that_may_be_needed_are_kept_in_memory():
     class Group:
-        """An object that a weak reference can refer to."""
+        """Object that supports weak references."""
 
     alive = weakref.WeakSet()
 
     def generate(prompts):
-        assert len(alive) <= 8  # those of the batch, and of the round before
+        assert len(alive) <= 8  # groups of the batch, and of the previous round
         groups = [Group() for _ in prompts]
         alive.update(groups)
         return [False] * len(prompts), groups
@@ -165,7 +165,7 @@ def test_only_groups_that_may_be_needed_are_kept_in_memory():
     assert len(sampler.sample(generate)[0]) == 4
 
 
-def test_a_checkpoint_has_the_next_position_or_that_of_the_rollout_in_progress():
+def test_a_checkpoint_stores_the_positions_before_and_after_a_rollout_in_progress():
     sampler, generate, _ = make_sampler(PromptStream(9, 1, True), lambda prompt: prompt % 2 == 0, 4, 2, 100)
     sampler.sample(generate)
     first = sampler.stream.position
@@ -180,4 +180,4 @@ def test_a_checkpoint_has_the_next_position_or_that_of_the_rollout_in_progress()
         assert resumed.stream.position == position
         resumed.load_state_dict(saved, with_rollout=True)
         assert resumed.stream.position == second
-        assert resumed.state_dict(inside) == saved  # again inside the resumed rollout
+        assert resumed.state_dict(inside) == saved  # the same state in a checkpoint of the resumed rollout

@@ -1,4 +1,4 @@
-"""Without padding and with rows arranged by length, training takes TRL's steps, in fewer token positions."""
+"""Training without padding and with rows arranged by length gives TRL's gradients with fewer token positions."""
 
 import math
 from itertools import chain
@@ -27,7 +27,7 @@ def test_gradients_equal_trls_in_fewer_positions(tmp_path, case):
         for name in ("loss", "reward", "completions/mean_length"):
             if name in expected:
                 assert entry[name] == pytest.approx(expected[name], rel=1e-4, abs=1e-6), name
-        if "kl" in expected:  # TRL logs the mean over micro-batches of their means
+        if "kl" in expected:  # TRL logs the mean of the micro-batches' means
             assert entry["kl"] == pytest.approx(expected["kl"], rel=0.05)
 
 
@@ -36,11 +36,12 @@ def test_gradients_equal_trls_in_fewer_positions(tmp_path, case):
 def test_shaped_gradients_do_not_depend_on_padding(tmp_path, shaping, changes):
     only_unpadded = ("padding_free", "max_tokens_per_micro_batch")
     plain = {name: value for name, value in changes.items() if name not in only_unpadded}
-    one, padded = train(CESTrainer, tmp_path / "padded", shaping=shaping, **plain, **AS_TRL)
-    other, record = train(CESTrainer, tmp_path / "unpadded", shaping=shaping, **changes)
+    plain_trainer, padded = train(CESTrainer, tmp_path / "padded", shaping=shaping, **plain, **AS_TRL)
+    trainer, record = train(CESTrainer, tmp_path / "unpadded", shaping=shaping, **changes)
     assert_same_gradients(padded, record)
     if shaping == "ces":
-        for entry, expected in zip(other.state.log_history[:2], one.state.log_history[:2], strict=True):
+        logs = (trainer.state.log_history[:2], plain_trainer.state.log_history[:2])
+        for entry, expected in zip(*logs, strict=True):
             for name in expected:
                 if name.startswith("ces/"):
                     assert entry[name] == pytest.approx(expected[name], rel=1e-4), name
@@ -65,17 +66,17 @@ def test_no_forward_exceeds_the_budget(tmp_path, changes):
 
 
 def is_sorted_by_length(trainer):
-    """Whether the rows of each optimizer step are sorted, longest first."""
+    """Return whether the rows of each optimizer step are sorted, longest first."""
     size, buffer = trainer.args.gradient_accumulation_steps, trainer._buffered_inputs
     lengths = [(batch["prompt_mask"].sum(1) + batch["completion_mask"].sum(1)).tolist() for batch in buffer]
     steps = [list(chain(*lengths[start : start + size])) for start in range(0, len(buffer), size)]
     return all(step == sorted(step, reverse=True) for step in steps)
 
 
-def test_rows_are_not_moved_where_the_loss_depends_on_the_micro_batch(tmp_path):
+def test_rows_are_not_moved_if_the_loss_depends_on_the_micro_batch(tmp_path):
     trainer, _ = train(CESTrainer, tmp_path / "dapo")
     assert is_sorted_by_length(trainer)
-    # The second: optimizer steps that begin in one rollout and end in the next.
+    # In the second case, optimizer steps begin in one rollout and end in the next.
     for changes in ({"loss_type": "bnpo"}, {"gradient_accumulation_steps": 6, "steps_per_generation": 8}):
         trainer, _ = train(CESTrainer, tmp_path / "others", **changes)
         assert not is_sorted_by_length(trainer)
@@ -83,7 +84,7 @@ def test_rows_are_not_moved_where_the_loss_depends_on_the_micro_batch(tmp_path):
 
 @pytest.fixture(scope="module")
 def exchanged(tmp_path_factory):
-    """The output folders of one process and of two."""
+    """Run one process and two processes, and return their output folders."""
     folder = tmp_path_factory.mktemp("exchanged")
     for processes in (1, 2):
         run_processes("unpadded_processes.py", folder / str(processes), processes, 280)
@@ -91,7 +92,7 @@ def exchanged(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", ["rows", "pieces"])
-def test_two_processes_exchange_rows_and_end_with_the_weights_of_one(exchanged, kind):
+def test_two_processes_exchange_rows_and_give_the_weights_of_one(exchanged, kind):
     one, two = (torch.load(folder / f"{kind}.pt", weights_only=True) for folder in exchanged)
     assert one["margin"] > 1e-4, "the script needs another seed: the processes' rounding could select other tokens"
     start = tiny_model(spread=0.1).state_dict()
@@ -116,6 +117,6 @@ def test_pieces_log_the_loss_of_the_micro_batch(tmp_path):
     whole, _ = train(CESTrainer, tmp_path / "whole", **step)
     pieces, record = train(CESTrainer, tmp_path / "pieces", max_tokens_per_micro_batch=90, **step)
     assert len(record.forwards) > 4
-    for one, other in zip(whole.state.log_history[:2], pieces.state.log_history[:2], strict=True):
-        assert math.isclose(one["loss"], other["loss"], rel_tol=1e-4)
-        assert math.isclose(one["grad_norm"], other["grad_norm"], rel_tol=1e-4)
+    for expected, found in zip(whole.state.log_history[:2], pieces.state.log_history[:2], strict=True):
+        assert math.isclose(expected["loss"], found["loss"], rel_tol=1e-4)
+        assert math.isclose(expected["grad_norm"], found["grad_norm"], rel_tol=1e-4)

@@ -1,4 +1,4 @@
-"""Workarounds for faults of TRL, accelerate and peft; some tests fail once the fault is gone."""
+"""Workarounds for faults in TRL, accelerate and peft. Some tests fail when the fault is fixed upstream."""
 
 import json
 from types import SimpleNamespace
@@ -67,14 +67,16 @@ def test_fsdp2_returns_float32_outputs_and_keeps_its_other_dtypes():
     keep_float32_outputs(plugin)
     assert plugin.mixed_precision_policy is None
     plugin.set_mixed_precision("bf16")
-    assert plugin.mixed_precision_policy.output_dtype is torch.bfloat16, "accelerate's fault is gone: remove the fix"
+    assert plugin.mixed_precision_policy.output_dtype is torch.bfloat16, (
+        "accelerate has fixed this: remove keep_float32_outputs"
+    )
     keep_float32_outputs(plugin)
     policy = plugin.mixed_precision_policy
     assert (policy.param_dtype, policy.reduce_dtype, policy.output_dtype) == (torch.bfloat16, torch.bfloat16, None)
     keep_float32_outputs(None)  # without FSDP
 
 
-def test_the_trainer_applies_it_to_the_accelerators_plugin(monkeypatch):
+def test_the_trainer_keeps_float32_outputs_in_the_accelerators_plugin(monkeypatch):
     plugin = FullyShardedDataParallelPlugin(fsdp_version=2)
     plugin.set_mixed_precision("bf16")
 
@@ -95,7 +97,7 @@ def adapted(dtype, **changes):
 
 
 def base_of(model):
-    """The base's weights, by the names that vLLM uses."""
+    """Return the weights of the base model, by the names that vLLM uses."""
     return {
         name.removeprefix("base_model.model.").replace(".base_layer", ""): weight.detach().clone()
         for name, weight in model.named_parameters()
@@ -104,7 +106,7 @@ def base_of(model):
 
 
 def sync(model):
-    """Moves the adapter, runs TRL's own sync, and returns the weights that vLLM would receive."""
+    """Change the adapter, run TRL's sync, and return the weights that vLLM would receive."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "lora_" in name:
@@ -121,16 +123,16 @@ def changed(before, after):
     return [name for name in before if not torch.equal(before[name], after[name])]
 
 
-def test_with_trl_alone_a_16_bit_base_drifts():
+def test_without_the_fix_a_16_bit_base_drifts():
     model = adapted(torch.bfloat16)
     before = base_of(model)
     for _ in range(SYNCS):
         sync(model)
-    assert changed(before, base_of(model)), "peft's fault is gone: remove restore_base_after_merge"
+    assert changed(before, base_of(model)), "peft has fixed this: remove restore_base_after_merge"
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_16_bit_base_is_the_same_bits_after_any_number_of_syncs(dtype):
+def test_a_16_bit_base_is_bit_identical_after_many_syncs(dtype):
     model, plain = adapted(dtype), adapted(dtype)
     plain.load_state_dict(model.state_dict())
     restore_base_after_merge(model)
@@ -138,7 +140,7 @@ def test_a_16_bit_base_is_the_same_bits_after_any_number_of_syncs(dtype):
     for seed in range(SYNCS):
         torch.manual_seed(seed)
         sent = sync(model)
-        if seed == 0:  # vLLM receives what peft merges
+        if seed == 0:  # vLLM receives the weights merged by peft
             torch.manual_seed(seed)
             assert changed(sync(plain), sent) == []
             assert changed(before, sent)
@@ -164,7 +166,7 @@ def test_the_base_is_copied_once_and_trained_biases_keep_their_values(monkeypatc
 @pytest.mark.parametrize(
     ("use_vllm", "peft", "restored"), [(True, True, True), (True, False, False), (False, True, False)]
 )
-def test_the_trainer_restores_the_base_where_vllm_receives_merged_weights(monkeypatch, use_vllm, peft, restored):
+def test_the_trainer_restores_the_base_if_vllm_receives_merged_weights(monkeypatch, use_vllm, peft, restored):
     model = adapted(torch.bfloat16) if peft else tiny_model()
 
     def init(self):
@@ -177,7 +179,7 @@ def test_the_trainer_restores_the_base_where_vllm_receives_merged_weights(monkey
     assert ("merge_adapter" in vars(model)) == restored
 
 
-# seed_colocated_vllm; test_trainer_colocated.py shows its effect in a training
+# seed_colocated_vllm; test_trainer_colocated.py tests its effect on training
 
 
 def test_the_ranks_of_a_tensor_parallel_group_share_a_seed():

@@ -1,4 +1,4 @@
-"""Each function of methods/ces.py against numbers worked out by hand in the comments."""
+"""The functions of methods/ces.py against values computed by hand in the comments."""
 
 import math
 import re
@@ -34,7 +34,7 @@ def test_a_fair_coin_has_one_bit():
     assert entropy_in_bits(torch.tensor([math.log(2), math.log(8)])).tolist() == pytest.approx([1.0, 3.0])
 
 
-def test_group_accuracy_leaves_unscored_completions_out_of_both_counts():
+def test_group_accuracy_excludes_unscored_completions_from_both_counts():
     correct, scored = bools(1, 0, 0, 0, 1, 1), bools(1, 1, 0, 0, 1, 1)
     group_correct, group_scored = group_counts(correct, scored, group_size=3)
     assert group_correct.tolist() == [1, 1, 1, 2, 2, 2]  # the third and fourth completions are unscored
@@ -50,12 +50,12 @@ def test_an_unscored_group_has_accuracy_and_multiplier_0():
     assert denominator.tolist() == [1, 1]
 
 
-def test_multiplier_is_accuracy_when_correct_and_its_complement_when_wrong():
+def test_the_multiplier_is_the_accuracy_if_correct_and_its_complement_if_wrong():
     numerator, denominator = multiplier(bools(1, 0, 0), ints(1, 1, 1), ints(3, 3, 3))
     assert list(zip(numerator.tolist(), denominator.tolist(), strict=True)) == [(1, 3), (2, 3), (2, 3)]
 
 
-def test_300_tokens_in_a_group_of_two_thirds_select_one_token():
+def test_300_tokens_in_a_group_with_accuracy_two_thirds_select_one_token():
     # floor(300 * 0.01 * (1 - 2/3)) = floor(1) = 1. In float32 1 - 2/3 = 0.33333331 and the floor is 0.
     assert selection_size(ints(300), 0.01, (ints(1), ints(3))).tolist() == [1]
 
@@ -73,7 +73,7 @@ def test_without_a_multiplier_the_selection_is_a_constant_share():
     assert selection_size(ints(99, 100, 250), 0.005).tolist() == [0, 0, 1]
 
 
-def test_tau_0_selects_nothing_and_tau_1_with_multiplier_1_everything():
+def test_tau_0_selects_no_token_and_tau_1_with_multiplier_1_selects_every_token():
     assert selection_size(ints(7, 0), 0.0, (ints(4, 4), ints(4, 4))).tolist() == [0, 0]
     assert selection_size(ints(7, 0), 1.0, (ints(4, 4), ints(4, 4))).tolist() == [7, 0]
 
@@ -89,7 +89,7 @@ def test_exactly_k_tokens_are_selected_and_ties_go_to_the_earlier_position():
     assert selected.tolist() == [[False, True, True, False, False], [True, True, True, False, False]]
 
 
-def test_correct_completions_lose_advantage_and_wrong_ones_gain_it_at_selected_tokens():
+def test_selected_tokens_lose_advantage_if_correct_and_gain_advantage_if_wrong():
     shaped = ces_advantages(
         advantages=torch.tensor([1.0, -1.0]),
         entropies=torch.tensor([[2.0, 0.5], [2.0, 0.5]]),
@@ -112,7 +112,7 @@ def test_the_cap_bounds_wrong_completions_and_stops_the_gradient_where_it_binds(
     entropies = torch.tensor([[2.0, 1.0, 0.5]] * 3, requires_grad=True)
     selected = torch.ones(3, 3, dtype=torch.bool)
     shaped = ces_advantages(torch.tensor([1.0, -1.0, 0.0]), entropies, selected, bools(1, 0, 0), -0.4, 0.5, 2.0)
-    # Wrong: at most |A| / 2, here 0.5, which 0.5 * 1 bit just reaches. Where A is 0, so is the cap. Correct: no cap.
+    # Wrong: at most |A| / 2, here 0.5, which equals 0.5 * 1 bit. If A is 0, the cap is 0. Correct: no cap.
     expected = torch.tensor([[1.8, 1.4, 1.2], [-0.5, -0.5, -0.75], [0.0, 0.0, 0.0]])
     torch.testing.assert_close(shaped.detach(), expected)
     shaped.sum().backward()
@@ -120,7 +120,7 @@ def test_the_cap_bounds_wrong_completions_and_stops_the_gradient_where_it_binds(
 
 
 def micro_batch(**changes):
-    """Two completions of one group, the first correct, four tokens each."""
+    """Return two completions of one group with four tokens each; the first is correct."""
     return {
         "advantages": torch.tensor([0.7, -0.7]),
         "correct": bools(1, 0),
@@ -134,7 +134,7 @@ def micro_batch(**changes):
 NATS = math.log(2) * torch.tensor([[1.0, 2.0, 3.0, 4.0], [4.0, 3.0, 2.0, 1.0]])  # 1 to 4 bits
 
 
-def test_algorithm_1_on_a_batch_by_hand():
+def test_algorithm_1_equals_values_computed_by_hand():
     # tau 0.5, b = 1/2: k = floor(4 * 0.5 * 0.5) = 1, the token of 4 bits. 0.7 - 0.1 * 4 = 0.3 and -0.7 + 0.2 * 4 = 0.1
     shaped = conditional_entropy_shaping(
         micro_batch(), NATS, torch.ones(2, 4), tau=0.5, beta_correct=0.1, beta_incorrect=0.2
@@ -168,7 +168,7 @@ def test_without_entropy_gradient_the_value_is_the_same_and_detached():
     assert not detached.advantages.requires_grad
 
 
-def test_unscored_completions_and_masked_ones_are_not_shaped():
+def test_unscored_and_masked_completions_are_not_shaped():
     batch = micro_batch(scored=bools(1, 0), group_correct=ints(1, 1), group_scored=ints(1, 1))
     mask = torch.tensor([[0, 0, 0, 0], [1, 1, 1, 1]])  # the first is truncated and masked, the second is unscored
     shaped = conditional_entropy_shaping(batch, NATS, mask, tau=1.0, beta_correct=0.1, beta_incorrect=0.2)
@@ -177,7 +177,7 @@ def test_unscored_completions_and_masked_ones_are_not_shaped():
 
 
 def test_tool_output_counts_neither_in_the_length_nor_as_a_candidate():
-    # Row 1: 2 of 4 tokens are the policy's: k = floor(2 * 1 * 1/2) = 1, at the best of those two.
+    # Row 1: the policy generated 2 of 4 tokens, so k = floor(2 * 1 * 1/2) = 1, the token of higher entropy.
     mask = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1]])
     shaped = conditional_entropy_shaping(micro_batch(), NATS, mask, tau=1.0, beta_correct=0.1, beta_incorrect=0.2)
     assert shaped.selected.int().tolist() == [[0, 1, 0, 0], [1, 1, 0, 0]]
@@ -194,7 +194,7 @@ def test_entropy_advantage_is_capped_at_a_share_of_the_advantage_and_never_flips
 
 
 def test_entropy_advantage_keeps_every_sign_and_grows_with_the_entropy():
-    # a bound independent of the formula: A' lies between A and A (1 + sign / kappa)
+    # bounds that do not use the formula: A' is between A and A + |A| / kappa
     generator = torch.Generator().manual_seed(0)
     for kappa in (1.001, 2.0, 50.0):
         advantages = torch.randn(64, generator=generator, dtype=torch.float64) * 3
@@ -218,7 +218,7 @@ def test_entropy_advantage_is_detached():
 
 
 @pytest.mark.parametrize(
-    ("correct", "incorrect", "words"),
+    ("correct", "incorrect", "parts"),
     [
         (-0.4, -0.4, ["signs swapped", "raised on correct completions and lowered on wrong ones", "2604.04894"]),
         (-0.4, 0.0, ["`ces_beta_correct` is -0.4", "raised on correct"]),
@@ -229,14 +229,14 @@ def test_entropy_advantage_is_detached():
         (0.4, 0.4, []),
     ],
 )
-def test_negative_betas_are_named(correct, incorrect, words):
+def test_negative_betas_cause_a_warning(correct, incorrect, parts):
     warning = warn_of_negative_betas(correct, incorrect)
-    assert [part for part in words if part not in warning] == []
-    assert bool(warning) == bool(words)
+    assert [part for part in parts if part not in warning] == []
+    assert bool(warning) == bool(parts)
 
 
 @pytest.mark.parametrize(("length", "tau"), [(3983, 0.01), (400, 0.01), (70, 0.0571), (20, 0.2), (2, 1.0)])
-def test_automatic_tau_is_four_tokens_per_completion_and_at_least_the_papers(length, tau):
+def test_automatic_tau_selects_four_tokens_per_completion_and_is_at_least_0_01(length, tau):
     assert automatic_tau(length) == tau
 
 
@@ -244,18 +244,18 @@ def test_automatic_tau_is_four_tokens_per_completion_and_at_least_the_papers(len
     ("tau", "longest", "warning"),
     [(0.01, 99, "at most 99 tokens .* `ces_tau` 0.01 .* Set it to 0.04,"), (0.01, 100, "^$"), (0.0, 9, "^$")],
 )
-def test_completions_too_short_for_tau_are_warned_of(tau, longest, warning):
+def test_completions_too_short_for_tau_cause_a_warning(tau, longest, warning):
     assert re.search(warning, warn_if_unshaped(tau, longest))
     rollout = warn_if_rollout_is_unshaped(tau, ints(longest, longest // 3))
-    assert re.search("^$" if warning == "^$" else "has 99 tokens, .* one in 100. Set it to about 0.06,", rollout)
+    assert re.search("^$" if warning == "^$" else "has 99 tokens, .* one token in 100. Set it to about 0.06,", rollout)
 
 
-def test_tau_auto_and_an_unlimited_length_are_not_warned_of():
+def test_tau_auto_and_an_unlimited_length_cause_no_warning():
     assert warn_if_unshaped("auto", 5) == warn_if_unshaped(0.01, None) == ""
 
 
 def test_ties_at_the_threshold_go_to_the_earlier_tokens_in_every_row():
-    # Against Python's stable sort; five values in 300 places, so that nearly every threshold is a tie.
+    # Compare with Python's stable sort. Five values in 300 positions make nearly every threshold a tie.
     generator = torch.Generator().manual_seed(1)
     entropies = torch.randint(0, 5, (64, 300), generator=generator).float()
     mask = torch.rand(64, 300, generator=generator) < 0.7

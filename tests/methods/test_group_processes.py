@@ -1,4 +1,4 @@
-"""A group split over processes gets the length rewards of one process."""
+"""A group that is split over processes gets the same length rewards as on one process."""
 
 import math
 
@@ -11,11 +11,11 @@ from processes import run_processes
 
 
 def expected_rewards():
-    """One list per reward: the accuracy, then the oracle of each length reward."""
+    """Return a list per reward function: the accuracies, then the oracle's values of each length reward."""
     script = make_script()
     columns = [[], *([] for _ in SETTINGS)]
     for prompt, accuracies in zip(PROMPTS, ACCURACIES, strict=True):
-        lengths = [sum(row["mask"]) for row in script[prompt]]  # without the output of tools
+        lengths = [sum(row["mask"]) for row in script[prompt]]  # without tool output
         columns[0] += accuracies
         for column, name in zip(columns[1:], SETTINGS, strict=True):
             values = getattr(length_oracles, name)(accuracies, lengths, **SETTINGS[name][-1])
@@ -23,14 +23,14 @@ def expected_rewards():
     return columns
 
 
-# Of twelve rows in groups of four, two processes hold six each and share the middle group; four hold three each.
+# There are twelve rows in groups of four: two processes have six rows each and share a group, four have three each.
 @pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_a_group_split_over_processes_has_the_rewards_of_the_oracle_on_each(tmp_path, processes):
+def test_a_group_split_over_processes_gets_the_rewards_of_the_oracle(tmp_path, processes):
     one, _ = gathered_rewards(tmp_path, 1)
     for found, expected in zip(one.T.tolist(), expected_rewards(), strict=True):
         known = [math.nan if value is None else value for value in expected]
         assert found == pytest.approx(known, rel=1e-6, abs=1e-6, nan_ok=True)
     run_processes("group_processes.py", tmp_path / "several", processes, timeout=240)
     for rank in range(processes):
-        there = torch.load(tmp_path / "several" / f"rewards{rank}.pt", weights_only=True)
-        assert torch.equal(there.nan_to_num(9), one.nan_to_num(9)), rank  # to the last bit
+        found = torch.load(tmp_path / "several" / f"rewards{rank}.pt", weights_only=True)
+        assert torch.equal(found.nan_to_num(9), one.nan_to_num(9)), rank

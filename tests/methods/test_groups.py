@@ -1,4 +1,4 @@
-"""Correctness and group accuracy, from rewards written out by hand."""
+"""Correctness and group accuracy of given rewards."""
 
 import math
 from dataclasses import replace
@@ -12,7 +12,7 @@ UNSCORED = math.nan
 
 
 def groups_of(accuracy, group_size=2):
-    """Groups whose completions are correct at an accuracy of 1, 5 tokens long and not truncated."""
+    """Create groups of completions with 5 tokens, not truncated, that are correct if their accuracy is 1."""
     rewards = torch.tensor(accuracy).view(-1, group_size)
     no = torch.zeros_like(rewards, dtype=torch.bool)
     return Groups(rewards >= 1, ~rewards.isnan(), no, no.long() + 5, rewards, 8)
@@ -60,8 +60,8 @@ def test_an_unscored_completion_is_neither_correct_nor_counted():
     ],
 )
 def test_equal_rewards_of_a_group_are_marked(rows, weights, equal):
-    apart = [[7.0, 0.0], [9.0, 0.0]]  # another group, with unequal rewards
-    assert correctness_of([*rows, *apart], weights=weights)["equal_rewards"] == [equal, equal, False, False]
+    unequal = [[7.0, 0.0], [9.0, 0.0]]  # another group
+    assert correctness_of([*rows, *unequal], weights=weights)["equal_rewards"] == [equal, equal, False, False]
 
 
 def test_the_first_reward_other_than_0_and_1_is_found():

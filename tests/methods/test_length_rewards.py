@@ -1,4 +1,4 @@
-"""Each length reward against an independent loop, and against values computed by hand."""
+"""Each length reward against an independent implementation with loops, and against values computed by hand."""
 
 import inspect
 import math
@@ -16,28 +16,28 @@ from trl_ces.rewards import get_alp_length_reward, get_smart_thinker_length_rewa
 
 LIMIT = 12000
 FUNCTIONS = {name: getattr(length_rewards, f"{name}_length_reward") for name in SETTINGS}
-# Of lengths 100, 200, 300, 500; the first and the third are correct.
+# Rewards of completions of 100, 200, 300 and 500 tokens; the first and the third are correct.
 BY_HAND = {
     # (l - 100) / 400 = 0, 1/4, 1/2, 1; lambda = 1/2, 1/4, 0, -1/2; the second is incorrect: min(0, 1/4)
     "kimi": [0.5, 0.0, 0.0, -0.5],
     # correct lengths 100, 300: mean 200, std 100, z = -1, 1; sigmoid(-1) = 0.268941, sigmoid(1) = 0.731059
     "arora": [-0.0537883, 0.0, -0.1462117, 0.0],
-    # 0.5 / 2000 * 1/2 = 1/8000 a token
+    # 0.5 / 2000 * 1/2 = 1/8000 per token
     "alp": [-0.0125, -0.025, -0.0375, -0.0625],
-    # 0.25 * 1/2 / 500 = 1/4000 a token
+    # 0.25 * 1/2 / 500 = 1/4000 per token
     "linear": [-0.025, -0.05, -0.075, -0.125],
     # l* = 100
     "shorter": [0.0, -0.1, -0.2, -0.4],
-    # both correct ones have at most 300 tokens
+    # both correct completions have at most 300 tokens
     "laser": [0.5, 0.0, 0.5, 0.0],
-    # 0.25 * 1/2 / 300 = 1/2400 a token of a correct one
+    # 0.25 * 1/2 / 300 = 1/2400 per token of a correct completion
     "mai": [-0.0416667, 0.0, -0.125, 0.0],
     # all: mean 275, variance 21875; correct: mean 200, variance 10000;
-    # l* = 1625000 / 11875 = 136.842, 163.158 too many, Lambda = 1/2 / (163.158 * 3/4)
+    # l* = 1625000 / 11875 = 136.842, pen_3 = 163.158, Lambda = 1/2 / (163.158 * 3/4)
     "smart_thinker": [0.0, 0.0, -0.6666667, 0.0],
     # z = -1, 1; exp(0.1), exp(-0.1)
     "grpo_lead": [1.1051709, -1.0, 0.9048374, -1.0],
-    # mean 275: S = 1 / (1 + 0.12) = 0.892857 and 1 / (1 + 0.36) = 0.735294
+    # mean 275: R' = 1 / (1 + 0.12) = 0.892857 and 1 / (1 + 0.36) = 0.735294
     "gr3": [-0.1071429, 0.0, -0.2647059, 0.0],
 }
 DEFAULTS = {
@@ -69,7 +69,7 @@ GROUPS = {
 
 
 def groups_of(rows, max_length=LIMIT):
-    """`Groups` from one (rewards, lengths) per group."""
+    """Create `Groups` from rows of (rewards, lengths), one per group."""
     values = torch.tensor([[math.nan if reward is None else reward for reward in row[0]] for row in rows])
     lengths = torch.tensor([row[1] for row in rows])
     return Groups(values >= 1, ~values.isnan(), lengths >= LIMIT, lengths, values, max_length)
@@ -79,8 +79,8 @@ def assert_equal_where_scored(result, rows, expected):
     assert result.dtype == torch.float32
     assert result.shape == (len(rows), len(rows[0][1]))
     for (accuracies, _), found, values in zip(rows, result.tolist(), expected, strict=True):
-        for accuracy, one, other in zip(accuracies, found, values, strict=True):
-            assert accuracy is None or one == pytest.approx(other, rel=1e-6, abs=1e-6)
+        for accuracy, reward, value in zip(accuracies, found, values, strict=True):
+            assert accuracy is None or reward == pytest.approx(value, rel=1e-6, abs=1e-6)
 
 
 def test_every_length_reward_is_public_and_tested():
@@ -129,8 +129,8 @@ def test_random_rollouts_get_the_rewards_of_the_oracle_group_by_group(name):
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_lengthening_an_incorrect_completion_never_pays(name):
-    generator, paid = random.Random(name), 0
+def test_a_longer_incorrect_completion_never_gets_a_higher_reward(name):
+    generator, num_higher = random.Random(name), 0
     for _ in range(300):
         size = generator.randint(2, 8)
         accuracies = [generator.choice([1.0, 0.0, -1.0]) for _ in range(size)]
@@ -141,13 +141,13 @@ def test_lengthening_an_incorrect_completion_never_pays(name):
         longer[place] += generator.randint(1, 60)
         groups = groups_of([(accuracies, lengths), (accuracies, longer)])
         before, after = FUNCTIONS[name](groups, **generator.choice(SETTINGS[name]))[:, place]
-        paid += after.item() > before.item() + 1e-6
-    # ShorterBetter also pulls completions up to the length of the shortest correct one.
-    assert paid > 0 if name == "shorter" else paid == 0
+        num_higher += after.item() > before.item() + 1e-6
+    # ShorterBetter also penalizes completions that are shorter than the shortest correct completion.
+    assert num_higher > 0 if name == "shorter" else num_higher == 0
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
-def test_defaults_are_those_of_the_source(name):
+def test_defaults_match_the_source(name):
     groups = groups_of([GROUPS["mixed"]])
     assert FUNCTIONS[name](groups).tolist() == FUNCTIONS[name](groups, **DEFAULTS[name]).tolist()
 
@@ -155,7 +155,7 @@ def test_defaults_are_those_of_the_source(name):
 @pytest.mark.parametrize("name", SETTINGS)
 def test_completions_without_a_token_get_a_finite_reward(name):
     found = FUNCTIONS[name](groups_of([([1.0, 0.0], [0, 0])]), **SETTINGS[name][0])
-    # these give correct completions of equal lengths a reward of their own
+    # these rewards are not 0 for correct completions of equal lengths
     expected = {"arora": [-0.1, 0.0], "laser": [0.5, 0.0], "grpo_lead": [1.0, -1.0]}.get(name, [0.0, 0.0])
     assert found[0].tolist() == pytest.approx(expected)
 
@@ -169,7 +169,7 @@ def test_alp_divides_by_the_normalizer_else_by_the_longest_length():
         alp(groups_of(rows, max_length=None), beta=0.5)
 
 
-def test_gr3_and_the_accuracy_reward_add_up_to_the_rescaled_reward():
+def test_gr3_and_the_accuracy_reward_sum_to_the_rescaled_reward():
     accuracies, lengths = GROUPS["graded"]
     column = FUNCTIONS["gr3"](groups_of([(accuracies, lengths)]), alpha=0.5)[0]
     mean = sum(lengths) / 4
@@ -183,10 +183,11 @@ def test_gr3_and_the_accuracy_reward_add_up_to_the_rescaled_reward():
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_factory_takes_the_settings_of_its_function(name):
     factory, function = getattr(rewards, f"get_{name}_length_reward"), FUNCTIONS[name]
-    taken, own = inspect.signature(factory).parameters, inspect.signature(function).parameters
-    assert [(one.name, one.default) for one in taken.values()] == [
-        (one.name, one.default) for one in own.values() if one.name != "groups"
-    ]
+    of_factory, of_function = (
+        [(parameter.name, parameter.default) for parameter in inspect.signature(func).parameters.values()]
+        for func in (factory, function)
+    )
+    assert of_factory == [(parameter, default) for parameter, default in of_function if parameter != "groups"]
     for settings in SETTINGS[name]:
         made, groups = factory(**settings), groups_of([GROUPS["mixed"], GROUPS["graded"]])
         assert made.__name__ == f"{name}_length_reward"

@@ -1,4 +1,4 @@
-"""The logged metrics on one micro-batch, worked out by hand."""
+"""The logged metrics of a micro-batch against values computed by hand."""
 
 import math
 
@@ -28,7 +28,7 @@ def hand_made_micro_batch():
     return batch, bits * math.log(2), mask, ShapedAdvantages(shaped, selected)
 
 
-def test_metrics_by_hand():
+def test_metrics_equal_values_computed_by_hand():
     metrics = ces_metrics(ces_sums(*hand_made_micro_batch()).tolist())
     assert metrics == {
         "ces/group_accuracy": pytest.approx(0.5),  # over the two scored completions
@@ -37,7 +37,7 @@ def test_metrics_by_hand():
         "ces/selected_entropy_correct": pytest.approx(5.0),
         "ces/selected_entropy_incorrect": pytest.approx(2.5),
         "ces/shaping_to_advantage": pytest.approx((2 + 0.5 + 1.5) / 4),  # |A| is 1 at four tokens
-        "ces/sign_flip_share": pytest.approx(2 / 3),  # 1 -> -1 and -1 -> 0.5, of three selected
+        "ces/sign_flip_share": pytest.approx(2 / 3),  # two of three selected tokens: 1 -> -1 and -1 -> 0.5
         "ces/shaped_share_equal_reward_groups": pytest.approx(2 / 3),
         "ces/shaped_share_truncated": pytest.approx(2 / 3),
     }
@@ -64,7 +64,7 @@ def test_other_rules_log_the_share_of_selected_tokens():
 
 
 def test_shaping_and_sums_do_not_read_values_on_the_host():
-    """The meta device has no values: any op that reads one, or whose shape depends on one, raises."""
+    """The meta device has no values: an op that reads a value, or that has a value-dependent shape, raises."""
     batch, nats, mask, _ = hand_made_micro_batch()
     batch = {name: value.to("meta") for name, value in batch.items()}
     nats, mask = nats.to("meta"), mask.to("meta")
@@ -73,4 +73,4 @@ def test_shaping_and_sums_do_not_read_values_on_the_host():
     assert ces_sums(batch, nats, mask, shaped).shape == (len(SUMS),)
     assert entropy_advantage(batch, nats, mask, alpha=0.4, kappa=2.0).advantages.shape == (3, 2)
     with pytest.raises(NotImplementedError, match="meta"):
-        nats[mask == 1].sum()  # what this test would catch
+        nats[mask == 1].sum()  # an op that this test would detect

@@ -1,4 +1,4 @@
-"""On-policy SFT: its gradient against the reference is in tests/test_trainer_reference.py."""
+"""On-policy SFT. Its gradient is compared with the reference in tests/test_trainer_reference.py."""
 
 import math
 
@@ -7,7 +7,7 @@ import torch
 from trl_ces.methods.on_policy_sft import on_policy_sft
 
 
-def test_the_ratio_is_divided_out_at_correct_completions():
+def test_the_ratio_is_divided_out_in_correct_completions():
     logps = torch.tensor([[-1.0, -200.0, -1.0], [-1.0, -1.0, -1.0]], requires_grad=True)
     old = torch.tensor([[-1.0, -1.0, -2.0], [-3.0, -1.0, -2.0]])
     batch = {"correct": torch.tensor([True, False]), "logps": logps, "old_logps": old}

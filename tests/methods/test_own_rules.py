@@ -1,4 +1,4 @@
-"""A token rule from outside the package: lookup, training, settings, and `check_rule` on each kind of broken rule."""
+"""Token rules from outside the package: lookup, training, settings, and `check_rule` with broken rules."""
 
 import runpy
 import sys
@@ -24,7 +24,7 @@ EXAMPLE = ROOT / "docs" / "examples" / "my_rule.py"
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
-    """The example as an installed package that registers it, for this process and for training processes."""
+    """Install the example as a package that registers its rule, for this process and for training processes."""
     (tmp_path / "somebodys_rules.py").write_text(EXAMPLE.read_text())
     metadata = tmp_path / "somebodys_rules-1.0.dist-info"
     metadata.mkdir()
@@ -85,7 +85,7 @@ def test_the_example_computes_its_formula():
     ("shaping", "sentence"),
     [
         ("cess", "Did you mean `ces`?"),
-        ("math:pi", "`shaping` is 'math:pi', which is a float, not a trl_ces.methods.rule.Rule."),
+        ("math:pi", "`shaping` is 'math:pi', which refers to a float, not to a trl_ces.methods.rule.Rule."),
         ("math:rule", "math has no 'rule'"),
         ("nowhere.rules:rule", "cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
     ],
@@ -101,7 +101,7 @@ class Settings:
 
 
 def shaped_by(change, needs=(Need.CORRECTNESS,), differentiates="entropies"):
-    """A rule that is CES but for `change(shaped, batch, nats, mask)`, which returns A' and the selected tokens."""
+    """Create a rule that applies `change(shaped, batch, nats, mask)`, which returns A' and `selected`, to CES."""
 
     def function(batch, entropies_nats, mask, **_):
         shaped = conditional_entropy_shaping(
@@ -127,11 +127,11 @@ BROKEN = {
     "A' depends on the number of columns": lambda s, b, h, m: on_selected(s, m.size(1)),
     "tokens of padding or tool output": lambda s, b, h, m: (s.advantages, torch.ones_like(s.selected)),
     "changes 'advantages' in place": lambda s, b, h, m: on_selected(s, b["advantages"].mul_(2).mean()),
-    r"`advantages` is \(8,\)": lambda s, b, h, m: (b["advantages"], m.bool()),
-    "`selected` is torch.int64": lambda s, b, h, m: (s.advantages, s.selected.long()),
+    r"`advantages` has shape \(8,\)": lambda s, b, h, m: (b["advantages"], m.bool()),
+    "`selected` has dtype torch.int64": lambda s, b, h, m: (s.advantages, s.selected.long()),
     "A gradient reaches {'logps'}": lambda s, b, h, m: on_selected(s, b["logps"]),
     "No token is selected": lambda s, b, h, m: (s.advantages.detach() * 0, s.selected & False),
-    "reads 'corect': there are advantages, .*old_logps": lambda s, b, h, m: b["corect"],
+    "reads 'corect': available are advantages, .*old_logps": lambda s, b, h, m: b["corect"],
 }
 
 
@@ -141,13 +141,13 @@ def test_a_broken_rule_is_refused(sentence):
         check_rule(shaped_by(BROKEN[sentence]))
 
 
-def test_a_rule_reads_correctness_only_if_it_declares_so():
+def test_a_rule_must_declare_that_it_reads_correctness():
     with pytest.raises(AssertionError, match=r"reads 'correct': add `Need.CORRECTNESS` to its `needs`"):
         check_rule(shaped_by(lambda s, b, h, m: (s.advantages, s.selected), needs=()))
 
 
 @pytest.mark.parametrize("name", ["ces", "entropy_advantage", "on_policy_sft"])
-def test_the_rules_of_the_package_pass(name):
+def test_the_built_in_rules_pass(name):
     check_rule(name)
 
 

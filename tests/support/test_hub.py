@@ -1,4 +1,4 @@
-"""Names of models and data sets: a path, or an id of the Hub; a Hub that does not answer."""
+"""Local paths are told from Hub ids, and a Hub that does not answer is tried only once."""
 
 import os
 import re
@@ -22,13 +22,13 @@ from trl_ces.support.hub import is_local, try_hub_once
         ("here/model", True),
     ],
 )
-def test_a_name_is_a_path_if_it_exists_or_cannot_be_an_id(tmp_path, monkeypatch, name, local):
+def test_a_name_is_local_if_the_path_exists_or_it_cannot_be_a_hub_id(tmp_path, monkeypatch, name, local):
     (tmp_path / "here" / "model").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     assert is_local(name) == local
 
 
-def test_a_hub_that_does_not_answer_is_tried_once(monkeypatch, capsys):
+def test_an_unreachable_hub_is_tried_once(monkeypatch, capsys):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # nothing listens there
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
@@ -43,13 +43,13 @@ def test_a_hub_that_does_not_answer_is_tried_once(monkeypatch, capsys):
     ("changes", "names"),
     [
         ([], [("owner/model", "owner/data")]),
-        (["--push_to_hub", "true"], []),  # offline, nothing would be pushed later either
-        (["--model_builder", "trl_ces.lab.tasks.smollm2.fetch"], []),  # which has a way of its own
+        (["--push_to_hub", "true"], []),  # offline mode would also prevent the push
+        (["--model_builder", "trl_ces.lab.tasks.smollm2.fetch"], []),  # the builder finds the model itself
     ],
 )
-def test_a_training_tries_the_hub_for_its_model_and_data(tmp_path, monkeypatch, changes, names):
+def test_train_tries_the_hub_for_the_model_and_the_data(tmp_path, monkeypatch, changes, names):
     calls = []
-    monkeypatch.setattr(train, "try_hub_once", lambda *of: calls.append(of))
+    monkeypatch.setattr(train, "try_hub_once", lambda *tried: calls.append(tried))
     monkeypatch.setattr(train, "check", lambda line, recipe: None)
     monkeypatch.setattr(train, "run_training", lambda launch, recipe: 0)
     recipe = tmp_path / "my.yaml"

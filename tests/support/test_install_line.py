@@ -1,4 +1,4 @@
-"""The install line in messages: right for however the package was installed."""
+"""The install command in messages uses the source from which the package was installed."""
 
 import json
 
@@ -8,7 +8,7 @@ from trl_ces.support import imports
 from trl_ces.support.imports import install_line
 
 
-class Installed:
+class InstalledDistribution:
     def __init__(self, record):
         self.record = record
 
@@ -28,6 +28,6 @@ class Installed:
         ),
     ],
 )
-def test_the_line_repeats_where_the_package_came_from(record, line, monkeypatch):
-    monkeypatch.setattr(imports, "distribution", lambda _: Installed(record))
+def test_the_install_command_uses_the_source_of_the_installed_package(record, line, monkeypatch):
+    monkeypatch.setattr(imports, "distribution", lambda _: InstalledDistribution(record))
     assert install_line("vllm") == line

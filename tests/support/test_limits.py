@@ -3,7 +3,7 @@ import pytest
 from trl_ces.support.limits import MAX_LENGTH, MAX_NESTING, nesting, too_big
 
 
-def test_texts_are_too_big_by_length_or_by_depth():
+def test_a_text_is_too_big_if_it_exceeds_the_length_or_the_nesting_limit():
     assert not too_big("x" * MAX_LENGTH)
     assert too_big("x" * (MAX_LENGTH + 1))
     assert not too_big("(" * MAX_NESTING + ")" * MAX_NESTING)
@@ -14,5 +14,5 @@ def test_texts_are_too_big_by_length_or_by_depth():
     ("text", "depth"),
     [("", 0), ("{[(x)]}", 3), ("()[]{}", 1), ("((x)y(z))", 2), (")((", 1)],
 )
-def test_nesting_is_the_greatest_depth_of_brackets(text, depth):
+def test_nesting_returns_the_maximum_depth_of_brackets(text, depth):
     assert nesting(text) == depth

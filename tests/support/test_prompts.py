@@ -3,7 +3,7 @@ import pytest
 from trl_ces.support.prompts import PAPER_SYSTEM_PROMPT, after_thinking, build_prompt, opens_thinking
 
 
-def test_a_prompt_is_the_system_message_and_the_question():
+def test_a_prompt_consists_of_the_system_message_and_the_question():
     user = {"role": "user", "content": "1+1?"}
     assert build_prompt("1+1?") == [{"role": "system", "content": PAPER_SYSTEM_PROMPT}, user]
     assert build_prompt("1+1?", None) == build_prompt("1+1?", "") == [user]
@@ -19,7 +19,7 @@ def test_a_prompt_is_the_system_message_and_the_question():
         ("", False),
     ],
 )
-def test_only_a_prompt_that_ends_in_an_open_think_opens_thinking(prompt, expected):
+def test_a_prompt_opens_thinking_only_if_it_ends_with_an_open_tag(prompt, expected):
     assert opens_thinking(prompt) is expected
 
 
@@ -36,5 +36,5 @@ def test_only_a_prompt_that_ends_in_an_open_think_opens_thinking(prompt, expecte
         ("closed</think>2", False, "2"),
     ],
 )
-def test_the_answer_is_what_follows_the_last_closed_thinking(completion, prefilled, expected):
+def test_after_thinking_returns_the_text_after_the_last_closing_tag(completion, prefilled, expected):
     assert after_thinking(completion, prefilled) == expected

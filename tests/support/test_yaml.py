@@ -1,4 +1,4 @@
-"""YAML is read without surprises and written so that it is read back; types are not converted."""
+"""YAML values are read with the expected types, and written values are read back unchanged."""
 
 import pytest
 
@@ -21,18 +21,18 @@ from trl_ces.support.yaml import dump_yaml, parse_yaml
         ("{min_lr: 2e-8}", {"min_lr": 2e-8}),
     ],
 )
-def test_numbers_and_words_are_read_as_meant(text, value):
+def test_numbers_and_words_are_read_with_the_expected_type(text, value):
     parsed = parse_yaml(f"key: {text}")["key"]
     assert parsed == value
     assert type(parsed) is type(value)
 
 
 @pytest.mark.parametrize("value", ["1e5", "2e-7", "0o10", "1_000", "no", "1:30", "=", "", " x", "#", 2e-7, True, None])
-def test_what_is_written_is_read_back_as_it_was(value):
+def test_written_values_are_read_back_unchanged(value):
     assert parse_yaml(dump_yaml({"key": value, "list": [value]})) == {"key": value, "list": [value]}
 
 
-def test_a_key_that_is_no_word_is_refused():
+def test_a_list_as_key_is_refused():
     with pytest.raises(UserError, match="line 1: not valid YAML"):
         parse_yaml("b: {[a]: 1}")
 

@@ -1,4 +1,4 @@
-"""A recipe that cannot work costs seconds: one sentence, exit code 2, and nothing made."""
+"""Invalid recipes are refused within seconds, with one sentence and exit code 2, and without writing files."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ RECIPE = {
 
 @pytest.fixture
 def job(tmp_path, monkeypatch):
-    """A folder with a model's files, data of four rows and what else the recipes below name."""
+    """Create a folder with a model's files, data of four rows, and the other files that the recipes below name."""
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
     (tmp_path / "model" / "model.safetensors").write_bytes(bytes(8))
@@ -59,7 +59,7 @@ def content(folder):
 def test_a_real_run_is_refused_in_a_sentence(job):
     write(job, {"dataset_name": "gone.jsonl"})
     before = content(job)
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", "recipe.yaml"],
         cwd=job,
         env=environment(PYTHONDONTWRITEBYTECODE="1"),
@@ -67,16 +67,16 @@ def test_a_real_run_is_refused_in_a_sentence(job):
         text=True,
         timeout=250,
     )
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert done.stderr.startswith("trl-ces train: error: ")
-    assert "gone.jsonl does not exist" in done.stderr
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert result.stderr.startswith("trl-ces train: error: ")
+    assert "gone.jsonl does not exist" in result.stderr
     assert content(job) == before
 
 
 @pytest.fixture
 def refused(capsys, monkeypatch):
-    """The message of a refusal: exit code 2, one line, nothing started."""
-    monkeypatch.setattr(launch, "run_child", lambda *_: pytest.fail("something was started"))
+    """Run a command that must return exit code 2, print one line and start no process; return its message."""
+    monkeypatch.setattr(launch, "run_child", lambda *_: pytest.fail("a process was started"))
 
     def refused(*words, command="train"):
         assert main([command, *words]) == 2
@@ -108,10 +108,10 @@ def refused(capsys, monkeypatch):
         ({"output_dir": "x" * 300}, "", ["`output_dir`", "cannot be written (File name too long): name another"]),
         ({"reward_funcs": "[divides.reward]"}, "", ["'divides.reward' cannot be imported: ZeroDivisionError"]),
         ({"reward_funcs": "[leaves.reward]"}, "", ["'leaves.reward' cannot be imported: SystemExit"]),
-        ({"model_name_or_path": "runs/a/b"}, "", ["'runs/a/b' holds no config.json"]),  # no Hub id has two slashes
+        ({"model_name_or_path": "runs/a/b"}, "", ["'runs/a/b' has no config.json"]),  # not a Hub id: two slashes
         ({"reward_weights": "[1, 0]"}, "", ["`reward_weights` has 2 numbers for 1 rewards", "of accuracy_reward,"]),
         ({"reward_funcs": "[think_format_reward, get_soft_overlong_punishment]"}, "", ["Set `ces_accuracy_reward`"]),
-        ({"reward_funcs": "[get_mai_length_reward]"}, "", ["rewards whole groups", "add one to `reward_funcs`"]),
+        ({"reward_funcs": "[get_mai_length_reward]"}, "", ["is a group reward", "add an accuracy reward"]),
         (
             {"dataset_name": "null"},
             "dataset_builder: json.loads\ndataset_kwargs: {path: x, field: y}\n",
@@ -144,19 +144,19 @@ def test_a_wrong_recipe_is_refused_in_one_line(job, refused, changes, rest, part
         (["--num_processes", "8"], ["`responses_per_step` is 4, which 8 processes cannot share", "1, 2, 4 processes"]),
         (["--config_file", "x"], ["the key `config_file` is not known"]),
         (["--use_cpu", "false"], ["no accelerator", "`--use_cpu true`"]),
-        (["--use_vllm"], ["`use_vllm` is true and vLLM is missing", '[vllm]"']),
+        (["--use_vllm"], ["`use_vllm` is true, but vLLM is missing", '[vllm]"']),
         (
             ["--attn_implementation", "flash_attention_2"],
-            ["'flash_attention_2', which needs a GPU and", "give --attn_implementation sdpa"],
+            ["'flash_attention_2', which needs a GPU and", "set --attn_implementation sdpa"],
         ),
         (["--eval_strategy", "steps"], ["`eval_strategy` is 'steps' without evaluation data"]),
         (["--num_eval_samples", "1"], ["`eval_strategy` is 'no' with evaluation data"]),
         (["--use_vllm", "true", "--load_in_4bit", "true"], ["`use_vllm` with quantized weights", "`use_vllm: false`"]),
-        (["--resume_from_checkpoint", "true"], ["`resume_from_checkpoint` is True", "holds no complete checkpoint"]),
+        (["--resume_from_checkpoint", "true"], ["`resume_from_checkpoint` is True", "has no complete checkpoint"]),
     ],
 )
 def test_a_wrong_command_line_is_refused_in_one_line(job, refused, monkeypatch, words, parts):
-    for module in (checks, launch):  # as where neither vLLM nor DeepSpeed is installed
+    for module in (checks, launch):  # as if vLLM and DeepSpeed were not installed
         monkeypatch.setattr(module, "find_spec", lambda name: None)
     write(job)
     before = content(job)
@@ -180,12 +180,11 @@ def test_a_missing_recipe_is_refused_with_the_nearest_name(refused, words, parts
     assert all(part in printed for part in parts), printed
 
 
-def test_an_unknown_command_names_the_nearest(refused):
+def test_the_error_for_an_unknown_command_suggests_a_similar_one(refused):
     assert "no such command. Did you mean `train`" in refused(command="trian")
 
 
-def test_a_recipe_that_names_an_existing_model_and_data_starts_and_is_read_once(job, monkeypatch):
-    """The checks above must not refuse what is right."""
+def test_a_valid_recipe_starts_and_is_read_once(job, monkeypatch):
     started, read = [], []
     monkeypatch.setattr(launch, "run_child", lambda command, env: started.append(command) or 0)
     read_text = Path.read_text

@@ -13,7 +13,7 @@ def length_reward(completions, **kwargs):
     return [len(text) / 12 for text in completions]
 
 
-def test_a_training_shows_accuracy_length_and_entropy_in_bits(tmp_path, capsys):
+def test_the_progress_bar_shows_accuracy_length_and_entropy_in_bits(tmp_path, capsys):
     changes = {"max_steps": 2, "disable_tqdm": False, "ces_tau": 0.3}
     trainer = tiny_trainer(tmp_path, [length_reward, vowel_accuracy_reward], **changes)
     trainer.remove_callback(ProgressCallback)

@@ -1,4 +1,4 @@
-"""The model card holds what a run's files hold: what was trained on what, how to use it, what to cite."""
+"""The model card describes a run from its files: model, data and settings, usage, and citations."""
 
 import json
 import math
@@ -27,7 +27,7 @@ POINTS = [(2, 0.5, 20.0, 0.8), (4, 0.6, 18.0, 0.6), (6, 0.7, 15.0, 0.4), (8, 0.8
 
 
 def write_state(folder, points=POINTS):
-    """The trainer_state.json of a run; `points` are (step, accuracy, tokens, bits)."""
+    """Write a run's trainer_state.json; `points` are (step, accuracy, tokens, bits)."""
     folder.mkdir(parents=True, exist_ok=True)
     history = [
         {"step": step, "rewards/accuracy_reward/mean": accuracy, "completions/mean_length": length,
@@ -46,13 +46,13 @@ def run(tmp_path):
 
 
 @pytest.fixture(autouse=True)
-def undrawn(monkeypatch):
-    """As without matplotlib, and faster."""
+def without_matplotlib(monkeypatch):
+    """Skip plotting, as if matplotlib were not installed."""
     monkeypatch.setattr(cards, "find_spec", lambda name: None)
 
 
 def card(run, repo="me/my-model", recipe=RECIPE, changed=None, **fields):
-    """The card of `run` with this recipe.yaml; `fields` are of `CESConfig`, `changed` follow from its machines."""
+    """Return the card of `run` for a recipe.yaml; `fields` are set in `CESConfig`, `changed` in run.json."""
     (run / "recipe.yaml").write_text(recipe)
     write_facts(
         run, CESConfig(**{**settings(run), "ces_tau": 0.02, "max_completion_length": 8, **fields}), "accuracy_reward"
@@ -72,7 +72,7 @@ def test_the_card_holds_settings_results_and_citations(run):
         "[some-org/base-model](https://huggingface.co/some-org/base-model), trained for 8 optimizer steps on "
         "[zwhe99/DeepMath-103K](https://huggingface.co/datasets/zwhe99/DeepMath-103K) with DAPO and Conditional ",
         "| `ces_tau` | 0.02 |",
-        "| `steps_per_generation` | 12 |",  # resolved; the recipe does not have it
+        "| `steps_per_generation` | 12 |",  # resolved; not set in the recipe
         "| `max_train_samples` | 2500 |",
         "| `prompt_column` | a\\|b c |",
         "| `completions/mean_length` | 20 | 12 |",  # first and last logged
@@ -93,7 +93,7 @@ def test_the_card_holds_settings_results_and_citations(run):
     assert data.tags == ["trl", "grpo", "ces", "generated_from_trainer"]
 
 
-def test_an_adapter_is_called_one_and_names_what_it_needs(tmp_path):
+def test_the_card_of_an_adapter_says_how_to_load_it(tmp_path):
     tiny_model(seed=3).save_pretrained(tmp_path / "base")
     model = get_peft_model(tiny_model(seed=3), LoraConfig(target_modules=["q_proj"], r=4))
     write_state(tmp_path / "run")
@@ -106,7 +106,7 @@ def test_an_adapter_is_called_one_and_names_what_it_needs(tmp_path):
     assert "without it, this adapter does not load" in adapter.text
 
 
-def test_local_models_and_data_are_not_linked_to_the_hub_nor_their_paths_shown(run):
+def test_local_models_and_data_are_named_without_links_and_paths(run):
     recipe = RECIPE.replace("some-org/base-model", "/data/models/mine")
     recipe = recipe.replace("zwhe99/DeepMath-103K", "/data/sets/mine.jsonl")
     shown = card(run, recipe=recipe)
@@ -115,7 +115,7 @@ def test_local_models_and_data_are_not_linked_to_the_hub_nor_their_paths_shown(r
     assert "/data/" not in shown.content
 
 
-def test_settings_without_effect_are_not_shown(run):
+def test_only_the_settings_of_the_selected_rule_are_shown(run):
     text = card(run, shaping="entropy_advantage", entropy_advantage_kappa=3.0).text
     assert "| `entropy_advantage_kappa` | 3.0 |" in text
     assert "ces_tau" not in text
@@ -126,21 +126,21 @@ def test_a_run_without_ces_is_tagged_by_its_loss(run, loss, own):
     assert card(run, shaping="none", loss_type=loss).data.tags == ["trl", "grpo", *own, "generated_from_trainer"]
 
 
-def test_a_rule_of_ones_own_is_named_by_its_title_and_shown_with_its_settings(run, monkeypatch):
+def test_a_custom_rule_is_shown_with_its_title_and_settings(run, monkeypatch):
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "docs" / "examples")
     shown = card(run, shaping="my_rule:rule", shaping_kwargs={"gamma": 0.2})
-    assert "with DAPO and a price on the entropy of correct completions, by [TRL]" in shown.text
+    assert "with DAPO and a penalty on the entropy of correct completions, by [TRL]" in shown.text
     assert "| `shaping_kwargs` | {'gamma': 0.2} |" in shown.text
 
 
-def test_the_system_prompt_of_the_training_is_in_the_lines_to_use_it(run):
-    assert "boxed" in card(run).text  # the paper's, the default
+def test_the_usage_code_contains_the_system_prompt_of_the_training(run):
+    assert "boxed" in card(run).text  # the default, which is the paper's
     own = card(run, recipe=f"{RECIPE}system_prompt: Answer 'briefly'.\n").text
     assert """{'role': 'system', 'content': "Answer 'briefly'."}""" in own
     assert "'system'" not in card(run, recipe=f"{RECIPE}system_prompt: null\n").text
 
 
-def test_missing_values_of_the_log_are_left_out(run):
+def test_metrics_without_a_value_are_omitted(run):
     state = json.loads((run / "trainer_state.json").read_text())
     state["log_history"][0]["ces/selected_tokens"] = None
     state["log_history"][1] |= {"ces/group_accuracy": None, "reward": 0.25}
@@ -154,7 +154,7 @@ def test_missing_values_of_the_log_are_left_out(run):
 
 def test_curves_are_drawn_and_shown(run, monkeypatch):
     card(run)
-    assert write_card(run, "run") == f"No curves.png: it needs matplotlib ({install_line('lab')})."
+    assert write_card(run, "run") == f"No curves.png: matplotlib is missing ({install_line('lab')})."
     monkeypatch.undo()
     assert write_card(run, "run") is None
     assert (run / "curves.png").read_bytes().startswith(b"\x89PNG")
@@ -163,7 +163,7 @@ def test_curves_are_drawn_and_shown(run, monkeypatch):
     assert write_card(run, "run") == "No curves.png: no accuracy was logged."
 
 
-def test_the_run_records_settings_and_versions_and_no_token(tmp_path):
+def test_run_json_contains_settings_and_versions_but_no_token(tmp_path):
     write_facts(
         tmp_path, CESConfig(**settings(tmp_path, hub_token="hf_secretSECRETsecretSECRET", seed=5)), "accuracy_reward"
     )

@@ -1,4 +1,4 @@
-"""A stopped run goes on from the newest checkpoint that is whole and not at its end."""
+"""A stopped run resumes from its newest complete checkpoint with steps left."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from trl_ces.train.checkpoints import (
     Length,
     earlier_checkpoints,
     find_damage,
-    is_at_its_end,
+    is_finished,
     newest_checkpoint,
     read_state,
     resume_hint,
@@ -36,7 +36,7 @@ def checkpoint(folder, step, text=None, max_steps=20):
 def test_an_incomplete_checkpoint_is_skipped(tmp_path, text):
     good = checkpoint(tmp_path, 9)
     broken = checkpoint(tmp_path, 12, text)
-    (tmp_path / "checkpoint-15").mkdir()  # has only what is written before the state
+    (tmp_path / "checkpoint-15").mkdir()  # has only a file that is written before the state
     (tmp_path / "checkpoint-15" / "dynamic_sampling.json").write_text("{}")
     checkpoint(tmp_path, "best")
     assert read_state(broken) is None
@@ -64,7 +64,7 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning(tmp_path, caplog, name, 
 def test_a_checkpoint_at_the_end_of_its_run_is_skipped(tmp_path):
     assert newest_checkpoint(tmp_path) is None
     last = checkpoint(tmp_path, 20)
-    assert is_at_its_end(read_state(last))
+    assert is_finished(read_state(last))
     assert newest_checkpoint(tmp_path) is None
     assert newest_checkpoint(tmp_path / "nowhere") is None
     before = checkpoint(tmp_path, 16)
@@ -74,11 +74,11 @@ def test_a_checkpoint_at_the_end_of_its_run_is_skipped(tmp_path):
 def test_a_finished_run_can_be_made_longer(tmp_path):
     last = checkpoint(tmp_path, 20)
     state = {**read_state(last), "num_train_epochs": 2}
-    assert not is_at_its_end(state, Length(max_steps=21))
-    assert is_at_its_end(state, Length(max_steps=20))
-    assert is_at_its_end(state, Length(max_steps=12))  # shorter than it is
-    assert not is_at_its_end(state, Length(num_train_epochs=3))
-    assert is_at_its_end(state, Length(num_train_epochs=2))
+    assert not is_finished(state, Length(max_steps=21))
+    assert is_finished(state, Length(max_steps=20))
+    assert is_finished(state, Length(max_steps=12))  # fewer steps than were done
+    assert not is_finished(state, Length(num_train_epochs=3))
+    assert is_finished(state, Length(num_train_epochs=2))
     assert newest_checkpoint(tmp_path, Length(max_steps=40)) == last
     assert newest_checkpoint(tmp_path, Length(max_steps=20)) is None
 
@@ -97,7 +97,7 @@ def test_a_stopped_run_resumes_from_its_own_checkpoint(tmp_path):
     assert earlier_checkpoints(tmp_path, True) == set()
     resumed = earlier_checkpoints(tmp_path, os.path.relpath(own))
     assert resume_hint(tmp_path, LENGTH, resumed).endswith(f"{own} with the same command and {TRUE[:-6]}{own}`.")
-    os.utime(before / "trainer_state.json", (1, 1))  # written again, by a clock that was set back
+    os.utime(before / "trainer_state.json", (1, 1))  # rewritten, with the clock set back
     assert resume_hint(tmp_path, LENGTH, earlier).endswith(f"{before} with the same command and {TRUE}")
 
 
@@ -110,18 +110,18 @@ def check_resume(folder, value, **changes):
     )
 
 
-def test_train_refuses_to_resume_where_nothing_is_left(tmp_path):
+def test_train_refuses_to_resume_without_steps_left_or_optimizer_state(tmp_path):
     last = checkpoint(tmp_path, 20)
-    with pytest.raises(UserError, match="at the end of its run, step 20: it holds the trained model"):
+    with pytest.raises(UserError, match="is the end of a finished run, step 20: raise `max_steps`"):
         check_resume(tmp_path, str(last))
     for value in (True, str(tmp_path)):
-        with pytest.raises(UserError, match="holds no complete checkpoint with steps left"):
+        with pytest.raises(UserError, match="has no complete checkpoint with steps left"):
             check_resume(tmp_path, value)
     middle = checkpoint(tmp_path, 12)
     for value in (True, str(middle)):
         check_resume(tmp_path, value)
     (middle / "rng_state.pth").unlink()
-    with pytest.raises(UserError, match=r"checkpoint-12 holds the model alone \(`save_only_model`\)"):
+    with pytest.raises(UserError, match=r"checkpoint-12 contains only the model \(`save_only_model`\)"):
         check_resume(tmp_path, str(middle))
     assert newest_checkpoint(tmp_path, LENGTH) is None
     check_resume(tmp_path, str(last), max_steps=30)
@@ -130,12 +130,12 @@ def test_train_refuses_to_resume_where_nothing_is_left(tmp_path):
 @pytest.mark.parametrize(
     ("before", "now", "message"),
     [
-        ({}, {"learning_rate": 1e-2}, r"`learning_rate` is 0\.01 and was 0\.001, and the optimizer's saved state"),
-        ({}, {"use_peft": True}, "`use_peft` is True and was False"),
-        ({"use_peft": True, "lora_r": 8}, {"use_peft": True, "lora_r": 4}, "`lora_r` is 4 and was 8"),
+        ({}, {"learning_rate": 1e-2}, r"`learning_rate` is 0\.01 but was 0\.001, and the optimizer's saved state"),
+        ({}, {"use_peft": True}, "`use_peft` is True but was False"),
+        ({"use_peft": True, "lora_r": 8}, {"use_peft": True, "lora_r": 4}, "`lora_r` is 4 but was 8"),
     ],
 )
-def test_a_setting_that_the_optimizer_keeps_cannot_change_on_resuming(tmp_path, before, now, message):
+def test_a_resumed_run_cannot_change_settings_saved_with_the_optimizer(tmp_path, before, now, message):
     checkpoint(tmp_path, 12)
     (tmp_path / "recipe.yaml").write_text(dump_yaml({**RUN, **before}))
     check_resume(tmp_path, True, **before, logging_steps=3)

@@ -1,4 +1,4 @@
-"""Overlays: what replaces, what adds, and what is refused."""
+"""Overlays replace or extend the values of a recipe, and invalid combinations are refused."""
 
 import pytest
 import yaml
@@ -19,14 +19,14 @@ WHOLE = {
 
 @pytest.fixture
 def write(tmp_path):
-    def one(name, content):
+    def write_file(name, content):
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content))
         return tmp_path / f"{name}.yaml"
 
-    return one
+    return write_file
 
 
-def test_later_files_replace_and_a_plus_adds_and_the_recipe_has_the_last_word_on_its_overlays(write):
+def test_overlays_replace_or_extend_values_and_the_recipes_own_section_has_priority(write):
     more = {"reward_funcs+": ["b"], "reward_kwargs+": {"b": {"size": 1, "other": 2}}, "max_steps": 3}
     found = compose([write("whole", WHOLE), write("more", more), write("last", {"max_steps": 5})])
     assert found["reward_funcs"] == ["a", "b"]
@@ -36,7 +36,7 @@ def test_later_files_replace_and_a_plus_adds_and_the_recipe_has_the_last_word_on
     assert "overlays" not in found
 
 
-def test_an_overlay_adds_to_what_the_recipe_leaves_to_its_default(write):
+def test_an_overlay_extends_the_default_of_a_key_that_the_recipe_does_not_set(write):
     whole = {name: value for name, value in WHOLE.items() if name != "reward_funcs"}
     more = {"reward_funcs+": ["b"], "reward_kwargs+": {"b": {"other": 1}}}
     found = compose([write("whole", whole), write("more", more)])
@@ -44,12 +44,12 @@ def test_an_overlay_adds_to_what_the_recipe_leaves_to_its_default(write):
     assert found["reward_kwargs"] == {"b": {"other": 1, "size": 3}}
 
 
-def test_a_slash_behind_the_output_makes_no_folder_in_it(write):
+def test_a_trailing_slash_of_output_dir_is_removed(write):
     given = compose([write("whole", {**WHOLE, "output_dir": "out/whole/"}), write("last", {"max_steps": 5})])
     assert given["output_dir"] == "out/whole-last"
 
 
-def test_settings_of_an_external_rule_are_dropped_with_it(write):
+def test_shaping_kwargs_are_dropped_when_an_overlay_replaces_the_custom_rule(write):
     whole = write("whole", {**WHOLE, "shaping": "my:rule", "shaping_kwargs": {"gamma": 0.2}})
     assert compose([whole, write("more", {"max_steps": 5})])["shaping_kwargs"] == {"gamma": 0.2}
     assert "shaping_kwargs" not in compose([whole, write("dapo", {"shaping": "none"})])
@@ -59,13 +59,13 @@ def test_settings_of_a_replaced_rule_are_dropped(write):
     assert compose([write("whole", WHOLE)])["ces_tau"] == 0.2
     assert "ces_tau" not in compose([write("whole", WHOLE), write("dapo", {"shaping": "none"})])
     recipe = load_recipe([write("whole", WHOLE), write("dapo", {"shaping": "none"})], {"ces_tau": ["0.3"]})
-    assert recipe.setting("ces_tau") == 0.3  # message on the command line
+    assert recipe.setting("ces_tau") == 0.3  # set on the command line
 
 
 @pytest.mark.parametrize(
     ("overlay", "message"),
     [
-        ({"reward_funcs+": {"a": 1}}, r"o.yaml: `reward_funcs\+` adds a mapping to a list: both must be"),
+        ({"reward_funcs+": {"a": 1}}, r"o.yaml: `reward_funcs\+` adds a mapping to a list: use two lists"),
         ({"output_dir+": "x"}, r"`output_dir\+` adds a str to a str"),
         ({"max_step": 3}, "the key `max_step` is not known. Did you mean `max_steps`"),
     ],
@@ -75,20 +75,20 @@ def test_an_overlay_that_does_not_fit_is_refused(write, overlay, message):
         load_recipe([write("whole", WHOLE), write("o", overlay)])
 
 
-def test_batches_of_an_overlay_are_not_undone_by_the_recipes_own_for_a_later_one():
+def test_the_batch_size_of_an_overlay_cannot_be_replaced_by_the_recipes_section_for_a_later_one():
     assert compose(["R1-7B", "dler", "colocate"])["responses_per_step"] == 48
     with pytest.raises(UserError, match=r"for the overlay `dler`, .* name `colocate` after `dler`"):
         compose(["R1-7B", "colocate", "dler"])
 
 
 @pytest.mark.parametrize(("first", "second"), [("ces_mai", "gdpo"), ("on_policy_sft", "alp")])
-def test_a_token_rule_of_an_overlay_is_not_undone_by_a_later_one(first, second):
+def test_the_token_rule_of_an_overlay_cannot_be_replaced_by_a_later_one(first, second):
     rule = compose(["R1-7B", first])["shaping"]
     assert compose(["R1-7B", second, first])["shaping"] == rule
     with pytest.raises(UserError, match=rf"would replace the {rule} of `{first}`: name `{first}` after"):
         compose(["R1-7B", first, second])
 
 
-def test_what_two_overlays_add_is_there_once():
+def test_a_reward_that_two_overlays_add_is_listed_once():
     found = compose(["R1-7B", "overlong", "dapo_full"])["reward_funcs"]
     assert found == ["accuracy_reward", "think_format_reward", "get_soft_overlong_punishment"]

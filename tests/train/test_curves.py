@@ -1,4 +1,4 @@
-"""Curves of a training are those that TRL logged."""
+"""Training curves are read from TRL's log and plotted."""
 
 import json
 import math
@@ -8,7 +8,7 @@ import pytest
 from trl_ces.train.curves import plot_curves, read_curves, running_mean, styles_of
 
 
-def test_curves_are_read_from_trls_log_and_turned_into_bits(tmp_path):
+def test_curves_are_read_from_trls_log_with_the_entropy_in_bits(tmp_path):
     def entry(step, accuracy, length, nats):
         return {
             "step": step,
@@ -20,7 +20,7 @@ def test_curves_are_read_from_trls_log_and_turned_into_bits(tmp_path):
     history = [
         entry(4, 0.5, 20.0, math.log(2)),
         entry(8, 0.75, 18.5, 0.5 * math.log(2)),
-        entry(12, 0.75, 18.5, None),  # of no finite entropy
+        entry(12, 0.75, 18.5, None),  # the entropy was not finite
         {"step": 12, "train_runtime": 3.0},
     ]
     (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": history}))
@@ -31,11 +31,11 @@ def test_curves_are_read_from_trls_log_and_turned_into_bits(tmp_path):
     assert curves["entropy"] == pytest.approx([1.0, 0.5])
 
 
-def test_the_running_mean_is_even_sided():
+def test_the_window_of_the_running_mean_is_symmetric_at_the_ends():
     assert running_mean([1.0, 2.0, 6.0, 2.0, 4.0, 6.0]) == pytest.approx([1.0, 3.0, 3.0, 4.0, 4.0, 6.0])
 
 
-def test_the_picture_shows_three_panels_with_units(tmp_path):
+def test_plot_curves_writes_an_image(tmp_path):
     from matplotlib import image
 
     curves = {
@@ -48,8 +48,8 @@ def test_the_picture_shows_three_panels_with_units(tmp_path):
     assert image.imread(file).shape[:2] == (540, 1650)
 
 
-def test_dapo_and_ces_look_the_same_in_every_picture_and_no_two_methods_alike():
-    ten = styles_of(["DAPO", *"abcdefgh", "CES"])  # more than any shipped study has
+def test_dapo_and_ces_have_fixed_styles_and_all_methods_have_different_ones():
+    ten = styles_of(["DAPO", *"abcdefgh", "CES"])
     assert (ten["DAPO"], ten["CES"]) == (styles_of(["CES", "DAPO"])["DAPO"], styles_of(["CES"])["CES"])
     for trait in ("color", "linestyle", "marker"):
         assert len({str(style[trait]) for style in ten.values()}) == 10

@@ -1,4 +1,4 @@
-"""Data become prompt and solution: the same draw everywhere, no row without a gold, no silence about gaps."""
+"""Data sets get columns `prompt` and `solution`; the draw is reproducible, and unusable rows are reported."""
 
 import json
 
@@ -48,7 +48,7 @@ def write_parquet(tmp_path, rows):
 
 @pytest.mark.parametrize("rows", [ZWHE99, TRL_LIB], ids=["zwhe99", "trl-lib"])
 @pytest.mark.parametrize("write", [write_lines, write_array, write_parquet])
-def test_both_formats_of_deepmath_give_prompt_and_solution(tmp_path, rows, write):
+def test_both_formats_of_deepmath_become_prompt_and_solution(tmp_path, rows, write):
     train, evaluation = load_datasets(script(write(tmp_path, rows), max_train_samples=5))
     assert evaluation is None
     assert {*train.column_names} == {*rows[0]} - {"question"} | {"prompt", "solution", "row"}
@@ -61,27 +61,27 @@ def test_both_formats_of_deepmath_give_prompt_and_solution(tmp_path, rows, write
         assert row["solution"] == str(2 * number)
 
 
-def test_the_draw_is_pinned():
-    # SHA-256 of "42:<row>": these rows must never change, or two runs of one recipe train on different problems
+def test_the_draw_never_changes():
+    # Order of the SHA-256 of "42:<row>". If it changed, runs of the same recipe would train on different problems.
     assert shuffled(10, 42) == [1, 0, 6, 4, 7, 9, 5, 8, 3, 2]
     assert shuffled(10, 43) != shuffled(10, 42)
     assert sorted(shuffled(1000, 0)) == list(range(1000))
 
 
 @pytest.mark.parametrize("reward", ["accuracy_reward", "boxed_accuracy_reward"])
-def test_rows_without_a_usable_gold_are_replaced_and_reported(tmp_path, capsys, reward):
+def test_rows_without_a_usable_reference_answer_are_replaced_and_reported(tmp_path, capsys, reward):
     order = shuffled(30, 42)
     rows = [dict(row) for row in ZWHE99]
     rows[order[1]]["final_answer"] = None
     rows[order[2]]["final_answer"] = "  "
-    rows[order[4]]["final_answer"] = "\\frac{1}{"  # unmatched braces: no answer could be compared with it
-    rows[order[20]]["final_answer"] = None  # beyond the draw: not looked at, not reported
+    rows[order[4]]["final_answer"] = "\\frac{1}{"  # unmatched braces: cannot be compared
+    rows[order[20]]["final_answer"] = None  # not drawn, hence not reported
     wanted = script(write_lines(tmp_path, rows), max_train_samples=5, reward_funcs=[reward])
     train, _ = load_datasets(wanted, verbose=True)
     printed = capsys.readouterr().out.splitlines()
     assert train["row"][:] == [order[i] for i in (0, 3, 5, 6, 7)]
     dropped = ", ".join(str(order[i]) for i in (1, 2, 4))
-    assert printed[0].endswith("5 rows to train on, 0 held back, of 30.")
+    assert printed[0].endswith("5 training rows and 0 evaluation rows of 30.")
     assert printed[1].endswith(f"dropped 3 rows (no usable reference answer): {dropped}.")
 
 
@@ -92,7 +92,7 @@ def test_evaluation_rows_are_held_back_from_training(tmp_path):
     assert evaluation["row"][:] == order[6:10]
 
 
-def test_evaluation_may_have_a_file_of_its_own(tmp_path):
+def test_evaluation_may_use_a_separate_file(tmp_path):
     eval_file = write_lines(tmp_path, [{"question": "other", "final_answer": 7}], "eval.jsonl")
     train_file = write_lines(tmp_path, ZWHE99)
     train, evaluation = load_datasets(script(train_file, eval_dataset_name=str(eval_file)))
@@ -100,7 +100,7 @@ def test_evaluation_may_have_a_file_of_its_own(tmp_path):
 
 
 @pytest.mark.parametrize(("other", "configuration"), [("me/other", "main"), ("me/sums", "easy")])
-def test_a_configuration_is_of_its_own_data_set(monkeypatch, other, configuration):
+def test_each_data_set_is_loaded_with_its_own_configuration(monkeypatch, other, configuration):
     calls, data = [], Dataset.from_list(ZWHE99)
     monkeypatch.setattr("datasets.load_dataset", lambda *names, split: calls.append((*names, split)) or data)
     given = {"dataset_config": "easy", "eval_dataset_config": "main", "eval_dataset_name": other}
@@ -117,9 +117,9 @@ def test_too_few_usable_rows_are_an_error(tmp_path):
 
 
 @pytest.mark.parametrize("write", [write_lines, write_parquet])
-def test_a_reward_gets_the_other_columns_under_their_own_names_but_those_that_trl_gives_itself(tmp_path, write):
-    trls = {"prompts": "p", "completions": "c", "image": "i"}
-    rows = [{"question": f"q{n}", "answer": n, "level": f"L{n}", **trls} for n in range(3)]
+def test_other_columns_keep_their_names_except_those_reserved_by_trl(tmp_path, write):
+    reserved = {"prompts": "p", "completions": "c", "image": "i"}
+    rows = [{"question": f"q{n}", "answer": n, "level": f"L{n}", **reserved} for n in range(3)]
     data, _ = load_datasets(script(write(tmp_path, rows), max_train_samples=None))
     assert sorted(data.column_names) == ["answer", "level", "prompt", "row", "solution"]
     for row in data:
@@ -127,13 +127,13 @@ def test_a_reward_gets_the_other_columns_under_their_own_names_but_those_that_tr
 
 
 @pytest.mark.parametrize("first", [5, 2**70])
-def test_golds_may_be_numbers_and_text(tmp_path, first):
+def test_reference_answers_may_be_numbers_and_text(tmp_path, first):
     rows = [{"question": "q", "answer": gold} for gold in (first, "1/2")]
     data, _ = load_datasets(script(write_lines(tmp_path, rows), max_train_samples=None))
     assert {*data["answer"]} == {*data["solution"]} == {str(first), "1/2"}
 
 
-def test_a_message_prompt_gets_our_system_message_in_place_of_its_own():
+def test_the_system_prompt_replaces_the_system_message_of_a_chat_prompt():
     own = [{"role": "system", "content": "theirs"}, {"role": "user", "content": "q"}]
     assert make_prompt(own, "ours", "here") == [{"role": "system", "content": "ours"}, own[1]]
     assert make_prompt(own, None, "here") == own
@@ -141,19 +141,19 @@ def test_a_message_prompt_gets_our_system_message_in_place_of_its_own():
 
 
 @pytest.mark.parametrize("question", [None, "", 5, [], [{"role": "user"}], ["text"]])
-def test_a_row_without_a_question_is_named(question):
+def test_the_error_for_a_row_without_a_question_names_the_row(question):
     with pytest.raises(UserError, match="data, row 7: the question is"):
         make_prompt(question, None, "data, row 7")
 
 
-def test_a_question_that_ends_with_its_answer_is_refused():
+def test_a_prompt_that_ends_with_an_assistant_message_is_refused():
     turns = [{"role": role, "content": role} for role in ("user", "assistant", "user", "assistant")]
     assert make_prompt(turns[:3], None, "data, row 7") == turns[:3]
     with pytest.raises(UserError, match="data, row 7: the chat messages end with the assistant's"):
         make_prompt(turns, None, "data, row 7")
 
 
-def test_the_gold_is_the_group_of_the_last_match():
+def test_the_reference_answer_is_the_group_of_the_last_match():
     assert clean_gold("a #### 1 b\n#### 72", r"####\s*(.+)", "here") == "72"
     assert clean_gold("no mark", r"####\s*(.+)", "here") is None
     assert clean_gold(7, None, "here") == "7"
@@ -172,7 +172,7 @@ def test_the_gold_is_the_group_of_the_last_match():
         ({}, r"2 of them fit `solution_column` \(solution, final_answer, answer\)\. Set `solution_column`"),
     ],
 )
-def test_columns_are_not_guessed(tmp_path, fields, message):
+def test_missing_and_ambiguous_columns_are_refused(tmp_path, fields, message):
     file = write_lines(tmp_path, [{"question": "q", "final_answer": "1", "answer": "2"}])
     with pytest.raises(UserError, match=message):
         check_source(script(file, **fields))
@@ -201,7 +201,7 @@ def test_a_column_that_the_first_row_lacks_is_read(tmp_path):
     assert read_rows(script(data), str(data), "train").columns["level"] == [None, "hard"]
 
 
-def test_a_folder_holds_one_kind_of_file(tmp_path):
+def test_all_files_of_a_folder_must_have_the_same_suffix(tmp_path):
     write_lines(tmp_path, ZWHE99[:2], "a.jsonl")
     write_lines(tmp_path, ZWHE99[2:5], "b.jsonl")
     assert len(read_rows(script(tmp_path), str(tmp_path), "train").golds) == 5
@@ -210,7 +210,7 @@ def test_a_folder_holds_one_kind_of_file(tmp_path):
         check_source(script(tmp_path))
 
 
-def test_a_folder_that_holds_several_splits_gives_the_one_that_is_asked_for(tmp_path):
+def test_only_files_of_the_requested_split_are_read_from_a_folder(tmp_path):
     write_lines(tmp_path, ZWHE99[:2], "train-00000-of-00001.jsonl")
     write_lines(tmp_path, ZWHE99[2:5], "test-00000-of-00001.jsonl")
     assert [len(read_rows(script(tmp_path), str(tmp_path), split).golds) for split in ("train", "test")] == [2, 3]
@@ -220,7 +220,7 @@ ARITHMETIC = "trl_ces.lab.tasks.arithmetic.make_datasets"
 WORLD = {"dataset_builder": ARITHMETIC, "max_train_samples": 6, "num_eval_samples": 3}
 
 
-def test_a_builder_makes_problems_to_train_on_and_others_to_hold_back():
+def test_a_builder_returns_disjoint_training_and_evaluation_problems():
     train, evaluation = load_datasets(script(None, **WORLD))
     assert (len(train), len(evaluation)) == (6, 3)
     assert not set(train["prompt"]) & set(evaluation["prompt"])
@@ -228,7 +228,7 @@ def test_a_builder_makes_problems_to_train_on_and_others_to_hold_back():
         assert sum(map(int, row["prompt"].rstrip(":").split("+"))) == int(row["solution"])
 
 
-def test_a_builder_takes_arguments_and_refuses_others_in_a_sentence():
+def test_a_builder_gets_its_arguments_and_invalid_ones_are_refused():
     many = {"min_terms": 4, "max_terms": 4}
     for rows in load_datasets(script(None, **WORLD, dataset_kwargs=many)):
         assert {prompt.count("+") for prompt in rows["prompt"]} == {3}

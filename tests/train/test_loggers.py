@@ -1,4 +1,4 @@
-"""trackio and TensorBoard receive every metric of CES, read back from the files that they write."""
+"""trackio and TensorBoard log every metric of CES; the tests read the files that they write."""
 
 import importlib.util
 import json
@@ -13,7 +13,7 @@ from trainers import scripted_trainer
 
 from trl_ces.methods.metrics import CES_METRICS
 
-STEP = "train/global_step"  # trackio counts lines of its own beside it
+STEP = "train/global_step"  # trackio also counts its own steps
 
 
 def read_tensorboard(folder):
@@ -35,7 +35,7 @@ LOGGERS = {"tensorboard": read_tensorboard, "trackio": read_trackio}
 
 
 def train(folder, logger, accuracies):
-    """Two steps, an evaluation after the second."""
+    """Train for two steps, evaluate after the second step, and return the log."""
     script = random_script(["1+1=", "2+2="], accuracies, torch.Generator().manual_seed(1))
     changes = {"max_steps": 2, "eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": 8}
     changes |= {"report_to": logger, "run_name": "a-run", "ces_tau": 0.3}
@@ -46,9 +46,9 @@ def train(folder, logger, accuracies):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Where both write, and nowhere else."""
+    """Make both loggers write to a temporary folder."""
     monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "tensorboard"))
-    for name, module in list(sys.modules.items()):  # TRL has imported it, and it read its environment then
+    for name, module in list(sys.modules.items()):  # imported by TRL; it reads the environment at import
         if name.startswith("trackio") and hasattr(module, "TRACKIO_DIR"):
             monkeypatch.setattr(module, "TRACKIO_DIR", tmp_path / "trackio")
     monkeypatch.chdir(tmp_path)
@@ -56,7 +56,7 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("logger", LOGGERS)
-def test_a_logger_gets_every_metric_under_its_name_with_its_value(logger, folder):
+def test_a_logger_writes_the_name_and_value_of_every_metric(logger, folder):
     if importlib.util.find_spec(logger) is None:
         pytest.skip(f'needs {logger}: pip install "trl_ces[dev]"')
     history = train(folder, logger, [[1, 0, 0, 1], [0, 0, 0, 1]])
@@ -72,7 +72,7 @@ def test_a_logger_gets_every_metric_under_its_name_with_its_value(logger, folder
 
 
 @pytest.mark.skipif(importlib.util.find_spec("tensorboard") is None, reason='pip install "trl_ces[dev]"')
-def test_a_metric_that_has_no_value_makes_no_logger_warn(folder):
+def test_a_metric_without_a_value_causes_no_warning(folder):
     messages = []
     handler = logging.Handler()
     handler.emit = lambda record: messages.append(record.getMessage())

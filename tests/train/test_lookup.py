@@ -1,4 +1,4 @@
-"""Reward functions of a recipe: names, factories with their settings, dotted paths."""
+"""Reward functions of a recipe are found by name or dotted path; factories are called with their settings."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def rewards_of(given, **overrides):
     return find_reward_functions(make_recipe(MINIMAL | given, "file.yaml", overrides))
 
 
-def test_a_factory_takes_its_settings_from_the_file_or_the_command_line():
+def test_a_factory_gets_its_settings_from_the_recipe_or_the_command_line():
     given = {
         "reward_funcs": ["accuracy_reward", "get_alp_length_reward"],
         "reward_kwargs": {"get_alp_length_reward": {"beta": 0.5}},
@@ -25,7 +25,7 @@ def test_a_factory_takes_its_settings_from_the_file_or_the_command_line():
     assert rewards_of(given, **words)[1].of_groups.keywords == {"beta": 2, "normalizer": 7, "correct_only": False}
 
 
-def test_trls_factories_are_called_alike():
+def test_factories_of_trl_are_called_with_their_settings():
     names = ["get_cosine_scaled_reward", "get_repetition_penalty_reward", "get_soft_overlong_punishment"]
     settings = {"get_cosine_scaled_reward": {"max_len": 10}, "get_repetition_penalty_reward": {"ngram_size": 2}}
     cosine, repetition, overlong = rewards_of({"reward_funcs": names, "reward_kwargs": settings})
@@ -35,7 +35,7 @@ def test_trls_factories_are_called_alike():
     assert overlong(completion_ids=lengths) == [0.0, -0.5, -1.0]
 
 
-def test_a_dotted_path_is_called_where_it_has_settings(tmp_path, monkeypatch):
+def test_a_function_at_a_dotted_path_is_called_if_it_has_settings(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(
         "from trl_ces.rewards import group_reward\n"
         "def get_constant_reward(value=1.0):\n"
@@ -54,7 +54,7 @@ def test_a_dotted_path_is_called_where_it_has_settings(tmp_path, monkeypatch):
         rewards_of({"reward_funcs": ["mine.plain_reward"], "reward_kwargs": {"mine.plain_reward": {"value": 1}}})
 
 
-def test_a_dotted_factory_is_called_like_a_short_one():
+def test_a_factory_at_a_dotted_path_is_called():
     name = "trl_ces.rewards.get_kimi_length_reward"
     (kimi,) = rewards_of({"reward_funcs": [name]})
     assert kimi.__name__ == "kimi_length_reward"
@@ -76,12 +76,12 @@ def test_a_dotted_factory_is_called_like_a_short_one():
         (["accuracy_reward"], {"beta": 1}, r"accuracy_reward: .* \(settings: completions, solution"),
     ],
 )
-def test_wrong_settings_are_refused(names, settings, message):
+def test_invalid_settings_are_refused(names, settings, message):
     with pytest.raises(UserError, match=message):
         rewards_of({"reward_funcs": names, "reward_kwargs": {names[0]: settings}})
 
 
-def test_settings_of_a_reward_that_is_not_there_are_refused():
+def test_settings_of_an_unknown_reward_are_refused():
     with pytest.raises(UserError, match=r"`reward_kwargs`: 'get_alp_reward' is not in `reward_funcs`\. Did you mean"):
         rewards_of({"reward_funcs": ["get_alp_length_reward"], "reward_kwargs": {"get_alp_reward": {"beta": 1}}})
     with pytest.raises(UserError, match=r"`reward_kwargs`: expected dict"):

@@ -1,4 +1,4 @@
-"""The push at the end of a run: private, without checkpoints, and never the end of a run."""
+"""The push at the end of a run is private, excludes checkpoints, and cannot make a finished run fail."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ PUSHED = ("README.md", "config.json", "model.safetensors", "recipe.yaml")
 
 @pytest.fixture
 def hub(monkeypatch, tmp_path):
-    """A local Hub, and the client's constants pointing to it, as HF_ENDPOINT would at import."""
+    """Start a local Hub and set the client's constants to its address, as HF_ENDPOINT would do at import."""
     with Hub() as server:
         monkeypatch.setattr(constants, "ENDPOINT", server.url)
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
@@ -32,7 +32,7 @@ def hub(monkeypatch, tmp_path):
 
 @pytest.fixture
 def run(tmp_path):
-    """What a training leaves in its folder."""
+    """Create the files that a training run leaves in its folder."""
     folder = tmp_path / "my run"
     for name in (*PUSHED, "training_args.bin"):
         for place in (folder, folder / "checkpoint-2", folder / "_nonfinite"):
@@ -45,7 +45,7 @@ def push_of(run, **changes):
     return Push(CESConfig(**settings(run, push_to_hub=True, hub_model_id="me/live", **changes)))
 
 
-def test_the_model_is_pushed_in_private_without_checkpoints_and_pickles(hub, run, capsys):
+def test_the_model_is_pushed_to_a_private_repository_without_checkpoints_and_pickles(hub, run, capsys):
     push = push_of(run)
     push.open()
     push.upload()
@@ -61,7 +61,7 @@ def test_a_push_is_private_unless_the_recipe_sets_it_to_false(hub, run, given, p
     assert hub.repos["me/live"].private == private
 
 
-def test_a_branch_can_be_named(hub, run):
+def test_the_model_can_be_pushed_to_a_branch(hub, run):
     push = push_of(run, hub_revision="v1")
     push.open()
     push.upload()
@@ -69,13 +69,13 @@ def test_a_branch_can_be_named(hub, run):
     assert hub.repos["me/live"].files == {}
 
 
-def test_the_trainer_does_not_push_by_itself(run):
+def test_push_disables_the_trainers_own_push(run):
     args = CESConfig(**settings(run, push_to_hub=True))
     assert Push(args).repo_id == "my run"
     assert args.push_to_hub is False
 
 
-def test_a_repository_that_cannot_take_the_push_ends_the_run_before_training(hub, run, monkeypatch):
+def test_a_repository_without_write_access_or_privacy_is_refused_before_training(hub, run, monkeypatch):
     hub.repos["me/live"] = Repo(private=False)
     with pytest.raises(UserError, match=r"me/live is public.+`hub_private_repo: false`.+`hub_model_id`"):
         push_of(run).open()
@@ -86,13 +86,13 @@ def test_a_repository_that_cannot_take_the_push_ends_the_run_before_training(hub
         push_of(run).open()
 
 
-def test_a_hub_that_fails_ends_no_run_and_the_line_for_later_is_printed(hub, run, capsys):
+def test_if_the_hub_fails_the_command_for_a_later_push_is_printed(hub, run, capsys):
     hub.failing = True
     push = push_of(run, hub_revision="v1")
     push.open()
     push.upload()
     printed = capsys.readouterr().out
-    assert "The Hub does not answer now (" in printed
+    assert "The Hub does not answer (" in printed
     assert "The push to the Hub failed (" in printed
     assert printed.endswith(
         f"  hf upload me/live '{run}' . --private --revision v1 --exclude 'checkpoint-*' --exclude '_*' "
@@ -100,7 +100,7 @@ def test_a_hub_that_fails_ends_no_run_and_the_line_for_later_is_printed(hub, run
     )
 
 
-def test_a_public_repository_that_appears_meanwhile_gets_nothing(hub, run, capsys):
+def test_nothing_is_pushed_to_a_repository_that_becomes_public_during_training(hub, run, capsys):
     push = push_of(run)
     push.open()
     hub.repos["me/live"] = Repo(private=False)
@@ -114,11 +114,11 @@ def test_a_public_repository_that_appears_meanwhile_gets_nothing(hub, run, capsy
     [
         ("me//live", {}, {"HF_TOKEN": TOKEN}, "'me//live' is not a repository name"),
         ("me/live", {}, {}, "There is no token for the Hub: run `hf auth login`"),
-        ("me/live", {"WANDB_API_KEY": "0123"}, {"HF_TOKEN": TOKEN}, r"`env` holds WANDB_API_KEY, and the recipe is"),
+        ("me/live", {"WANDB_API_KEY": "0123"}, {"HF_TOKEN": TOKEN}, "`env` contains WANDB_API_KEY, and"),
     ],
 )
 def test_name_token_and_secrets_are_checked_without_the_network(monkeypatch, tmp_path, repo, env, variables, message):
-    with pytest.raises(UserError, match="HF_HUB_OFFLINE is set"):  # by tests/conftest.py
+    with pytest.raises(UserError, match="HF_HUB_OFFLINE is set"):  # set by tests/conftest.py
         check_push("me/live", {})
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "none"))

@@ -1,4 +1,4 @@
-"""Recipes are read strictly: what is not understood is refused, with the key, the file and the way out."""
+"""Recipes are checked strictly; the error names the file, the key and a way to fix it."""
 
 import dataclasses
 
@@ -23,7 +23,7 @@ def refusal(tmp_path, text="", overrides=None):
     return str(caught.value)
 
 
-def test_values_reach_their_classes(tmp_path):
+def test_values_are_set_in_the_dataclasses_that_define_them(tmp_path):
     text = (
         "learning_rate: 2e-7\nces_tau: 0\nlr_scheduler_type: cosine_with_min_lr\n"
         "lr_scheduler_kwargs: {min_lr_rate: 0.1}\n"
@@ -46,7 +46,7 @@ def test_values_reach_their_classes(tmp_path):
     assert recipe.env == {"SOME_VARIABLE": "1"}
 
 
-def test_the_command_line_wins_over_the_file(tmp_path):
+def test_the_command_line_overrides_the_recipe(tmp_path):
     overrides = {
         "learning_rate": ["3e-6"],
         "reward_funcs": ["accuracy_reward"],
@@ -105,12 +105,12 @@ def test_the_command_line_wins_over_the_file(tmp_path):
         ("use_dora: true", ["`use_dora` has no effect without `use_peft`"]),
     ],
 )
-def test_refusals_name_key_value_and_what_is_expected(tmp_path, text, parts):
+def test_an_invalid_value_is_refused_with_its_key_and_the_expected_type(tmp_path, text, parts):
     message = refusal(tmp_path, text)
     assert all(part in message for part in parts), message
 
 
-def test_an_output_dir_in_the_home_is_one_path_for_saving_and_resuming(tmp_path, monkeypatch):
+def test_a_tilde_in_output_dir_and_model_path_is_expanded(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     fields = {"model_name_or_path": "~/model", "dataset_name": "some/data", "output_dir": "~/run"}
     recipe = make_recipe(fields, "recipe.yaml")
@@ -119,28 +119,28 @@ def test_an_output_dir_in_the_home_is_one_path_for_saving_and_resuming(tmp_path,
 
 
 @pytest.mark.parametrize("missing", ["model_name_or_path", "output_dir", "dataset_name"])
-def test_required_keys_are_named(tmp_path, missing):
+def test_a_missing_required_key_is_named(tmp_path, missing):
     file = tmp_path / "recipe.yaml"
     file.write_text("".join(line for line in BASE.splitlines(True) if not line.startswith(missing)))
     with pytest.raises(UserError, match=f"`{missing}` is missing"):
         load_recipe(file)
 
 
-def test_every_field_of_trl_has_a_type_that_a_recipe_can_be_checked_against():
+def test_the_default_of_every_field_matches_its_type():
     for entry in recipe_fields().values():
         default = entry.default
         if isinstance(default, type(dataclasses.MISSING)):
             raise AssertionError(f"{entry.name} has no default")
         if entry.name not in ("num_train_epochs", "scale_rewards"):
             plain = default.value if hasattr(default, "value") else default
-            # transformers writes ints as defaults of floats, and "" where it means an empty list
+            # Some defaults in transformers are ints for float fields, or "" for an empty list.
             assert fit(plain, entry.hint) == plain, entry.name
 
 
 @pytest.mark.parametrize(
     ("step", "rollout", "processes", "micro", "sizes"),
     [
-        (4, 48, 2, 2, (2, 1, 12)),  # the paper's: fidelity rows 19 and 20
+        (4, 48, 2, 2, (2, 1, 12)),  # the paper's (docs/deviations.md, rows 19 and 20)
         (4, 48, 1, 2, (2, 2, 24)),
         (4, 48, 4, 2, (1, 1, 12)),
         (4, 48, 1, 4, (4, 1, 12)),
@@ -148,24 +148,24 @@ def test_every_field_of_trl_has_a_type_that_a_recipe_can_be_checked_against():
         (8, 8, 1, 8, (8, 1, 1)),
     ],
 )
-def test_a_step_and_a_rollout_are_the_same_on_any_number_of_processes(step, rollout, processes, micro, sizes):
+def test_step_and_rollout_sizes_do_not_depend_on_the_number_of_processes(step, rollout, processes, micro, sizes):
     found = batch_sizes(step, rollout, processes, micro)
     assert list(found) == ["per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation"]
     assert tuple(found.values()) == sizes
 
 
-def test_eight_processes_cannot_share_four_responses():
+def test_eight_processes_cannot_share_four_completions():
     with pytest.raises(UserError, match=r"8 processes cannot share: start 1, 2, 4 processes"):
         batch_sizes(4, 48, 8)
 
 
-def test_a_rollout_is_whole_steps():
+def test_a_rollout_must_be_a_multiple_of_a_step():
     with pytest.raises(UserError, match=r"is 50, which is not a multiple of `responses_per_step`, 4"):
         batch_sizes(4, 50, 2)
 
 
 @pytest.mark.parametrize("key", ["gradient_accumulation_steps", "steps_per_generation", "generation_batch_size"])
-def test_a_batch_size_cannot_be_given_twice(tmp_path, key):
+def test_settings_derived_from_responses_per_step_cannot_be_set(tmp_path, key):
     recipe = load_recipe(write(tmp_path, f"responses_per_step: 4\n{key}: 2\n"))
     with pytest.raises(UserError, match=f"`{key}` follows from `responses_per_step`"):
         recipe.training_fields(1)
@@ -180,7 +180,7 @@ def test_a_batch_size_cannot_be_given_twice(tmp_path, key):
         ("per_device_train_batch_size: 3", "divisible by num_generations"),
     ],
 )
-def test_what_the_config_refuses_is_refused_before_the_start(tmp_path, text, part):
+def test_values_that_the_config_refuses_are_refused_before_training(tmp_path, text, part):
     recipe = load_recipe(write(tmp_path, text + "\n"))
     with pytest.raises(UserError) as caught:
         recipe.check_training(1)
@@ -188,15 +188,15 @@ def test_what_the_config_refuses_is_refused_before_the_start(tmp_path, text, par
     assert "recipe.yaml" in str(caught.value)
 
 
-def test_the_check_counts_all_processes(tmp_path):
-    # 2 responses on each of 2 processes make a group of 4; on one process they do not
+def test_divisibility_is_checked_for_the_batch_of_all_processes(tmp_path):
+    # Two completions on each of two processes form a group of four; two completions on one process do not.
     recipe = load_recipe(write(tmp_path, "num_generations: 4\nper_device_train_batch_size: 2\n"))
     recipe.check_training(2)
     with pytest.raises(UserError, match="divisible by num_generations"):
         recipe.check_training(1)
 
 
-def test_the_attention_implementation_is_the_one_that_the_model_is_loaded_with(tmp_path):
+def test_model_init_kwargs_override_the_attention_implementation(tmp_path):
     text = "use_cpu: true\nbf16: false\nattn_implementation: eager\n"
     for own, expected in (("", "eager"), ("model_init_kwargs: {attn_implementation: sdpa}\n", "sdpa")):
         recipe = load_recipe(write(tmp_path, text + own))
@@ -207,7 +207,7 @@ def test_the_attention_implementation_is_the_one_that_the_model_is_loaded_with(t
 @pytest.mark.parametrize(
     ("text", "strategy"), [("", "end"), ("hub_strategy: end\n", "end"), ("hub_strategy: every_save\n", None)]
 )
-def test_a_run_is_pushed_at_its_end_only(tmp_path, text, strategy):
+def test_only_the_hub_strategy_end_is_accepted(tmp_path, text, strategy):
     file = write(tmp_path, f"push_to_hub: true\n{text}")
     if strategy is not None:
         assert load_recipe(file).setting("hub_strategy") == strategy
@@ -216,11 +216,11 @@ def test_a_run_is_pushed_at_its_end_only(tmp_path, text, strategy):
         load_recipe(file)
 
 
-def test_words_of_the_command_line_are_parsed_by_the_fields_type():
+def test_command_line_words_are_parsed_by_the_type_of_the_field():
     assert fit_text(["a", "b"], list[str]) == ["a", "b"]
     assert fit_text(["[1, 2.5]"], list[float] | None) == [1.0, 2.5]
     assert fit_text([], bool) is True
-    assert fit_text(["True"], str | bool | None) is True  # as the launcher passes it to its workers
+    assert fit_text(["True"], str | bool | None) is True  # the form in which the launcher passes it to workers
     with pytest.raises(TypeError, match="expected int, got 2 values"):
         fit_text(["1", "2"], int)
     with pytest.raises(TypeError, match="expected int, got 0 values"):

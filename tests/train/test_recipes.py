@@ -1,4 +1,4 @@
-"""Each model's recipe whole, each overlay over it: read as the command line reads them, with the papers' numbers."""
+"""The shipped recipes and all their overlays are valid and have the values stated in the papers."""
 
 import re
 import shlex
@@ -20,7 +20,7 @@ ACCELERATE = sorted(RECIPES.glob("accelerate/*.yaml"))
 TRAINING = sorted(file for folder in ("models", "methods", "cluster") for file in RECIPES.glob(f"{folder}/*.yaml"))
 R1, SMALL = ["R1-1.5B", "R1-7B"], "arithmetic"
 METHODS = sorted(shipped_files("methods"))
-# What reads chat messages, or asks for devices, is for the R1 models.
+# Overlays that need chat prompts or GPUs, which only the R1 recipes have.
 FOR_R1 = {"cosine", "lora"}
 COMPOSED = [
     *([model] for model in [*R1, SMALL, "smollm2_135m"]),
@@ -33,12 +33,12 @@ SHORT = {"max_completion_length": 4000, "vllm_max_model_length": 6000}
 
 
 def rewarded(name, settings=None, **more):
-    """DAPO with one more reward."""
+    """Return the changes of an overlay that adds a reward to DAPO."""
     found = {"shaping": "none", "reward_funcs": ["accuracy_reward", "think_format_reward", name], **more}
     return found if settings is None else {**found, "reward_kwargs": {name: settings}}
 
 
-# What each overlay makes of the paper's CES run for R1: the papers' numbers.
+# Changes that each overlay makes to the R1 recipes, with the values stated in the papers.
 EXPECTED = {
     "dapo": {"shaping": "none"},
     "dapo_full": rewarded("get_soft_overlong_punishment", **SAMPLING),
@@ -114,7 +114,7 @@ EXPECTED = {
         "vllm_gpu_memory_utilization": 0.55,
     },
 }
-# And what the small world's own numbers are, where they differ from those.
+# Values of the toy task that differ from EXPECTED.
 SMALL_NUMBERS = {
     "adaptive_entropy": {"entropy_coef": 0.001, "entropy_coef_delta": 0.001, "entropy_target": 0.05},
     "entropy_bonus": {"entropy_coef": 0.01},
@@ -133,7 +133,7 @@ def name_of(file):
 
 
 @pytest.mark.parametrize("names", COMPOSED, ids=" ".join)
-def test_a_recipe_is_accepted_alone_and_under_each_overlay(names):
+def test_a_recipe_is_valid_alone_and_with_each_overlay(names):
     recipe = load_recipe(names)
     recipe.check_training(8 if names[-1] in ("colocate", "server") else 1)
     find_reward_functions(recipe)
@@ -143,22 +143,22 @@ def test_a_recipe_is_accepted_alone_and_under_each_overlay(names):
 
 
 @pytest.mark.parametrize("model", R1)
-def test_an_overlay_changes_the_papers_run_in_what_its_method_is(model):
+def test_an_overlay_makes_only_the_expected_changes_to_the_r1_recipes(model):
     paper, expected = compose([model]), {}
     assert EXPECTED.keys() == set(METHODS)
     for method, changes in EXPECTED.items():
-        # The settings of CES go with it.
+        # The settings of CES are dropped if the overlay replaces CES.
         kept = {name: value for name, value in paper.items() if name not in CES}
         expected[method] = {**kept, **changes, "output_dir": f"outputs/{model}-{method}"}
     expected["lora"]["vllm_gpu_memory_utilization"] = {"R1-7B": 0.55, "R1-1.5B": 0.6}[model]
     assert {method: compose([model, method]) for method in METHODS} == expected
 
 
-def test_the_toy_task_has_numbers_of_its_own():
+def test_an_overlay_makes_only_the_expected_changes_to_the_toy_recipe():
     base = compose([SMALL])
     for method in set(METHODS) - FOR_R1 - {"dler"}:
         found, changes = compose([SMALL, method]), dict(EXPECTED[method])
-        changes.pop("vllm_max_model_length", None)  # which the R1 recipes set
+        changes.pop("vllm_max_model_length", None)  # only in the R1 recipes
         if "reward_funcs" in changes:
             changes["reward_funcs"] = [*base["reward_funcs"], changes["reward_funcs"][-1]]
         changes |= {name: base[name] for name in CES if name in changes and changes[name] == CES[name]}
@@ -168,11 +168,11 @@ def test_the_toy_task_has_numbers_of_its_own():
 
 
 @pytest.mark.parametrize("file", TRAINING, ids=name_of)
-def test_a_file_describes_itself_and_is_read_alike_by_any_yaml_parser(file):
+def test_a_recipe_file_starts_with_a_description_and_is_parsed_like_standard_yaml(file):
     first = file.read_text().splitlines()[0]
     assert first.startswith("# ")
     assert len(first) > 20
-    # `2e-7` is a number here and a string to PyYAML: our own files avoid what parsers disagree on
+    # Shipped files avoid values such as `2e-7`, which is a number for this package and a string for PyYAML.
     assert yaml.safe_load(file.read_text()) == read_yaml(file)
 
 
@@ -188,12 +188,12 @@ def test_the_overlong_punishment_grows_over_the_last_fifth(model, cache):
 
 
 @pytest.mark.parametrize(("overlays", "length"), [(["cosine"], 12000), (["cosine", "truncation"], 4000)])
-def test_the_cosine_falls_over_the_whole_length_of_a_completion(overlays, length):
+def test_the_cosine_reward_spans_the_maximum_completion_length(overlays, length):
     assert find_reward_functions(load_recipe(["R1-7B", *overlays]))[0].max_len == length
 
 
 @pytest.mark.parametrize("file", ACCELERATE, ids=name_of)
-def test_an_accelerate_file_is_one_that_accelerate_reads(file):
+def test_accelerate_can_load_the_shipped_configurations(file):
     from accelerate.commands.config.config_args import load_config_from_file
 
     settings = read_accelerate_config(file)
@@ -202,7 +202,7 @@ def test_an_accelerate_file_is_one_that_accelerate_reads(file):
     assert str(loaded.distributed_type.value) == settings["distributed_type"]
 
 
-# Instead of a vLLM in the training processes.
+# Settings of the server mode, which replace those of colocated vLLM.
 SERVER = {
     "vllm_mode": "server",
     "vllm_server_port": 8000,
@@ -217,7 +217,7 @@ def changes(names, base):
 
 
 @pytest.mark.parametrize("model", R1)
-def test_the_cluster_recipes_are_the_papers_but_for_batches_and_vllm(model):
+def test_the_cluster_recipes_change_only_batches_and_vllm_settings(model):
     assert changes([model, "server_paper"], [model]) == SERVER
     found = changes([model, "colocate"], [model])
     assert changes([model, "server"], [model]) == {
@@ -231,7 +231,7 @@ def test_the_cluster_recipes_are_the_papers_but_for_batches_and_vllm(model):
 
 
 @pytest.mark.parametrize("model", R1)
-def test_the_cluster_recipes_keep_their_batches_on_the_processes_they_are_for(model):
+def test_the_cluster_recipes_keep_their_batch_sizes_on_the_intended_numbers_of_processes(model):
     names = ("per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation")
     for kind, processes, step in [("colocate", (8,), 48), ("server", (8, 16, 24), 48), ("server_paper", (1, 2, 4), 4)]:
         recipe = load_recipe([model, kind])
@@ -246,7 +246,7 @@ def test_the_cluster_recipes_keep_their_batches_on_the_processes_they_are_for(mo
 
 
 @pytest.mark.parametrize("name", ["server", "server_paper"])
-def test_a_header_holds_the_command_of_the_recipes_server(name):
+def test_the_header_of_a_server_recipe_contains_the_server_command(name):
     header = re.sub(r"\\\n# +", "", (RECIPES / "cluster" / f"{name}.yaml").read_text())
     (command,) = re.findall(r"VLLM_SERVER_DEV_MODE=1 vllm serve .*", header)
     words, expected = shlex.split(command), shlex.split(server_command(load_recipe(["R1-7B", name])))
@@ -255,7 +255,7 @@ def test_a_header_holds_the_command_of_the_recipes_server(name):
 
 
 @pytest.mark.parametrize("model", R1)
-def test_the_r1_recipes_hold_the_papers_numbers(model):
+def test_the_r1_recipes_have_the_values_stated_in_the_paper(model):
     recipe = load_recipe(model)
     expected = {
         **CES,
@@ -264,7 +264,7 @@ def test_the_r1_recipes_hold_the_papers_numbers(model):
         "top_p": 1.0,
         "max_completion_length": 12000,
         "num_generations": 4,
-        "adam_beta1": 0.9,  # fidelity row 21
+        "adam_beta1": 0.9,  # docs/deviations.md, row 21
         "adam_beta2": 0.95,
         "lr_scheduler_type": "cosine_with_min_lr",
         "lr_scheduler_kwargs": {"min_lr_rate": 0.1},
@@ -282,19 +282,19 @@ def test_the_r1_recipes_hold_the_papers_numbers(model):
         "bf16": True,
     }
     assert {key: recipe.training[key] for key in expected} == expected
-    assert recipe.model.dtype == "float32"  # masters in float32, row 21
-    assert recipe.attention == "flash_attention_2"  # rows are packed
+    assert recipe.model.dtype == "float32"  # fp32 master weights, row 21
+    assert recipe.attention == "flash_attention_2"  # packs rows
     assert recipe.script.max_train_samples == 2500
     assert recipe.script.reward_funcs == ["accuracy_reward", "think_format_reward"]
 
 
 @pytest.mark.parametrize("folder", R1)
 @pytest.mark.parametrize(("processes", "batches"), [(1, (2, 2, 24)), (2, (2, 1, 12)), (4, (1, 1, 12))])
-def test_the_r1_recipes_keep_four_responses_a_step_and_48_a_rollout(folder, processes, batches):
+def test_the_r1_recipes_have_4_completions_per_step_and_48_per_rollout(folder, processes, batches):
     recipe = load_recipe(folder)
     fields = recipe.training_fields(processes)
     names = ("per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation")
     assert tuple(fields[name] for name in names) == batches
     recipe.check_training(processes)
-    # whole rollouts of whole steps between two saves: a resumed run does not generate one anew
+    # Checkpoints are saved at the end of a rollout, so that a resumed run does not generate it again.
     assert recipe.training["save_steps"] % 12 == 0

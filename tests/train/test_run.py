@@ -1,4 +1,4 @@
-"""Failures of a training that have a sentence of their own."""
+"""Known failures of a training run are explained in one sentence."""
 
 import errno
 import json
@@ -17,7 +17,7 @@ from trl_ces.layers.reward_calls import RewardError
 from trl_ces.support.errors import UserError
 from trl_ces.train.data import make_prompt
 from trl_ces.train.recipe import make_recipe
-from trl_ces.train.run import _check_prompts, _known_problem, make_trainer, run_to_its_end
+from trl_ces.train.run import _check_prompts, _known_problem, make_trainer, train_to_end
 
 
 def test_a_missing_chat_template_is_explained():
@@ -25,14 +25,14 @@ def test_a_missing_chat_template_is_explained():
     with pytest.raises(ValueError, match="chat_template") as found:
         tiny_tokenizer(chat_template=None).apply_chat_template([{"role": "user", "content": "1+2="}])
     message = _known_problem(found.value, recipe)
-    assert "The tokenizer of base-1B has no chat template, which the prompts require: name an instruct" in message
+    assert "The tokenizer of base-1B has no chat template, which the prompts require: use an instruct" in message
     assert "or use a `dataset_builder` that returns text prompts (docs/recipes.md has an example)." in message
     assert _known_problem(ValueError("something else"), recipe) is None
 
 
 DISK_FULL = "Error while serializing: I/O error: No space left on device (os error 28)"
 
-# As the templates of Gemma 2 and the first Mistrals.
+# Rejects system messages, like the templates of Gemma 2 and early Mistral models.
 NO_SYSTEM = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
 
 
@@ -41,7 +41,7 @@ def test_a_chat_template_without_system_messages_is_explained():
     tokenizer, prompt = tiny_tokenizer(chat_template=NO_SYSTEM), make_prompt("1+2=", "Think.", "here")
     with pytest.raises(TemplateError) as found:
         tokenizer.apply_chat_template(prompt)
-    message = r"The chat template of gemma refuses the prompts \(System role not supported\): .*`--system_prompt null`"
+    message = r"The chat template of gemma rejects the prompts \(System role not supported\): .*`--system_prompt null`"
     assert re.search(message, str(_known_problem(found.value, recipe)))
 
 
@@ -52,17 +52,17 @@ def test_a_full_disk_is_explained(error):
     assert _known_problem(OSError(errno.EACCES, "Permission denied"), recipe) is None
 
 
-def test_fewer_rows_than_a_rollout_takes_are_refused_before_the_model_is_loaded(tmp_path):
+def test_too_few_rows_for_a_rollout_are_refused_before_the_model_is_loaded(tmp_path):
     (tmp_path / "data.jsonl").write_text('{"question": "1+1=", "answer": 2}\n' * 3)
     fields = {"model_name_or_path": "m", "dataset_name": str(tmp_path / "data.jsonl"), "output_dir": str(tmp_path)}
     sizes = {"use_cpu": True, "bf16": False, "num_generations": 2, "per_device_train_batch_size": 8}
     recipe = make_recipe(fields | sizes | {"reward_funcs": ["think_format_reward"]}, "my.yaml")
-    with pytest.raises(UserError, match="There are 3 rows to train on, and a rollout takes 4 prompts: give more rows"):
+    with pytest.raises(UserError, match="There are 3 training rows, but a rollout takes 4 prompts: add rows"):
         make_trainer(recipe, recipe.training_config(1), PartialState())
 
 
 @pytest.mark.parametrize(("resumed", "message"), [(None, "start again."), (True, "true`."), ("{own}", "{own}`.")])
-def test_a_failed_run_never_names_another_runs_checkpoint(tmp_path, monkeypatch, resumed, message):
+def test_the_resume_hint_of_a_failed_run_names_no_checkpoint_of_another_run(tmp_path, monkeypatch, resumed, message):
     for step in (4, 60):
         own = tmp_path / f"checkpoint-{step}"
         own.mkdir()
@@ -78,11 +78,11 @@ def test_a_failed_run_never_names_another_runs_checkpoint(tmp_path, monkeypatch,
 
     monkeypatch.setattr(trainer, "train", fail)
     with pytest.raises(UserError) as found:
-        run_to_its_end(trainer, make_recipe(fields, "my.yaml"))
+        train_to_end(trainer, make_recipe(fields, "my.yaml"))
     assert str(found.value).endswith(message.format(**names))
 
 
-def test_a_model_that_cannot_be_loaded_is_named(tmp_path, monkeypatch):
+def test_the_error_for_a_model_that_cannot_be_loaded_names_it(tmp_path, monkeypatch):
     (tmp_path / "data.jsonl").write_text('{"question": "1+1=", "answer": 2}\n' * 3)
     fields = {"model_name_or_path": "no-one/nothing", "dataset_name": str(tmp_path / "data.jsonl")}
     sizes = {"use_cpu": True, "bf16": False, "num_generations": 2, "per_device_train_batch_size": 2}
@@ -93,26 +93,25 @@ def test_a_model_that_cannot_be_loaded_is_named(tmp_path, monkeypatch):
         make_trainer(recipe, recipe.training_config(1), PartialState())
 
 
-ANSWER, LENGTH = 12, 20  # which leaves eight tokens to a prompt
+COMPLETION, LENGTH = 12, 20  # leave eight tokens for the prompt
 TEXTS = {"prompt": ["1+2=", "1+2+3+4=", "1+2+3+4+5=", "6+7+8+9+10="], "row": [11, 22, 33, 44]}
-CHATS = {"prompt": [[{"role": "user", "content": text}] for text in ("1", "12", "3+4=", "1234567")]}  # 5 more
+# The chat template adds five tokens.
+CHATS = {"prompt": [[{"role": "user", "content": text}] for text in ("1", "12", "3+4=", "1234567")]}
 
 
 def vllm_trainer(folder, columns, **changes):
-    settings = {"use_vllm": True, "max_completion_length": ANSWER, **changes}
+    settings = {"use_vllm": True, "max_completion_length": COMPLETION, **changes}
     model = str(folder / "model")
     tiny_model().save_pretrained(model)
     return tiny_trainer(folder, prompts=columns, more={"model": model, "eval_dataset": None}, **settings)
 
 
 @pytest.mark.parametrize(("columns", "row", "tokens"), [(TEXTS, 33, 10), (CHATS, 2, 9)], ids=["text", "chat"])
-def test_prompts_without_room_for_a_completion_are_counted_and_the_first_is_named(
-    tmp_path, monkeypatch, columns, row, tokens
-):
+def test_the_error_for_too_long_prompts_counts_them_and_names_the_first(tmp_path, monkeypatch, columns, row, tokens):
     colocated_here(monkeypatch)
     colocate = {"vllm_mode": "colocate", "vllm_max_model_length": LENGTH}
     trainer = vllm_trainer(tmp_path, columns, **colocate)
-    message = rf"2 of 4 prompts.*, row {row} first: its {tokens} tokens and the 12 .* exceed vLLM's 20\. Raise "
+    message = rf"2 of 4 prompts.*; the first is row {row}: its {tokens} tokens plus .*, 12, exceed vLLM's limit, 20\. "
     with pytest.raises(UserError, match=message):
         _check_prompts(trainer)
     trainer.train_dataset = trainer.train_dataset.select(range(2))

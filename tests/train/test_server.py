@@ -1,4 +1,4 @@
-"""The check of vLLM's server before a run, and the sentence when the server fails in a run."""
+"""The vLLM server is checked before a run, and its failures during a run are explained."""
 
 import re
 import shlex
@@ -29,13 +29,13 @@ def test_the_command_starts_a_server_that_passes_the_check(tmp_path):
 
 
 @pytest.mark.parametrize("address", [{"vllm_server_port": 8100}, {"vllm_server_base_url": "http://node-4:8100"}])
-def test_the_command_names_the_port_of_the_recipe(address):
+def test_the_command_contains_the_port_of_the_recipe(address):
     command = server_command(server_recipe("me/my model", **address))
     assert shlex.split(command)[-2:] == ["--port", "8100"]
     assert "vllm serve 'me/my model'" in command
 
 
-def test_a_missing_server_is_refused_with_the_command():
+def test_the_error_for_a_missing_server_contains_the_start_command():
     url = f"http://127.0.0.1:{free_port()}"
     recipe = server_recipe("model", vllm_server_base_url=url, vllm_server_timeout=0.0)
     with pytest.raises(UserError) as caught:
@@ -46,7 +46,7 @@ def test_a_missing_server_is_refused_with_the_command():
     )
 
 
-def test_a_server_that_is_still_loading_is_waited_for(tmp_path, monkeypatch):
+def test_the_check_waits_for_a_server_that_is_still_loading(tmp_path, monkeypatch):
     save_tiny(tmp_path)
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     with served_here(tmp_path) as (stand_in, _):
@@ -85,7 +85,7 @@ def test_only_the_machine_with_rank_0_checks_the_server(tmp_path, monkeypatch, f
         (OSError("a file"), None),
     ],
 )
-def test_errors_of_the_client_become_a_sentence_with_the_command(error, problem):
+def test_errors_of_trls_client_are_explained_with_the_start_command(error, problem):
     recipe = server_recipe("model")
     sentence = server_failure(error, recipe)
     if problem is None:

@@ -1,4 +1,4 @@
-"""SIGTERM saves and ends with 0; a run resumed from there gives the same weights."""
+"""SIGTERM saves a checkpoint and ends the run with exit code 0; a resumed run gets the same weights."""
 
 import errno
 import os
@@ -20,10 +20,10 @@ from trl_ces.train.recipe import make_recipe
 from trl_ces.train.run import _known_problem
 
 
-def test_sigterm_saves_after_the_running_step_and_the_rest_gives_the_same_weights(tmp_path):
+def test_sigterm_saves_after_the_current_step_and_the_resumed_run_gets_the_same_weights(tmp_path):
     whole = make_trainer(tmp_path / "whole", save_strategy="no")
     whole.train()
-    stopped = make_trainer(tmp_path / "stopped", save_strategy="no")  # even where no checkpoint was asked for
+    stopped = make_trainer(tmp_path / "stopped", save_strategy="no")  # saves a checkpoint regardless
     stop = SaveOnSigterm(stopped.accelerator)
     stopped.add_callback(stop)
 
@@ -61,7 +61,7 @@ def test_a_disk_that_fills_up_while_a_checkpoint_is_written_leaves_the_one_befor
 
 
 def child_script(tmp_path, end):
-    """Create a file, wait for SIGTERM, and end as given."""
+    """Write a script that creates a file, waits for SIGTERM and then executes `end`."""
     script = tmp_path / "child.py"
     script.write_text(
         textwrap.dedent(
@@ -78,7 +78,7 @@ def child_script(tmp_path, end):
 
 
 @pytest.mark.parametrize(("end", "code"), [("sys.exit(0)", 0), ("sys.exit(3)", 143)])
-def test_the_command_ends_with_0_where_the_training_saved(tmp_path, end, code):
+def test_the_command_returns_0_if_the_training_saved_a_checkpoint(tmp_path, end, code):
     started = tmp_path / "started"
     command = [sys.executable, str(child_script(tmp_path, end)), str(started)]
     parent = subprocess.Popen(
@@ -94,7 +94,7 @@ def test_the_command_ends_with_0_where_the_training_saved(tmp_path, end, code):
     assert parent.wait(60) == code
 
 
-def test_a_signal_that_comes_while_the_training_is_started_is_passed_on(tmp_path, monkeypatch):
+def test_a_signal_during_the_start_of_the_training_is_forwarded(tmp_path, monkeypatch):
     start = subprocess.Popen
 
     def signalled(*args, **kwargs):
@@ -108,17 +108,15 @@ def test_a_signal_that_comes_while_the_training_is_started_is_passed_on(tmp_path
 
 
 class TwoProcesses:
-    """An accelerator whose other process was or was not signalled; a signal may come while they agree."""
+    """Stub of an accelerator with two processes; `other` is whether the other process received SIGTERM."""
 
     num_processes, device = 2, "cpu"
 
-    def __init__(self, other, meanwhile=None):
-        self.other, self.meanwhile = other, meanwhile
+    def __init__(self, other):
+        self.other = other
 
     def reduce(self, value, reduction):
         assert reduction == "sum"
-        if self.meanwhile:
-            self.meanwhile()
         return value + float(self.other)
 
 
@@ -139,18 +137,18 @@ def test_all_processes_stop_after_the_same_step(here, other, stops):
         (
             "raise SystemExit(1)",
             1,
-            "the training ended with code 1; the first error, if one was reported, is above.",
+            "training ended with code 1; the first error, if any was reported, is above.",
         ),
-        ("import os; os.kill(os.getpid(), 9)", 137, "the training was killed; the first error"),
-        # a launcher, whose worker has message why
+        ("import os; os.kill(os.getpid(), 9)", 137, "training was killed; the first error"),
+        # a launcher whose worker has printed its error
         ("import os; open(os.environ['TRL_CES_REPORTED'], 'w'); raise SystemExit(1)", 2, ""),
     ],
     ids=["well", "bug", "killed", "reported"],
 )
-def test_a_killed_training_gets_a_sentence_on_how_to_resume(tmp_path, capfd, script, code, message):
+def test_the_error_of_a_killed_training_says_how_to_resume(tmp_path, capfd, script, code, message):
     fields = {"model_name_or_path": "model", "dataset_name": "arithmetic", "output_dir": str(tmp_path)}
     recipe = make_recipe(fields, "recipe.yaml")
-    earlier = tmp_path / "checkpoint-60"  # of a run before
+    earlier = tmp_path / "checkpoint-60"  # from an earlier run
     earlier.mkdir()
     (earlier / "trainer_state.json").write_text('{"global_step": 60}')
     (earlier / "rng_state").touch()

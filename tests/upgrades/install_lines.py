@@ -1,6 +1,7 @@
-"""The install lines of README.md and docs/ resolve, over the network. By uv, because pip would download gigabytes.
+"""Resolve the `pip install` commands of README.md and docs/ with uv, because pip would download gigabytes.
 
-Part of `make test-upgrades UPGRADES=gpu`. Alone: `python -m pytest tests/upgrades/install_lines.py`.
+These tests need the network. `make test-upgrades UPGRADES=gpu` runs them; to run only these, use
+`python -m pytest tests/upgrades/install_lines.py`.
 """
 
 import re
@@ -17,8 +18,8 @@ LINES = {line.strip() for page in PAGES for line in re.findall(r"pip install ([^
 
 
 @pytest.mark.parametrize("line", sorted(LINES))
-def test_an_install_line_of_the_docs_resolves(line, tmp_path):
-    # Into an empty folder, so that nothing counts as installed.
-    asked = [sys.executable, "-m", "uv", "pip", "install", "--dry-run", "--quiet", "--target", tmp_path]
-    done = subprocess.run([*asked, *shlex.split(line)], cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+def test_an_install_command_of_the_docs_resolves(line, tmp_path):
+    # Install into an empty folder, so that uv resolves all packages.
+    command = [sys.executable, "-m", "uv", "pip", "install", "--dry-run", "--quiet", "--target", tmp_path]
+    result = subprocess.run([*command, *shlex.split(line)], cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False)
+    assert result.returncode == 0, result.stderr

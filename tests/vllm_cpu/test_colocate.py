@@ -1,7 +1,7 @@
-"""vLLM in the training process, on a CPU, as far as it goes: it writes the rollout, and cannot take new weights.
+"""Colocated vLLM on a CPU: the first rollout works, and the weight sync fails.
 
-vLLM's CPU backend packs its weights for the processor and drops the originals, so TRL's weight sync finds nothing to
-write into. That needs a GPU; what comes before it is shown here.
+vLLM's CPU backend repacks its weights and discards the originals, so TRL's weight sync, which would overwrite them,
+needs a GPU. These tests cover everything before the sync.
 """
 
 import os
@@ -28,7 +28,7 @@ def trainer(tmp_path_factory):
         VLLM_CPU_KVCACHE_SPACE="1",
         VLLM_LOGGING_LEVEL="ERROR",
         VLLM_NO_USAGE_STATS="1",
-        VLLM_ENABLE_V1_MULTIPROCESSING="0",  # the engine in this process, where TRL looks for it
+        VLLM_ENABLE_V1_MULTIPROCESSING="0",  # keep the engine in this process, where TRL expects it
     )
     args = CESConfig(
         output_dir=str(tmp_path_factory.mktemp("colocate")),
@@ -64,29 +64,29 @@ def trainer(tmp_path_factory):
 
 
 def test_the_weight_sync_fails_on_a_cpu(trainer):
-    # Where this no longer fails, a run over several rollouts belongs here.
+    # If this no longer fails, replace this test with a run of several rollouts.
     with pytest.raises(AttributeError, match="'Parameter' object has no attribute 'weight_loader'"):
         trainer.vllm_generation.sync_weights()
 
 
-def test_the_first_rollout_comes_from_vllm_and_ces_learns_from_it_with_its_weights(trainer, monkeypatch):
-    # vLLM has read the same weights from the disk: for one rollout no sync is needed.
+def test_ces_trains_on_the_first_rollout_of_vllm_with_importance_sampling_weights(trainer, monkeypatch):
+    # vLLM has loaded the same weights from disk, so the first rollout needs no sync.
     monkeypatch.setattr(trainer.vllm_generation, "sync_weights", lambda: None)
-    seen = {}
+    batch = {}
     compute_loss = trainer._compute_loss
 
-    def watched(model, inputs):
-        seen.update(inputs)
+    def record_batch(model, inputs):
+        batch.update(inputs)
         return compute_loss(model, inputs)
 
-    monkeypatch.setattr(trainer, "_compute_loss", watched)
+    monkeypatch.setattr(trainer, "_compute_loss", record_batch)
     before = {name: weight.clone() for name, weight in trainer.model.named_parameters()}
     trainer.train()
-    mask = seen["completion_mask"].bool()
-    off = (seen["sampling_per_token_logps"] - seen["old_per_token_logps"])[mask].abs()
-    assert 0 < off.mean() < 0.1  # vLLM computes in bfloat16
-    ratio = seen["importance_sampling_ratio"]
-    expected = torch.exp(seen["old_per_token_logps"] - seen["sampling_per_token_logps"]).clamp(max=3.0)
+    mask = batch["completion_mask"].bool()
+    difference = (batch["sampling_per_token_logps"] - batch["old_per_token_logps"])[mask].abs()
+    assert 0 < difference.mean() < 0.1  # vLLM computes in bfloat16
+    ratio = batch["importance_sampling_ratio"]
+    expected = torch.exp(batch["old_per_token_logps"] - batch["sampling_per_token_logps"]).clamp(max=3.0)
     torch.testing.assert_close(ratio[mask], expected[mask])
     (entry,) = [entry for entry in trainer.state.log_history if "ces/selected_tokens" in entry]
     assert entry["ces/selected_tokens"] > 0

@@ -1,4 +1,4 @@
-"""vLLM for real, on a CPU, against transformers: SmolLM2-135M in float32. `make test-vllm` runs it."""
+"""Compare the real vLLM on a CPU with transformers, for SmolLM2-135M in float32. `make test-vllm` runs these tests."""
 
 import dataclasses
 import os
@@ -21,7 +21,7 @@ from trl_ces.lab.evaluation.samples import read_samples
 from trl_ces.lab.evaluation.settings import EvaluationSettings
 from trl_ces.lab.tasks import smollm2
 
-# Loading compiles the model: one to three minutes on two cores.
+# vLLM compiles the model when it loads it, which takes one to three minutes on two cores.
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1200)]
 
 QUIET = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}
@@ -44,22 +44,22 @@ GREEDY = EvaluationSettings(
 
 
 def completions(backend, settings, prompts, seeds):
-    """A backend's completions, in the order of the prompts."""
+    """Return the tokens and finish reasons of a backend's completions, in the order of the prompts."""
     backend.settings = settings
-    found = {one.index: one for part in backend.generate(prompts, seeds) for one in part}
-    return [(found[number].tokens, found[number].finish_reason) for number in range(len(prompts))]
+    by_index = {completion.index: completion for part in backend.generate(prompts, seeds) for completion in part}
+    return [(by_index[number].tokens, by_index[number].finish_reason) for number in range(len(prompts))]
 
 
 @pytest.fixture(scope="module")
 def model():
-    choose_backend(GREEDY)  # an error, not a skip: this file runs only where vLLM is meant to be
+    choose_backend(GREEDY)  # fails if vLLM is missing, because this file must not be skipped
     os.environ.update(QUIET)
     return smollm2.fetch()
 
 
 @pytest.fixture(scope="module")
 def both(model):
-    """The two backends on one model, with the prompts that they should get."""
+    """Return both backends for the same model, with the prompts that they should receive."""
     settings = dataclasses.replace(GREEDY, model=model)
     facts = read_model(settings)
     prompts = encode_prompts(facts.tokenizer, PROBLEMS, settings.system_prompt).ids
@@ -69,7 +69,7 @@ def both(model):
     vllm.close()
 
 
-def test_both_engines_get_the_same_prompts_and_give_the_same_greedy_completions_token_for_token(both):
+def test_both_backends_get_the_same_prompts_and_return_the_same_greedy_completions(both):
     seeds = [0] * len(both.prompts)
     generate, received = both.transformers.model.generate, []
 
@@ -82,13 +82,13 @@ def test_both_engines_get_the_same_prompts_and_give_the_same_greedy_completions_
     assert received == both.prompts
     by_vllm = completions(both.vllm, both.settings, both.prompts, seeds)
     assert by_vllm == by_transformers
-    # Both ways to end occur, and the penalty has an effect.
+    # Both finish reasons occur, and the repetition penalty has an effect.
     assert {reason for _, reason in by_vllm} == {"stop", "length"}
     without = dataclasses.replace(both.settings, repetition_penalty=1.0)
     assert completions(both.transformers, without, both.prompts, seeds) != by_vllm
 
 
-def test_sampled_completions_depend_on_their_seeds_and_not_on_the_order_of_the_requests(both):
+def test_sampled_completions_depend_on_their_seeds_but_not_on_the_order_of_requests(both):
     settings = dataclasses.replace(both.settings, temperature=0.4)
     prompts, seeds = both.prompts * 2, list(range(2 * len(both.prompts)))
     once = completions(both.vllm, settings, prompts, seeds)

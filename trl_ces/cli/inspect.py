@@ -20,27 +20,27 @@ def run(argv: list[str]) -> int:
     usage = "trl-ces inspect --config RECIPE | --model MODEL --data FILE | --model MODEL --prompt TEXT  [options]"
     parser = Parser("inspect", usage=usage, description="Show accuracy and entropies of a model.", epilog=EPILOG)
     add = parser.add_argument
-    add("--model", help="directory of a saved model or a LoRA adapter, or a Hub id; default: the recipe's")
-    add("--config", nargs="+", default=[], metavar="NAME", help="recipe and overlays for options not given here")
+    add("--model", help="directory of a saved model or a LoRA adapter, or a Hub id (default: the recipe's model)")
+    add("--config", nargs="+", default=[], metavar="NAME", help="recipe and overlays, used for options not given")
     add("--prompt", action="append", metavar="TEXT", help="a prompt; may be repeated")
-    add("--data", metavar="FILE", help="prompts: a .json, .jsonl or .parquet file, or a Hub data set")
+    add("--data", metavar="FILE", help="prompts: a .json, .jsonl or .parquet file, or a data set on the Hub")
     add("--num_prompts", type=count, metavar="N", help=f"prompts to draw from the data (default {NUM_PROMPTS})")
     add("--num_samples", type=count, metavar="N", help="completions per prompt (default: a group, at least 8)")
-    add("--temperature", type=float, metavar="T", help="default: the recipe's, else 1")
-    add("--max_new_tokens", type=count, metavar="N", help="longest completion; default: the recipe's, else 512")
-    add("--tau", type=tau, help="share of high-entropy tokens, or auto; default: the recipe's ces_tau, else 0.01")
-    add("--top", type=count, default=15, metavar="N", help="pairs to print (default 15)")
-    add("--seed", type=int, help="seed of the sampling (default 0)")
-    add("--batch_size", type=count, metavar="N", help="completions sampled together (default 32)")
+    add("--temperature", type=float, metavar="T", help="sampling temperature (default: the recipe's, or 1)")
+    add("--max_new_tokens", type=count, metavar="N", help="limit per completion (default: the recipe's, or 512)")
+    add("--tau", type=tau, help="share of high-entropy tokens, or auto (default: the recipe's ces_tau, or 0.01)")
+    add("--top", type=count, default=15, metavar="N", help="number of token pairs to print (default 15)")
+    add("--seed", type=int, help="sampling seed (default 0)")
+    add("--batch_size", type=count, metavar="N", help="completions per batch (default 32)")
     add("--output_dir", type=path, metavar="DIR", help="also write all numbers to DIR/inspect.json")
-    add("--html", type=path, metavar="FILE", help="also write a page of completions with the tokens that CES shapes")
-    add("--compare", metavar="MODEL", help="a second model on the same prompts, next to the first on the page")
+    add("--html", type=path, metavar="FILE", help="also write an HTML page of completions and their shaped tokens")
+    add("--compare", metavar="MODEL", help="second model, shown next to the first one on the HTML page")
     options, rest = parser.parse_known_args(argv or ["--help"])
     line = read_words(rest, vars(options))
     if line.accelerate_flags or line.accelerate_config:
-        raise UserError("accelerate's flags are for training: `trl-ces inspect` runs in one process.")
+        raise UserError("`trl-ces inspect` runs in one process: remove accelerate's flags.")
     if options.compare and not options.html:
-        raise UserError("`--compare` shows two models next to each other on a page: add `--html FILE`.")
+        raise UserError("`--compare` shows two models next to each other on an HTML page: add `--html FILE`.")
     given = {"data": options.data, "prompts": options.prompt}
     recipe = recipe_to_sample(options.config, line.overrides, model=options.model, **given)
     other = options.compare and recipe_to_sample(options.config, line.overrides, model=options.compare, **given)
@@ -62,4 +62,4 @@ def run(argv: list[str]) -> int:
         samples = [sample, *([sampling.sample_recipe(other, prompts, share)] if other else [])]
         write_text(options.html, html.render_page(recipe, samples, found["tau"]))
         print(f"\nCompletions: {options.html}")
-    return 1 if (sample.reason or "").startswith("The reward function ") else 0  # it would also fail in training
+    return 1 if (sample.reason or "").startswith("The reward function ") else 0  # a run would fail, too

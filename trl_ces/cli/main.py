@@ -1,11 +1,11 @@
-"""Entry point of `trl-ces`: run a subcommand, and report a `UserError` in one sentence with exit code 2."""
+"""Entry point of `trl-ces`: run a subcommand; print a `UserError` without traceback and return exit code 2."""
 
 import importlib
 import sys
 
-from ..support.errors import UserError, nearest, quiet_others
+from ..support.errors import UserError, ignore_deprecations, nearest
 
-# Subcommand -> line in `trl-ces --help`. The module of the same name, with `run(argv) -> int`, is imported on use.
+# Subcommand -> its line in `trl-ces --help`. Each is a module with `run(argv) -> int`, imported on use.
 COMMANDS = {
     "train": "train a model from a recipe",
     "recipes": "list the recipes with their costs, or print one in full",
@@ -22,7 +22,7 @@ COMMANDS = {
 def main(argv: list[str] | None = None) -> int:
     """Run a subcommand and return its exit code."""
     command, *words = (sys.argv[1:] if argv is None else argv) or ["--help"]
-    quiet_others()
+    ignore_deprecations()
     if command in ("-h", "--help", "help"):
         print("usage: trl-ces COMMAND [...]\n\nConditional Entropy Shaping (arXiv 2605.19358) for TRL.\n\ncommands:")
         print("\n".join(f"  {name:<12}{text}" for name, text in COMMANDS.items()))

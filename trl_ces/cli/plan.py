@@ -6,15 +6,16 @@ from .parser import Parser, count
 
 DEVICES = ("A800", "A100", "H100", "L40S", "RTX4090")
 EPILOG = """\
-Print the schedule of rollouts and steps, the memory per device by part at the longest completions, the disk space for
-checkpoints, a coarse estimate of hours, and whether it fits. Only the config.json of an unknown model is downloaded.
+Print the schedule of rollouts and steps, the memory per device for completions of maximum length, the disk space for
+checkpoints, a rough estimate of the hours, and whether the run fits. Nothing is downloaded, except the config.json of
+models that `trl-ces` does not know.
 
   trl-ces plan --config R1-7B --gpus 2 --gpu_memory 80 --accelerate_config zero3_offload
 """
 
 
 def run(argv: list[str]) -> int:
-    """Print the plan; return 0 whether or not it fits."""
+    """Print the plan; return 0 even if the run does not fit."""
     parser = Parser(
         "plan",
         usage="trl-ces plan --config RECIPE [OVERLAY ...] [options] [--FIELD VALUE ...]",
@@ -23,14 +24,14 @@ def run(argv: list[str]) -> int:
     )
     add = parser.add_argument
     add("--config", required=True, nargs="+", metavar="NAME", help="a recipe and overlays, as for `trl-ces train`")
-    add("--gpus", type=count, default=1, metavar="N", help="processes over all nodes, one per device (default: 1)")
-    add("--nodes", type=count, metavar="N", help="training machines (default: the accelerate file's, or 1)")
-    add("--device", choices=DEVICES, type=str.upper, default="A800", help="GPU of the estimate (default: A800)")
+    add("--gpus", type=count, default=1, metavar="N", help="processes on all nodes, one per device (default: 1)")
+    add("--nodes", type=count, metavar="N", help="training nodes (default: from the accelerate configuration, or 1)")
+    add("--device", choices=DEVICES, type=str.upper, default="A800", help="GPU for the time estimate (default: A800)")
     add("--gpu_memory", type=float, metavar="GIB", help="memory per device, to check whether the recipe fits")
     add("--accelerate_config", metavar="NAME", help="as for `trl-ces train` (default: ddp)")
-    add("--model_config", metavar="FILE", help="config.json of a model that is neither shipped nor on the Hub")
-    add("--prompt_length", type=count, metavar="N", help="longest prompt in tokens (default: by recipe, or 512)")
-    add("--rows", type=count, metavar="N", help="training prompts, if the recipe has no `max_train_samples`")
+    add("--model_config", metavar="FILE", help="config.json of a model that is not on the Hub")
+    add("--prompt_length", type=count, metavar="N", help="longest prompt in tokens (default: the recipe's, or 512)")
+    add("--rows", type=count, metavar="N", help="number of training prompts, if `max_train_samples` is not set")
     options, rest = parser.parse_known_args(argv or ["--help"])
     line = read_words(rest, vars(options))
     if line.accelerate_flags:

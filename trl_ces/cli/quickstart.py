@@ -10,7 +10,7 @@ from .parser import Parser, path
 
 
 class StageLine:
-    """Terminal line of one stage with its title, its progress and finally its duration."""
+    """Terminal line that shows a stage's title and progress, and its duration when it ends."""
 
     def __init__(self, title: str):
         self.title = title
@@ -30,10 +30,10 @@ class StageLine:
 
 
 def run(argv: list[str]) -> int:
-    """Train with both methods and print the comparison; return 1 if a training run failed."""
+    """Train with both methods and print the comparison; return 1 if a run failed."""
     parser = Parser("quickstart", description="Compare CES and DAPO on a small model, on a CPU, in a few minutes.")
-    parser.add_argument("--output_dir", type=path, default=Path("runs/quickstart"), help="directory of all output")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the base model, the problems and the training")
+    parser.add_argument("--output_dir", type=path, default=Path("runs/quickstart"), help="output directory")
+    parser.add_argument("--seed", type=int, default=0, help="seed of base model, problems and training")
     options = parser.parse_args(argv)
 
     from ..lab.study import quickstart
@@ -45,7 +45,7 @@ def run(argv: list[str]) -> int:
     except RunFailed as failure:
         print(f"\n{failure}", file=sys.stderr)
         return 1
-    print(f"\n{summary}\n\nPicture of both trainings: {options.output_dir / quickstart.PICTURE}\n")
+    print(f"\n{summary}\n\nPlot of both runs: {options.output_dir / quickstart.PICTURE}\n")
     print("Next: a pretrained model on this CPU,\n  trl-ces train --config smollm2_135m")
-    print("or your own model and data: README.md. How to read the above: docs/quickstart.md.")
+    print("or your own model and data (README.md). docs/quickstart.md explains these results.")
     return 0

@@ -9,6 +9,7 @@ from .parser import Parser
 
 
 def run(argv: list[str]) -> int:
+    """List recipes, or run `show`, `copy` or `costs`."""
     parser = Parser("recipes", description="List the shipped recipes and overlays, or print a recipe in full.")
     verbs = "print the composed recipe, copy it to a new file, or compute the table of costs"
     parser.add_argument("verb", nargs="?", choices=["show", "copy", "costs"], help=verbs)
@@ -36,6 +37,7 @@ def run(argv: list[str]) -> int:
 
 
 def _listing() -> str:
+    """Return the table of costs, the overlays with their descriptions, and examples."""
     costs = next(folder / "costs.md" for folder in shipped_folders("recipes"))
     lines = [costs.read_text(encoding="utf-8")]
     for folder, title in zip(OVERLAY_FOLDERS, ("methods", "machines"), strict=True):

@@ -12,8 +12,8 @@ def run(argv: list[str]) -> int:
     parser = Parser("study", description="Train methods over seeds and compare them. Repeat the command to resume.")
     names = ", ".join(shipped_files("study"))
     parser.add_argument("--config", required=True, help=f"YAML file of a study, or name of a shipped study: {names}")
-    parser.add_argument("--jobs", type=count, default=1, help="runs at a time (default 1)")
-    parser.add_argument("--output_dir", type=path, help="overrides the study's own")
+    parser.add_argument("--jobs", type=count, default=1, help="number of runs in parallel (default 1)")
+    parser.add_argument("--output_dir", type=path, help="output directory (default: the study's)")
     options = parser.parse_args(argv)
     file = find_config(options.config, kind="study")
 

@@ -14,10 +14,10 @@ from ..train.recipe import load_recipe, shipped_files
 USAGE = """\
 trl-ces train --config RECIPE [OVERLAY ...] [--accelerate_config NAME|FILE] [--FIELD VALUE ...]
 
-Train a model from a recipe, modified by overlays from left to right. Each is a YAML file or the name of a shipped one
-(`trl-ces recipes` lists them). Every FIELD below can be set there or overridden on the command line. Flags of
-`accelerate launch` are passed on. Exit code 2 means that the input was refused, or that the run stopped with an
-explanation.
+Train a model from a recipe and overlays, which are applied from left to right. Each of them is a YAML file or the name
+of a shipped file (`trl-ces recipes` lists the names). Every FIELD below can be set in these files or on the command
+line. Flags of `accelerate launch` are passed on to it. Exit code 2 means that the input was refused, or that the run
+stopped with an explanation.
 
   trl-ces train --config smollm2_135m
   trl-ces train --config R1-7B alp --accelerate_config zero3_offload
@@ -50,7 +50,7 @@ def run(argv: list[str]) -> int:
             f"`output_dir` {str(output_dir)!r} cannot be written ({error.strerror}): name another."
         ) from None
     if any(output_dir.glob("*.safetensors")):
-        print(f"Note: {output_dir} holds a trained model, which this run will replace.", file=sys.stderr)
+        print(f"Note: {output_dir} contains a trained model, which this run will replace.", file=sys.stderr)
     if script.model_builder is None and not recipe.setting("push_to_hub"):  # offline mode would prevent the push
         try_hub_once(str(recipe.model.model_name_or_path), *([script.dataset_name] if script.dataset_name else []))
     sys.stdout.flush()

@@ -1,11 +1,11 @@
-"""Training process started by `trl-ces train`, which has already checked the recipe."""
+"""Training process, started by `trl-ces train` after it has checked the recipe."""
 
 import argparse
 import os
 import sys
 from pathlib import Path
 
-from ..support.errors import UserError, quiet_others
+from ..support.errors import UserError, ignore_deprecations
 from ..train.arguments import RESUME
 from ..train.launch import REPORTED
 from ..train.recipe import load_recipe
@@ -14,7 +14,7 @@ from ..train.run import StoppedTraining, train
 
 def main(words: list[str]) -> int:
     """Train and save the model."""
-    quiet_others()
+    ignore_deprecations()
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
     parser.add_argument("--expect_processes", type=int, default=1)
     parser.add_argument("--expect_distributed_type")

@@ -1,4 +1,4 @@
-"""Check of custom token rules, for use in test suites: `check_rule("my_package.rules:my_rule")`."""
+"""Check custom token rules in a test suite: `check_rule("my_package.rules:my_rule")`."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -11,7 +11,7 @@ from ..config import CESConfig
 from ..methods import find_rule
 from ..methods.rule import Need, Rule, ShapedAdvantages
 
-SEEDS, ROWS, TOKENS = 3, 8, 640  # micro-batches, and the shape of each
+SEEDS, ROWS, TOKENS = 3, 8, 640  # number of micro-batches, and the shape of each
 CORRECTNESS = ("correct", "scored", "group_correct", "group_scored", "equal_rewards", "truncated")
 Run = Callable[[dict[str, Tensor]], ShapedAdvantages]
 
@@ -25,26 +25,26 @@ def check_rule(rule: Rule | str, settings: Mapping[str, Any] | None = None) -> N
 
     Args:
         rule ([`Rule`] or `str`): The rule, or its name or path as in `shaping`.
-        settings (`Mapping[str, Any]`, *optional*): As in `shaping_kwargs`; omitted settings take their defaults.
+        settings (`Mapping[str, Any]`, *optional*): The settings, as in `shaping_kwargs`; the rest take their defaults.
 
     Raises `AssertionError` if the rule violates a requirement, `ValueError` for an unknown rule or invalid setting.
     """
-    found, values = find_rule(rule) if isinstance(rule, str) else rule, dict(settings or {})
-    assert found is not None, f"{rule!r} is no token rule."
+    resolved, values = find_rule(rule) if isinstance(rule, str) else rule, dict(settings or {})
+    assert resolved is not None, f"{rule!r} is not a token rule."
 
     def refuse(name: str, reason: str) -> NoReturn:
         raise ValueError(f"`{name}` is {values.get(name)!r}: {reason}")
 
-    built_in = {name: getattr(CESConfig, f"{found.name}_{name}") for name in found.config_fields}
-    run = partial(_run, found, built_in or found.read_settings(values, refuse))
+    built_in = {name: getattr(CESConfig, f"{resolved.name}_{name}") for name in resolved.config_fields}
+    run = partial(_run, resolved, built_in or resolved.read_settings(values, refuse))
     for inputs in map(_micro_batch, range(SEEDS)):
         _check_result(run(inputs), inputs)
-        _check_gradients(run, inputs, found.differentiates)
+        _check_gradients(run, inputs, resolved.differentiates)
         _check_independence(run, inputs)
 
 
 def _micro_batch(seed: int) -> dict[str, Tensor]:
-    """Return two groups of four rows: one row has tool output, one is excluded from the loss, one is unscored."""
+    """Return two groups of four rows: one row has tool output, one is not in the loss, and one is unscored."""
     generator = torch.Generator().manual_seed(seed)
     lengths = TOKENS * (0.5 + 0.4 * torch.rand(ROWS, 1, generator=generator))
     mask = (torch.arange(TOKENS) < lengths).long()
@@ -67,7 +67,7 @@ def _micro_batch(seed: int) -> dict[str, Tensor]:
 
 
 def _run(rule: Rule, arguments: dict[str, Any], inputs: dict[str, Tensor]) -> ShapedAdvantages:
-    """Call the rule with the tensors that its `needs` declare."""
+    """Call the rule with the tensors that its `needs` declares."""
     absent = ("entropies", "mask", *(() if Need.CORRECTNESS in rule.needs else CORRECTNESS))
     batch = {name: values for name, values in inputs.items() if name not in absent}
     before = {name: values.clone() for name, values in inputs.items()}
@@ -75,7 +75,7 @@ def _run(rule: Rule, arguments: dict[str, Any], inputs: dict[str, Tensor]) -> Sh
         shaped = rule.function(batch, inputs["entropies"], inputs["mask"], **arguments)
     except KeyError as error:
         name = error.args[0]
-        hint = "add `Need.CORRECTNESS` to its `needs`" if name in CORRECTNESS else f"there are {', '.join(batch)}"
+        hint = "add `Need.CORRECTNESS` to its `needs`" if name in CORRECTNESS else f"available are {', '.join(batch)}"
         raise AssertionError(f"The rule reads {name!r}: {hint}.") from error
     changed = [name for name, values in inputs.items() if not torch.equal(values, before[name])]
     assert not changed, f"The rule changes {changed[0]!r} in place, which TRL reuses: work on a copy."
@@ -85,26 +85,26 @@ def _run(rule: Rule, arguments: dict[str, Any], inputs: dict[str, Tensor]) -> Sh
 def _check_result(shaped: ShapedAdvantages, inputs: dict[str, Tensor]) -> None:
     """Check types, shapes and values."""
     mask, kind = inputs["mask"].bool(), type(shaped).__name__
-    assert isinstance(shaped, ShapedAdvantages), f"The rule returns a {kind}: return ShapedAdvantages."
+    assert isinstance(shaped, ShapedAdvantages), f"The rule returns a {kind}: return a ShapedAdvantages."
     for name, dtype in {"advantages": torch.float32, "selected": torch.bool}.items():
         values = getattr(shaped, name)
-        assert values.shape == mask.shape, f"`{name}` is {tuple(values.shape)}: make it {tuple(mask.shape)}."
-        assert values.dtype == dtype, f"`{name}` is {values.dtype}: make it {dtype}."
-    assert shaped.advantages.isfinite().all(), "`advantages` are not finite: even if masked, the loss would be NaN."
+        assert values.shape == mask.shape, f"`{name}` has shape {tuple(values.shape)}: make it {tuple(mask.shape)}."
+        assert values.dtype == dtype, f"`{name}` has dtype {values.dtype}: make it {dtype}."
+    assert shaped.advantages.isfinite().all(), "`advantages` are not finite, which makes the loss NaN even if masked."
     assert not (shaped.selected & ~mask).any(), "`selected` includes tokens of padding or tool output: use `mask`."
-    assert shaped.selected.any(), "No token is selected, so nothing can be checked: give settings that select some."
+    assert shaped.selected.any(), "No token is selected, so nothing can be checked: use settings that select tokens."
     changed = (shaped.advantages != inputs["advantages"].unsqueeze(1)) & mask & ~shaped.selected
     assert not changed.any(), "`advantages` differ from A at tokens that are not in `selected`: select them."
 
 
 def _check_gradients(run: Run, inputs: dict[str, Tensor], differentiates: str | None) -> None:
-    """Check that gradients reach what `differentiates` declares and nothing else."""
+    """Check that gradients reach the tensor that `differentiates` declares, and no other tensor."""
     leaves = {name: inputs[name].clone().requires_grad_() for name in ("entropies", "logps", "advantages")}
     advantages, reached = run({**inputs, **leaves}).advantages, set()
     if advantages.requires_grad:
-        weights = torch.linspace(0.5, 1.5, TOKENS) * inputs["mask"]  # uneven, because a rule may preserve the sum
+        weights = torch.linspace(0.5, 1.5, TOKENS) * inputs["mask"]  # unequal, because a rule may preserve the sum
         gradients = torch.autograd.grad((advantages * weights).sum(), list(leaves.values()), materialize_grads=True)
-        assert all(grad.isfinite().all() for grad in gradients), "A gradient is not finite, such as that of sqrt at 0."
+        assert all(grad.isfinite().all() for grad in gradients), "A gradient is not finite, as for sqrt at 0."
         reached = {name for name, gradient in zip(leaves, gradients, strict=True) if gradient.any()}
     declared, reached = {differentiates} - {None}, reached - {"advantages"}
     assert declared <= reached, f"No gradient reaches the {differentiates} that `differentiates` declares."
@@ -120,10 +120,12 @@ def _check_independence(run: Run, inputs: dict[str, Tensor]) -> None:
     trimmed = {name: values[:, :longest] for name, values in per_token.items()}
     variants = [(rows, inputs | garbage, "padding or tool output"), (rows, inputs | trimmed, "the number of columns")]
     for part in (*([row] for row in rows), rows[::-1]):
-        own = {name: values[part] for name, values in inputs.items()}
-        variants.append((part, own, "other rows of the micro-batch or their order, which vary between set-ups"))
-    for part, own, cause in variants:
-        other, mask = run(own), own["mask"].bool()
+        part_inputs = {name: values[part] for name, values in inputs.items()}
+        variants.append(
+            (part, part_inputs, "other rows of the micro-batch or their order, which vary between set-ups")
+        )
+    for part, part_inputs, cause in variants:
+        other, mask = run(part_inputs), part_inputs["mask"].bool()
         advantages, selected = (values[part, : mask.size(1)] for values in (shaped.advantages, shaped.selected))
         assert torch.equal(other.selected & mask, selected & mask), f"`selected` depends on {cause}."
         close = torch.allclose(other.advantages[mask], advantages[mask], atol=1e-6, rtol=0)

@@ -28,10 +28,11 @@ def arrange(
     """
     Assign the rows of one optimizer step to processes and micro-batches, all with the same number of rows.
 
-    The longest rows form the first micro-batch of all processes, the next the second, because ZeRO-3 synchronizes
-    processes in every forward. Within a micro-batch, each process gets rows of similar length, and the processes
-    alternate in taking the longest. Where mixed lengths cost nothing, long and short rows are spread evenly instead:
-    over all micro-batches if rows are packed, over the processes of a micro-batch if it is split into pieces.
+    The longest rows form the first micro-batch on all processes, the next longest form the second, and so on, because
+    ZeRO-3 synchronizes processes in every forward. Within a micro-batch, each process gets rows of similar length, and
+    the first and the last process take turns with the longest rows. If mixed lengths cost nothing, long and short rows
+    are spread evenly instead: over all micro-batches if rows are packed, or over the processes of a micro-batch if it
+    is split into pieces.
 
     Args:
         lengths (`Sequence[int]`): Tokens of each row of the step, over all processes.
@@ -59,7 +60,7 @@ def arrange(
 
 
 def positions(lengths: Sequence[int], packed: bool) -> int:
-    """Return the token positions of a forward over rows of these lengths: sum if `packed`, else rows x longest."""
+    """Count the token positions of a forward over rows of these lengths: the sum if `packed`, else rows x longest."""
     return sum(lengths) if packed else len(lengths) * max(lengths)
 
 
@@ -67,8 +68,9 @@ def piece_sizes(lengths: Sequence[Sequence[int]], budget: int, packed: bool) -> 
     """
     Split a micro-batch so that no forward on any process exceeds `budget` token positions.
 
-    A longer row becomes its own piece. `lengths` are the tokens of each row in order, by process. The pieces have the
-    same number of rows on every process, because ZeRO-3 and the metrics synchronize in each forward.
+    A row longer than the budget becomes its own piece. `lengths` contains, for each process, the tokens of its rows in
+    order. The pieces have the same number of rows on every process, because ZeRO-3 and the metrics synchronize in each
+    forward.
     """
     sizes, start = [], 0
     total = len(lengths[0])

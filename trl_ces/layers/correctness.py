@@ -32,7 +32,7 @@ class Correctness(Layer):
 
     _inputs: set[str] = set()  # noqa: RUF012
     _groups: Groups
-    _masks: list | None = None  # of this process's latest completions; 1 on the policy's own tokens
+    _masks: list | None = None  # masks of this process's latest completions; 1 on the policy's own tokens
     _accuracy_index: int | None = None
     _warned_of_graded = False
     _had_rollout = False
@@ -65,7 +65,7 @@ class Correctness(Layer):
         facts = gather(torch.stack([lengths, self._truncated(completion_ids_list)], dim=1))
         facts, accuracy = facts.view(-1, self._group_size, 2), accuracy.view(-1, self._group_size)
         self._groups = Groups(
-            correct=accuracy >= self.args.ces_correct_threshold,  # False where it is NaN
+            correct=accuracy >= self.args.ces_correct_threshold,  # False if NaN
             scored=~accuracy.isnan(),
             truncated=facts[..., 1].bool(),
             lengths=facts[..., 0],
@@ -93,7 +93,7 @@ class Correctness(Layer):
         """
         Warn once if an accuracy reward is neither 0 nor 1; `accuracy` has any shape.
 
-        Rewards that the user names, or combines with a threshold, may be graded.
+        There is no warning if the user named the reward or set a threshold, because then any values are expected.
         """
         chosen = self.args.ces_accuracy_reward is not None or self.args.ces_correct_threshold != 1.0
         graded = None if chosen or self._warned_of_graded else graded_reward(accuracy)
@@ -102,7 +102,7 @@ class Correctness(Layer):
             if self.accelerator.is_main_process:
                 logger.warning(
                     "Correctness is taken from the reward function %s, which returned %g. A completion is correct at "
-                    ">= `ces_correct_threshold` (1.0): set that, or name the accuracy reward in "
+                    ">= `ces_correct_threshold` (1.0): set this threshold, or name the accuracy reward in "
                     "`ces_accuracy_reward`.",
                     self.reward_func_names[cast(int, self._accuracy_index)],
                     graded,

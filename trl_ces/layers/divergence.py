@@ -1,4 +1,4 @@
-"""Warn about diverging training, or stop it: entropy rises while accuracy falls."""
+"""Warn when training diverges, i.e. when entropy rises while accuracy falls, and optionally stop it."""
 
 import logging
 import math
@@ -8,19 +8,20 @@ from transformers import TrainerCallback
 
 logger = logging.getLogger(__name__)
 
-# Number of logs at the start and at the end whose means are compared; each log covers at least a rollout.
+# Number of logs in each of the two means that are compared, at the start and at the end. A log covers at least one
+# rollout.
 WINDOW = 5
 ENTROPY_RISE, ACCURACY_FALL = 1.5, 0.8
 
 
 class DivergenceWatch(TrainerCallback):
     """
-    Compare the last logged entropies and accuracies with the first, and warn once.
+    Callback that compares the last logged entropies and accuracies with the first, and warns once.
 
     Args:
         reward (`str`): Name of the accuracy reward, as TRL logs it.
         stop (`bool`): Whether to stop training after the warning and a checkpoint.
-        advice (`str`): Settings to change; ends the warning.
+        advice (`str`): Settings to change, named at the end of the warning.
     """
 
     def __init__(self, reward: str, stop: bool, advice: str):
@@ -28,7 +29,7 @@ class DivergenceWatch(TrainerCallback):
         self.has_warned = False
 
     def on_log(self, args, state, control, **kwargs):
-        """Check the complete log history, which a resumed run also has."""
+        """Check the complete log history, which is restored when a run is resumed."""
         rows = [
             (entry[self.accuracy], entry["entropy"] / math.log(2))
             for entry in state.log_history

@@ -1,8 +1,8 @@
-"""DAPO's dynamic sampling: drop groups of equal accuracy, and draw prompts until the batch is full.
+"""DAPO's dynamic sampling: drop groups whose completions all have the same accuracy, and draw more prompts.
 
-Each round runs TRL's rollout method without its log-probs and keeps the completions and rewards. Then the method runs
-once more on the kept groups, with these completions and rewards replayed, so that old and reference log-probs are
-computed once and only for the rows that are trained.
+Each round runs TRL's rollout method without log-probs and keeps the completions and rewards. Once the batch is full,
+the method runs again on the kept groups, with these completions and rewards replayed. Old and reference log-probs are
+therefore computed once, and only for the rows that are trained on.
 
 Overrides of TRL: `_generate`, `_get_per_token_logps_and_entropies`, `_calculate_rewards`,
 `_generate_and_score_completions`, `_save_checkpoint`, `_load_optimizer_and_scheduler`. Reads `_step`, `_metrics`,
@@ -25,23 +25,23 @@ from .rows import rows_of_process
 from .sampler import DynamicSampler, PromptStream, check_dataset, informative_groups
 from .upstream import kept_awake
 
-# In the checkpoint's folder: the position in the prompt stream.
+# File in the checkpoint folder that stores the position in the prompt stream.
 STATE_FILE = "dynamic_sampling.json"
-# TRL's placeholder where the environment owns the data.
+# TRL's placeholder prompt for environments that supply the data.
 NO_PROMPT = [{"role": "user", "content": ""}]
 
 
 class Group(NamedTuple):
-    """Data of one group, kept from its round."""
+    """Data of one group that is kept after its round."""
 
     prompt: int  # row number in the dataset
     rewards: torch.Tensor  # (G, functions), float, over all processes
-    facts: Groups  # of this group alone
-    generated: dict[int, tuple]  # index in the group -> its outputs of `_generate`; this process's members only
+    facts: Groups  # with P = 1
+    generated: dict[int, tuple]  # index in the group -> outputs of `_generate`; only this process's completions
 
 
 class Replay(NamedTuple):
-    """Completions and rewards that replace those of TRL's method."""
+    """Completions and rewards that TRL's method receives instead of generating and rewarding again."""
 
     generated: tuple  # as `_generate` returns it, this process's rows
     rewards: torch.Tensor  # (N, functions), over all processes
@@ -50,7 +50,7 @@ class Replay(NamedTuple):
 
 class DynamicSampling(Correctness):
     """
-    Dynamic sampling in training, section 3.2 of DAPO (arXiv 2503.14476); `dynamic_sampling` of [`CESConfig`].
+    Dynamic sampling during training (DAPO, arXiv 2503.14476, section 3.2), as set by `dynamic_sampling`.
 
     Raises:
         `ValueError`: The dataset is streamed or contains images, the accuracy reward is ambiguous, or a checkpoint was
@@ -59,8 +59,8 @@ class DynamicSampling(Correctness):
     """
 
     _sampler: DynamicSampler | None = None
-    _round: list | None = None  # of the current round: the completions of `_generate`, then the rewards
-    _replay: Replay | None = None  # of the kept groups, while TRL's method runs on them
+    _round: list | None = None  # data of the current round: the completions of `_generate`, then the rewards
+    _replay: Replay | None = None  # data of the kept groups, while TRL's method runs on them
 
     def __init__(self, model, reward_funcs=None, args=None, *positional, **kwargs):
         if args is not None and args.dynamic_sampling:
@@ -91,24 +91,24 @@ class DynamicSampling(Correctness):
         return batch
 
     def _sample_round(self, prompts: list[int]) -> tuple[list[bool], list[Group]]:
-        """Generate for `prompts` (row numbers). Return which groups are informative, and all groups."""
+        """Generate for `prompts` (row numbers). Return whether each group is informative, and the groups."""
         size = self.num_generations
-        mine = self._rows_of_this_process(torch.tensor(prompts).repeat_interleave(size))
+        rows = self._rows_of_this_process(torch.tensor(prompts).repeat_interleave(size))
         # vLLM's importance ratio needs old log-probs, which a round does not compute.
         corrected, self.vllm_importance_sampling_correction = self.vllm_importance_sampling_correction, False
         self._round = []
         try:
-            self._sample(self._examples(mine))
+            self._sample(self._examples(rows))
             generated, rewards = self._round
         finally:
             self._round, self.vllm_importance_sampling_correction = None, corrected
         groups = [
-            Group(prompt, of_group, self._groups.group(number), {})
-            for number, (prompt, of_group) in enumerate(
+            Group(prompt, group_rewards, self._groups.group(number), {})
+            for number, (prompt, group_rewards) in enumerate(
                 zip(prompts, rewards.view(len(prompts), size, -1), strict=True)
             )
         ]
-        first = self.accelerator.process_index * len(mine)
+        first = self.accelerator.process_index * len(rows)
         for row, values in enumerate(generated, start=first):
             groups[row // size].generated[row % size] = values
         return informative_groups(self._groups.rewards.flatten(), size).tolist(), groups
@@ -118,11 +118,11 @@ class DynamicSampling(Correctness):
         return super()._generate_and_score_completions(inputs)
 
     def _score(self, groups: list[Group]) -> dict[str, Any]:
-        """Return this process's rows of TRL's rollout of `groups`, without generating or rewarding them again."""
-        mine = self._rows_of_this_process(
+        """Return this process's part of TRL's rollout of `groups`, without generating or rewarding again."""
+        rows = self._rows_of_this_process(
             torch.tensor([group.prompt for group in groups]).repeat_interleave(self.num_generations)
         )
-        examples = [{"prompt": NO_PROMPT, **example} for example in self._examples(mine)]
+        examples = [{"prompt": NO_PROMPT, **example} for example in self._examples(rows)]
         self._replay = Replay(
             self._generated(groups),
             torch.cat([group.rewards for group in groups]),
@@ -135,22 +135,22 @@ class DynamicSampling(Correctness):
             self._replay = None
 
     def _generated(self, groups: list[Group]) -> tuple:
-        """Return this process's rows of `groups`, whichever process generated them, in the format of `_generate`."""
+        """Collect this process's rows of `groups` from the processes that generated them, in `_generate`'s format."""
         size = self.num_generations
-        here = {
+        local_outputs = {
             place * size + member: values
             for place, group in enumerate(groups)
             for member, values in group.generated.items()
         }
-        outputs = dict(gather_object(list(here.items())))
+        outputs = dict(gather_object(list(local_outputs.items())))
         columns = zip(
             *(outputs[row] for row in self._rows_of_this_process(torch.arange(len(groups) * size))), strict=True
         )
         ids, completion_ids, masks, completions, logps = map(list, columns)
-        # If one process has a column, all processes add it, so that all create the same tensors.
+        # If any process has tool masks, all processes add them, so that all create the same tensors.
         tool_masks = None
         if any(values[2] is not None for values in outputs.values()):
-            pairs = zip(masks, completion_ids, strict=True)  # without a mask, every token is the policy's
+            pairs = zip(masks, completion_ids, strict=True)  # without a mask, the policy generated every token
             tool_masks = [[1] * len(row) if mask is None else mask for mask, row in pairs]
         has_logps = all(values[4] is not None for values in outputs.values())
         return ids, completion_ids, tool_masks, completions, logps if has_logps else None, {}, None, []
@@ -191,7 +191,7 @@ class DynamicSampling(Correctness):
         return outputs
 
     def _get_per_token_logps_and_entropies(self, model, input_ids, attention_mask, logits_to_keep, *args, **kwargs):
-        if self._round:  # after generation, in which a rollout_func may score completions itself
+        if self._round:  # non-empty only after generation, during which a rollout_func may compute log-probs itself
             return torch.zeros(input_ids.size(0), logits_to_keep, device=input_ids.device), None, None
         return super()._get_per_token_logps_and_entropies(
             model, input_ids, attention_mask, logits_to_keep, *args, **kwargs

@@ -1,8 +1,8 @@
 """Remove ended completions from the batch while transformers generates.
 
 `generate` computes all rows until the last one has ended, but most completions are far shorter than the longest. This
-layer calls it for a few tokens at a time, with the cache of the unfinished rows. Tokens are drawn from the same
-distributions in another order, so completions differ from TRL's for the same seed.
+layer calls `generate` for a few tokens at a time, with the cache of the unfinished rows. Tokens are sampled from the
+same distributions in a different order, so completions differ from TRL's for the same seed.
 
 Overrides of TRL: `_generate_single_turn`. Reads `_dist` and `_is_vlm`.
 """
@@ -31,11 +31,11 @@ CALL_DEPENDENT = (
 
 class EndedRows(Layer):
     """
-    Stop computing a completion when it ends; `trim_padding` of [`CESConfig`].
+    Stop computing a completion when it ends, if `trim_padding` of [`CESConfig`] is set.
 
     Inactive with vLLM, continuous batching, sharded weights (all processes must run the same forwards), images,
-    `generation_kwargs` or `cache_implementation`, without `max_completion_length`, and with a model from whose cache
-    rows cannot be removed.
+    `generation_kwargs` or `cache_implementation`, without `max_completion_length`, and for models whose cache does not
+    support removing rows.
     """
 
     def _generate_single_turn(self, *args, **kwargs):
@@ -45,20 +45,25 @@ class EndedRows(Layer):
 
     def _may_drop_rows(self) -> bool:
         args = self.args
-        elsewhere = self.use_vllm or args.use_transformers_continuous_batching or self._is_vlm
+        other_path = self.use_vllm or args.use_transformers_continuous_batching or self._is_vlm
         sharded = self._dist.is_zero3 or self._dist.is_fsdp
-        others = args.generation_kwargs or args.cache_implementation or args.max_completion_length is None
-        return args.trim_padding and not (elsewhere or sharded or others)
+        unsupported = args.generation_kwargs or args.cache_implementation or args.max_completion_length is None
+        return args.trim_padding and not (other_path or sharded or unsupported)
 
 
 def can_drop_rows(model: Any) -> bool:
-    """Return whether rows can be removed: the cache is keys and values only, and nothing depends on width or call."""
+    """
+    Return whether rows can be removed while `model` generates.
+
+    The cache must contain only keys and values, and no setting may depend on the width of the batch or on where a call
+    of `generate` starts.
+    """
     if "generate" in vars(model):  # set by the user; it may not accept a cache
         return False
     if model.config.is_encoder_decoder or not padding_support(model).right:
         return False
     own = model.generation_config
-    # transformers drops "hybrid" itself
+    # transformers itself ignores "hybrid"
     cached = own.cache_implementation in (None, "hybrid") and own.use_cache is not False
     if not cached or (own.num_beams or 1) > 1 or any(getattr(own, name) for name in CALL_DEPENDENT):
         return False

@@ -1,7 +1,8 @@
-"""Resume a stopped run exactly, even in the middle of a rollout; on a CPU, bit for bit.
+"""Resume a stopped run exactly, even in the middle of a rollout; on a CPU, the results are bit-identical.
 
-TRL keeps three things in memory only: the current rollout, the metrics not yet logged, and the state of its sampler's
-generator. This layer saves the first two, and the other layers' state, in the checkpoint, and replays the generator.
+TRL keeps three things only in memory: the current rollout, the metrics not yet logged, and the state of its sampler's
+generator. This layer saves the first two and the state of the other layers in the checkpoint, and replays the
+generator.
 
 Overrides of TRL and transformers: `_save_checkpoint`, `_load_optimizer_and_scheduler`, `_get_train_sampler`, `log`.
 Reads and writes `_step`, `_buffered_inputs`, `_metrics` and `log_completions`, reads `_logs`.
@@ -45,7 +46,7 @@ class ExactResume(Layer):
         return self._train_sampler
 
     def _save_checkpoint(self, model, trial):
-        if not self.args.save_only_model:  # first, so that every complete checkpoint has it
+        if not self.args.save_only_model:  # saved first, so that every complete checkpoint contains it
             self._save_rollout(self._checkpoint_folder(trial))
         super()._save_checkpoint(model, trial)
 
@@ -54,14 +55,14 @@ class ExactResume(Layer):
         if checkpoint is None:
             return
         if self._train_sampler is not None and self.shuffle_dataset:
-            # TRL's sampler draws each epoch's order from one generator: replay the draws of the finished epochs.
+            # TRL's sampler draws the order of every epoch from one generator: repeat the draws of the finished epochs.
             for _ in range(int(cast(float, self.state.epoch))):
                 torch.randperm(self._train_sampler.num_samples, generator=self._train_sampler.generator)
         self._load_rollout(Path(checkpoint))
 
     def log(self, logs, start_time=None):
         log_completions = self.log_completions
-        # A resumed rollout has no texts for TRL's table.
+        # A resumed rollout does not contain the texts for TRL's table of completions.
         self.log_completions = log_completions and len(self._logs["prompt"]) > 0
         super().log(logs, start_time)
         self.log_completions = log_completions
@@ -90,7 +91,7 @@ class ExactResume(Layer):
 
     def _load_rollout(self, checkpoint: Path):
         """
-        Restore the rollout and state of [`_save_rollout`] if every process has a complete file of the same settings.
+        Restore the rollout and state of [`_save_rollout`] if every process has a complete file with the same settings.
 
         Otherwise, restore only the first process's state, which is valid for any number of processes.
         """
@@ -106,9 +107,9 @@ class ExactResume(Layer):
             inside = self.state.global_step * self.args.gradient_accumulation_steps % self._micro_steps_per_rollout()
             if inside and self.accelerator.is_main_process:
                 logger.warning(
-                    "%s is from the middle of a rollout whose file is missing, damaged, or from other settings or "
-                    "another number of processes. The rollout is generated again, so training will differ slightly "
-                    "from the stopped run.",
+                    "%s was saved in the middle of a rollout, but the rollout's file is missing or damaged, or was "
+                    "saved with other settings or another number of processes. The rollout is generated again, so "
+                    "training will differ slightly from the stopped run.",
                     checkpoint,
                 )
             return

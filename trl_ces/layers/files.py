@@ -1,6 +1,6 @@
-"""Micro-batches on disk, to resume inside a rollout and to inspect a batch that failed.
+"""Save and load micro-batches, to resume inside a rollout or to inspect a batch that failed.
 
-One safetensors file per process: tensors as `NUMBER.NAME`, everything else as JSON in the header.
+Each process has one safetensors file, which stores tensors as `NUMBER.NAME` and everything else as JSON in the header.
 """
 
 import json
@@ -20,13 +20,13 @@ def save_micro_batches(file: Path, micro_batches: Sequence[dict[str, Any]], more
     Write micro-batches of tensors and JSON values, and the JSON values in `more`, atomically.
 
     Raises:
-        `TypeError`: An entry is neither a tensor nor JSON.
+        `TypeError`: An entry is neither a tensor nor a JSON value.
         `OSError`: The file cannot be written.
     """
     tensors, others = {}, []
     for number, batch in enumerate(micro_batches):
         for name, values in batch.items():
-            if isinstance(values, torch.Tensor):  # a copy: micro-batches may be views of one tensor
+            if isinstance(values, torch.Tensor):  # copied, because micro-batches may be views of one tensor
                 tensors[f"{number}.{name}"] = values.detach().cpu().clone(memory_format=torch.contiguous_format)
         others.append({name: values for name, values in batch.items() if not isinstance(values, torch.Tensor)})
     header = {"others": json.dumps(others), "more": json.dumps(more)}
@@ -41,7 +41,7 @@ def load_micro_batches(file: Path, device: Any = "cpu") -> tuple[list[dict[str, 
         with safe_open(file, framework="pt") as opened:
             header = opened.metadata() or {}
             micro_batches, more = json.loads(header["others"]), json.loads(header["more"])
-            for key in opened.keys():  # noqa: SIM118 (no dict)
+            for key in opened.keys():  # noqa: SIM118 (not a dict)
                 number, name = key.split(".", 1)
                 micro_batches[int(number)][name] = opened.get_tensor(key).to(device)
     except (OSError, SafetensorError, KeyError, ValueError, IndexError):

@@ -16,20 +16,20 @@ from .layer import Layer
 
 logger = logging.getLogger(__name__)
 
-# In `output_dir`. The Trainer does not push names starting with `_` to the Hub; these files hold prompts and
-# completions.
+# Folder in `output_dir`. Its files contain prompts and completions; the Trainer does not push names that start with
+# `_` to the Hub.
 FOLDER = "_nonfinite"
 
 
 class FiniteSteps(Layer):
     """
-    Skip a step whose gradient is not finite, save its rows, and stop after `max_nonfinite_steps` in a row.
+    Skip a step whose gradient is not finite, save its rows, and stop after `max_nonfinite_steps` consecutive steps.
 
-    DeepSpeed makes optimizer steps in its backward and skips non-finite ones itself. With that check disabled
-    (`check_grad_overflow` of `bf16`, under ZeRO-2), the first such step stops training.
+    DeepSpeed makes optimizer steps in its backward pass and skips non-finite steps itself. If this check is disabled
+    (`check_grad_overflow` of `bf16`, under ZeRO-2), the first non-finite step stops training.
 
     Raises:
-        `RuntimeError`: When training stops; names the file with the rows.
+        `RuntimeError`: When training stops. The message names the file with the rows.
     """
 
     _nonfinite_steps = 0
@@ -47,7 +47,9 @@ class FiniteSteps(Layer):
             self._nonfinite_steps += 1
             stop = None
             if self._runs_deepspeed() and not self.accelerator.optimizer_step_was_skipped:
-                stop = "DeepSpeed has made the step: remove `check_grad_overflow: false` from its configuration"
+                stop = (
+                    "DeepSpeed has already made the step: remove `check_grad_overflow: false` from its configuration"
+                )
             elif self._nonfinite_in_a_row >= self.args.max_nonfinite_steps:
                 stop = f"`max_nonfinite_steps` is {self.args.max_nonfinite_steps}"
             self._report_nonfinite(stop)

@@ -12,7 +12,7 @@ _MAX_SHOWN = 160  # characters of a completion and of a reference answer
 
 
 def warn_of_rounding(weight: torch.Tensor, rate: float) -> str:
-    """Return a warning if rounding to 16 bits cancels Adam's steps, of about `rate`, else an empty string."""
+    """Return a warning if rounding to 16 bits cancels Adam's steps of about size `rate`, else an empty string."""
     if weight.dtype not in (torch.bfloat16, torch.float16):
         return ""
     sample = weight.detach().flatten()[:1_000_000]
@@ -47,8 +47,8 @@ def warn_if_nothing_to_learn(groups: Groups, example: str) -> str:
         )
     if groups.correct[groups.scored].all():
         return (
-            f"All {count} completions of the first rollout are correct: with equal rewards the model only learns to "
-            "write shorter completions. Use harder problems."
+            f"All {count} completions of the first rollout are correct. With equal rewards, the model only learns to "
+            "write shorter completions: use harder problems."
         )
     return ""
 
@@ -58,7 +58,10 @@ def describe_example(reward: Any, completion: Any, row: Mapping[str, Any]) -> st
     text = str(completion if isinstance(completion, str) else completion[-1].get("content") or "")
     gold = "" if row.get("solution") is None else f" with the reference answer {str(row['solution'])[:_MAX_SHOWN]!r}"
     example = f"For example, it received {'...' if len(text) > _MAX_SHOWN else ''}{text[-_MAX_SHOWN:]!r}{gold}."
-    numbers = [one.name for one in parameters_of(reward) if type(row.get(one.name)) in (int, float)]
+    names = [parameter.name for parameter in parameters_of(reward)]
+    numbers = [name for name in names if type(row.get(name)) in (int, float)]
     if numbers:
-        example += f" `{numbers[0]}` is a number, never equal to text: a reward that compares text needs `str(...)`."
+        example += (
+            f" `{numbers[0]}` is a number, which never equals text: a reward that compares text needs `str(...)`."
+        )
     return example

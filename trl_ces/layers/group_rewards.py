@@ -1,4 +1,4 @@
-"""Rewards of whole groups, computed from gathered facts after the other rewards; exact on any number of processes.
+"""Compute group rewards from the gathered rollout, after the other rewards; exact on any number of processes.
 
 Overrides of TRL: `_calculate_rewards`.
 """
@@ -12,16 +12,16 @@ from .reward_calls import call_group_reward
 
 
 def no_rewards(completions: Sequence[Any], **_arguments: Any) -> list[None]:
-    """Reserve a column while TRL calls the other functions."""
+    """Reserve a reward column while TRL calls the other functions."""
     return [None] * len(completions)
 
 
 class GroupRewards(Correctness):
     """
-    Fill the reward columns of the functions that [`group_reward`] made.
+    Fill the reward columns of the functions created by [`group_reward`].
 
     Raises:
-        `ValueError`: There is a reward of whole groups, and the accuracy reward is ambiguous.
+        `ValueError`: A group reward is used, but the accuracy reward is ambiguous.
         [`RewardError`]: During training; see [`call_group_reward`].
     """
 

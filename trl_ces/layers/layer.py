@@ -1,4 +1,4 @@
-"""Base class of the layers: supported TRL versions, and state that survives a restart."""
+"""Base class of the layers: check of the TRL version, and state that is saved in checkpoints."""
 
 import warnings
 from pathlib import Path
@@ -19,7 +19,9 @@ NEWEST_TESTED_TRL = "1.16"
 
 class Layer(GRPOTrainer):
     """
-    One concern added to [`~trl.GRPOTrainer`]. Overrides call `super()`, so any layer can be left out.
+    Base class of layers, each of which adds one concern to [`~trl.GRPOTrainer`].
+
+    Overrides call `super()`, so any layer can be omitted.
 
     `class Plain(RealTokens, GRPOTrainer)` is a trainer whose `args` is a [`CESConfig`].
 
@@ -37,14 +39,14 @@ class Layer(GRPOTrainer):
         super().__init__(*args, **kwargs)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return training state to save with a checkpoint in addition to TRL's, as JSON. Each layer adds its keys."""
+        """Return JSON state to save in a checkpoint in addition to TRL's state. Each layer adds its keys."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the state that [`state_dict`] returned before the restart."""
 
     def _rollout_settings(self) -> dict[str, Any]:
-        """Return the settings that a saved rollout depends on, as JSON; if they change, it is generated again."""
+        """Return the settings, as JSON, that a saved rollout depends on. If they change, it is generated again."""
         return {}
 
     def _checkpoint_folder(self, trial: Any) -> Path:

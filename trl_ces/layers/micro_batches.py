@@ -1,4 +1,4 @@
-"""Rearrange the micro-batches of a rollout by length, and split forwards and backwards by a token budget."""
+"""Rearrange the micro-batches of a rollout by length, and split forward and backward passes by a token budget."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -11,7 +11,7 @@ from .arrangement import arrange, piece_sizes, sort_by_length
 from .padding import PaddingSupport, Span
 from .rows import NUM_ITEMS, Padding, gather_rows
 
-# Key of a micro-batch: rows of each piece. Absent: one piece.
+# Key of a micro-batch for the number of rows in each piece. Without this key, the micro-batch is one piece.
 PIECES = "piece_sizes"
 
 
@@ -40,12 +40,12 @@ def arrange_rows(
 
     Args:
         micro_batches (`Sequence[dict[str, Any]]`):
-            This process's micro-batches, with the same number of rows each; all pass [`is_per_row`].
+            This process's micro-batches, all with the same number of rows. Each must pass [`is_per_row`].
         per_step (`int`): Micro-batches per optimizer step.
         layout (`dict[str, Padding | None]`): See [`row_layout`].
-        accelerator (`Accelerator`): For gathering.
+        accelerator (`Accelerator`): Gathers the rows of all processes.
         padding ([`PaddingSupport`]): Padding that forwards omit.
-        budget (`int`, *optional*): Token positions per forward; adds `PIECES`, see [`piece_sizes`].
+        budget (`int`, *optional*): Maximum token positions per forward. Adds `PIECES`, see [`piece_sizes`].
         multiple (`int`): Row lengths are rounded up to a multiple of this.
     """
     names = [name for name, values in micro_batches[0].items() if name != NUM_ITEMS and values is not None]
@@ -60,8 +60,8 @@ def arrange_rows(
         assigned = arrange(lengths, processes, per_step, padding.pack, in_pieces=budget is not None)
         for step, old in enumerate(step_batches):
             shares = [process[step] for process in assigned]
-            mine = torch.tensor(shares[accelerator.process_index], device=rows["prompt_ids"].device)
-            batch = {**old, **{name: values[mine] for name, values in rows.items()}}
+            numbers = torch.tensor(shares[accelerator.process_index], device=rows["prompt_ids"].device)
+            batch = {**old, **{name: values[numbers] for name, values in rows.items()}}
             if budget is not None:
                 batch[PIECES] = piece_sizes(
                     [[lengths[row] for row in share] for share in shares], budget, padding.pack
@@ -100,11 +100,11 @@ def forward_batches(
     multiple: int = 1,
 ) -> list[list[int]]:
     """
-    Return the row numbers of each forward without gradients, for old and reference log-probs.
+    Return the row numbers of each forward that computes old or reference log-probs, without gradients.
 
-    `spans`: this rank's rows; every rank has the same number. Without a `budget` of token positions, see
-    [`piece_sizes`], a forward has `batch_size` rows; `sort` groups rows of similar length. `padding` and `multiple`
-    are those of [`arrange_rows`].
+    `spans`: this rank's rows; every rank has the same number. Without a `budget` of token positions (see
+    [`piece_sizes`]), a forward has `batch_size` rows. `sort` groups rows of similar length. `padding` and `multiple`
+    are as in [`arrange_rows`].
     """
     lengths = round_up([span.end - span.start if padding.left else span.end for span in spans], multiple)
     order = sort_by_length(lengths) if sort else list(range(len(lengths)))
@@ -120,7 +120,7 @@ def without_sync(accelerator: Any, model: Any) -> Iterator[None]:
     """
     Accumulate gradients without reducing them, as in all but the last micro-batch of an optimizer step.
 
-    Under FSDP, each piece is reduced, because `no_sync` would keep unsharded gradients on each device.
+    Under FSDP, gradients are reduced after each piece, because `no_sync` would keep them unsharded on each device.
     """
     state, synced = accelerator.gradient_state, accelerator.sync_gradients
     defers = synced and accelerator.distributed_type != DistributedType.FSDP

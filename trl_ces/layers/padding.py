@@ -1,8 +1,8 @@
-"""Forwards without the padding of TRL, which pads every row of a rollout to the longest.
+"""Run forwards without TRL's padding, which extends every row of a rollout to the longest row.
 
 TRL pads prompts on the left and completions on the right, so the real tokens of a row are contiguous. A forward needs
-only as many columns as its longest row has tokens or, where attention supports sequences of different lengths, no
-padding at all: rows are packed into one, as in TRL's `SFTConfig.padding_free`. Log-probs and entropies come back in
+only as many columns as its longest row has tokens. If attention supports sequences of different lengths, it needs no
+padding at all: rows are packed into one, as in TRL's `SFTConfig.padding_free`. Log-probs and entropies are returned in
 their original columns.
 """
 
@@ -19,8 +19,8 @@ logger = logging.getLogger(__name__)
 
 # RoPE types whose frequencies depend on the padded input length, so that trimming would change them.
 LENGTH_DEPENDENT_ROPE = ("dynamic", "longrope")
-# Model types that keep packed rows apart: attention restarts where positions restart, and no convolution or linear
-# attention mixes positions. tests/layers/test_padding.py compares each with padded rows.
+# Model types in which packed rows do not affect each other: attention restarts where positions restart, and no
+# convolution or linear attention mixes positions. tests/layers/test_padding.py compares each with padded rows.
 PACKED_APART = ("llama", "mistral", "qwen2", "qwen3", "olmo2", "olmo3", "granite", "smollm3", "gemma2", "phi3")
 # Per-token outputs of TRL's fused LM head; see `FusedCausalLMOutput` in trl/trainer/utils.py.
 PER_TOKEN = ("log_probs", "entropy")
@@ -35,7 +35,7 @@ class Span(NamedTuple):
 
 def real_spans(attention_mask: Tensor) -> list[Span]:
     """
-    Return the span of real tokens in each row, or the entire row if its mask is 0; synchronize with the device once.
+    Return the span of real tokens in each row, or the entire row if its mask is 0. Synchronizes with the device once.
     `attention_mask` has shape (B, L) and is 1 from the first real token of a row to the last.
     """
     real = attention_mask != 0
@@ -47,9 +47,9 @@ def real_spans(attention_mask: Tensor) -> list[Span]:
 class PaddingSupport(NamedTuple):
     """Which padding a model's forwards can omit."""
 
-    left: bool  # of prompts; needs relative positions
-    right: bool  # of completions
-    pack: bool  # all, with the rows packed into one and separated by their positions
+    left: bool  # padding of prompts; needs relative positions
+    right: bool  # padding of completions
+    pack: bool  # all padding, by packing the rows into one, in which positions restart at each row
     reason: str = ""  # why some padding stays
 
 
@@ -81,7 +81,7 @@ def padding_plan(
     """
     Decide which padding a model's forwards omit. `trim` is `trim_padding` of [`CESConfig`], `pack` is `padding_free`.
 
-    All padding stays where context or sequence parallelism splits sequences.
+    All padding stays if context or sequence parallelism splits sequences.
 
     Raises:
         `ValueError`: `pack` is `True`, but rows of this model cannot be packed.
@@ -95,8 +95,8 @@ def padding_plan(
     if pack and not flash:
         logger.warning(
             "`padding_free=True` without FlashAttention: each forward computes attention between all of its rows and "
-            "discards most of it. Set `padding_free=False`, or `attn_implementation` in `model_init_kwargs` to "
-            '"flash_attention_2".'
+            "discards most of the result. Set `padding_free=False`, or `attn_implementation` in `model_init_kwargs` "
+            'to "flash_attention_2".'
         )
     if support.reason and trim and (not support.left or flash):
         logger.info("Some padding stays in the forwards of this model: %s.", support.reason)
@@ -125,18 +125,18 @@ def _rope_types(parameters: dict[str, Any] | None) -> set[str]:
         return set()
     nested = [entry for entry in parameters.values() if isinstance(entry, dict) and "rope_theta" in entry]
     entries = nested or [parameters]
-    if any("llama_4_scaling_beta" in entry for entry in entries):  # scales attention by the position itself
+    if any("llama_4_scaling_beta" in entry for entry in entries):  # scales attention by the absolute position
         return set()
     return {entry.get("rope_type", "default") for entry in entries}
 
 
 class TrimmedModel:
     """
-    Wrapper that takes TRL's padded rows and passes them to the model, trimmed to the longest.
+    Wrapper that takes TRL's padded rows and passes them to the model, trimmed to the longest row.
 
-    With `left`, rows are also shifted left. They then need no attention mask, because causal attention never sees
-    padding after a row's end. This saves the (B, L, L) mask and allows faster kernels, which accept no mask. Models
-    with absolute positions or state need their rows in place.
+    With `left`, rows are also shifted left. They then need no attention mask, because causal attention never reads
+    padding after a row's end. This saves the (B, L, L) mask and allows faster kernels, which do not accept a mask.
+    For models with absolute positions or recurrent state, rows must not be shifted.
     """
 
     def __init__(self, model: Any, spans: list[Span], multiple: int = 1, left: bool = True):
@@ -148,7 +148,7 @@ class TrimmedModel:
         rows, padded = input_ids.shape
         longest = max(2, *(end - start for start, end in self.spans))  # one token predicts the next
         width = -(-longest // self.multiple) * self.multiple
-        width = width if self.left else min(width, padded)  # rows in place are never widened
+        width = width if self.left else min(width, padded)  # rows that are not shifted are never widened
         device = input_ids.device
         columns = torch.tensor([start for start, _ in self.spans], device=device).unsqueeze(1)
         columns = columns + torch.arange(width, device=device)
@@ -156,7 +156,7 @@ class TrimmedModel:
         mask = attention_mask.gather(1, source).masked_fill(outside, 0)
         outputs = self.model(
             input_ids=input_ids.gather(1, source),
-            # The load-balancing loss of a mixture of experts counts the mask's tokens.
+            # The load-balancing loss of a mixture of experts needs the mask to count tokens.
             attention_mask=None if self.left and not kwargs.get("output_router_logits") else mask,
             labels=labels.gather(1, source).masked_fill(mask == 0, -100),
             **kwargs,
@@ -185,7 +185,7 @@ class PackedModel:
     def __call__(self, *, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, **kwargs: Any) -> Any:
         """Call the model, as in [`TrimmedModel`]."""
         real = attention_mask != 0
-        first = real & ~pad(real, (1, -1))  # in each row
+        first = real & ~pad(real, (1, -1))  # the first real token of each row
         positions = (real.cumsum(dim=1) - 1)[real]
         starts = torch.tensor([0, *accumulate(self.lengths)], dtype=torch.int32, device=input_ids.device)
         longest = max(self.lengths)
@@ -200,7 +200,7 @@ class PackedModel:
             max_length_k=longest,
             **kwargs,
         )
-        # Column j scores token j + 1, in the padded rows and in the packed one.
+        # Column j scores token j + 1, both in the padded rows and in the packed row.
         scored = (real & ~first)[:, 1:]
         inside = positions[1:] > 0
         for name in PER_TOKEN:

@@ -1,12 +1,12 @@
 """Forwards over real tokens only, with the rows of an optimizer step arranged by length.
 
-TRL pads each row of a rollout to the longest and runs every forward at that width. This layer passes TRL's method a
-wrapper of the model that removes the padding (padding.py), and arranges the rows of an optimizer step by length in
-TRL's buffer of micro-batches, over all processes (micro_batches.py). Both change only the order of additions.
+TRL pads each row of a rollout to the longest row and runs every forward at that width. This layer passes TRL's method
+a wrapper of the model that removes the padding (padding.py). It also arranges the rows of an optimizer step by length
+in TRL's buffer of micro-batches, over all processes (micro_batches.py). Both change only the order of additions.
 
 Old log-probs are computed over the same micro-batches as the update, so that the first importance ratio of a rollout
-is exactly 1, even in bf16. TRL computes them earlier, with other rows and widths; that call returns zeros, which are
-replaced later. If TRL needs them earlier, for its vLLM importance sampling correction, TRL's values are kept.
+is exactly 1, even in bf16. TRL computes them earlier, in different batches. This layer makes that call return zeros,
+which it replaces later. If TRL needs the values earlier, for its vLLM importance sampling correction, they are kept.
 
 Overrides of TRL: `_generate`, `_get_per_token_logps_and_entropies`, `_prepare_inputs`, `_compute_loss`. Reads `_step`,
 `_metrics` and writes `_buffered_inputs`.
@@ -31,16 +31,17 @@ OLD = "old_per_token_logps"
 
 class RealTokens(Layer):
     """
-    Keep padding out of forwards; `trim_padding`, `padding_free`, `arrange_by_length` and `max_tokens_per_micro_batch`
-    of [`CESConfig`]. Without `trim_padding` and `arrange_by_length`, this layer changes nothing.
+    Keep padding out of forwards, as set by `trim_padding`, `padding_free`, `arrange_by_length` and
+    `max_tokens_per_micro_batch` of [`CESConfig`]. Without `trim_padding` and `arrange_by_length`, this layer does
+    nothing.
 
     Raises:
         `ValueError`: The model or another setting does not allow `padding_free` or `max_tokens_per_micro_batch`.
     """
 
     _defers_old_logps = False  # whether old log-probs of the current rollout are computed after the arrangement
-    _expects_old_logps = False  # whether TRL's next forward is for old log-probs, which are deferred
-    _loss_rows: dict[str, Any] | None = None  # the rows of the current loss
+    _expects_old_logps = False  # whether TRL's next forward would compute old log-probs that are deferred
+    _loss_rows: dict[str, Any] | None = None  # the rows whose loss is being computed
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -75,22 +76,22 @@ class RealTokens(Layer):
 
     def _arrange(self, buffer: list[dict]) -> list[dict]:
         layout, budget = row_layout(self._tokenizer.pad_token_id), self.args.max_tokens_per_micro_batch
-        # All processes decide together, since only some may have images.
+        # Gather the decision, because only some processes may have images.
         if all(gather_object([all(is_per_row(batch, layout) for batch in buffer)])):
             unit = cast(Any, self.pad_to_multiple_of) or 1
             return arrange_rows(buffer, self._per_step, layout, self.accelerator, self._padding, budget, unit)
         if budget is not None:
             logger.warning(
-                "A rollout has inputs that are not per-row: `max_tokens_per_micro_batch` is ignored for it."
+                "`max_tokens_per_micro_batch` is ignored for a rollout, because some of its inputs are not per-row."
             )
         return buffer
 
     def _may_defer_old_logps(self) -> bool:
-        """Return whether only the update needs old log-probs."""
+        """Return whether TRL computes old log-probs, but only the update needs them."""
         args = self.args
-        wanted = args.gradient_accumulation_steps % self._micro_steps_per_rollout() != 0
+        computed = args.gradient_accumulation_steps % self._micro_steps_per_rollout() != 0
         corrected = self.use_vllm and self.vllm_importance_sampling_correction
-        return wanted and not corrected and not self._is_vlm and (self._per_step > 0 or self._padding.right)
+        return computed and not corrected and not self._is_vlm and (self._per_step > 0 or self._padding.right)
 
     @torch.no_grad()
     def _compute_old_logps(self, buffer: list[dict]):
@@ -108,7 +109,9 @@ class RealTokens(Layer):
 
     def _generate(self, prompts):
         outputs = super()._generate(prompts)
-        self._expects_old_logps = self._defers_old_logps  # set here, because a rollout_func may run forwards itself
+        self._expects_old_logps = (
+            self._defers_old_logps
+        )  # set after generation, because a rollout_func may run forwards itself
         return outputs
 
     def _get_per_token_logps_and_entropies(
@@ -117,8 +120,8 @@ class RealTokens(Layer):
         if self._expects_old_logps and batch_size is not None:
             self._expects_old_logps = False
             return torch.zeros(input_ids.size(0), logits_to_keep, device=input_ids.device), None, None
-        others = kwargs.keys() - {"compute_entropy", "compute_aux_loss"}
-        images = any(kwargs[name] is not None for name in others)
+        image_inputs = kwargs.keys() - {"compute_entropy", "compute_aux_loss"}
+        images = any(kwargs[name] is not None for name in image_inputs)
         budget = self.args.max_tokens_per_micro_batch if self.model.training and batch_size is not None else None
         if budget is not None and any(gather_object([images])):
             budget = None
@@ -135,21 +138,21 @@ class RealTokens(Layer):
         return outputs
 
     def _forward_real_tokens(self, model, input_ids, attention_mask, logits_to_keep, batch_size, budget, **kwargs):
-        """Run TRL's method on a model that trims or packs; without gradients, in batches of similar length."""
+        """Run TRL's method with a model that trims or packs; without gradients, batch rows of similar length."""
         run, spans = super()._get_per_token_logps_and_entropies, real_spans(attention_mask)
         unit = cast(Any, self.pad_to_multiple_of) or 1
         if batch_size is None:
             model = unpadded(model, self._padding, spans, unit)
             return run(model, input_ids, attention_mask, logits_to_keep, **kwargs)
         sort = self.args.arrange_by_length
-        together = forward_batches(spans, batch_size, sort, self._padding, budget, unit)
+        batches = forward_batches(spans, batch_size, sort, self._padding, budget, unit)
         parts = []
-        for rows in together:
-            here = unpadded(model, self._padding, [spans[row] for row in rows], unit)
-            parts.append(run(here, input_ids[rows], attention_mask[rows], logits_to_keep, **kwargs))
-        places = torch.tensor([row for rows in together for row in rows], device=input_ids.device).argsort()
+        for rows in batches:
+            wrapped = unpadded(model, self._padding, [spans[row] for row in rows], unit)
+            parts.append(run(wrapped, input_ids[rows], attention_mask[rows], logits_to_keep, **kwargs))
+        order = torch.tensor([row for rows in batches for row in rows], device=input_ids.device).argsort()
         logps, entropies = (
-            None if part[0] is None else torch.cat(part)[places] for part in list(zip(*parts, strict=True))[:2]
+            None if part[0] is None else torch.cat(part)[order] for part in list(zip(*parts, strict=True))[:2]
         )
         return logps, entropies, None  # no auxiliary loss without a gradient
 
@@ -164,10 +167,10 @@ class RealTokens(Layer):
                 self.accelerator.backward(loss, **({"scale_wrt_gas": False} if deepspeed else {}))
             earlier = earlier + loss.detach()
         loss = self._loss_of_piece(model, last, total)
-        return loss + earlier if first else loss  # `earlier` is for the log; it has no graph left
+        return loss + earlier if first else loss  # `earlier` is detached and only completes the logged loss
 
     def _loss_of_piece(self, model, rows, total: int):
-        """Return the share of `rows` in the loss of `total` rows; TRL normalizes by rollout tokens or by rows."""
+        """Return the part of `rows` in the loss of `total` rows; TRL normalizes by rollout tokens or by rows."""
         self._loss_rows = rows
         try:
             loss = super()._compute_loss(model, rows)
@@ -177,7 +180,7 @@ class RealTokens(Layer):
         return loss if size == total or self.loss_type in ("dapo", "cispo", "vespo") else loss * size / total
 
     def _log_first_ratio(self, rows: dict[str, Any], logps: torch.Tensor):
-        """Log the largest |log ratio| of a rollout's first micro-batch: 0 if old log-probs match the update's."""
+        """Log the largest |log ratio| of a rollout's first micro-batch; it is 0 if old and new log-probs match."""
         if not self.model.training or OLD not in rows or self._step % self._micro_steps_per_rollout():
             return
         if self._per_step == 0 and not self._padding.right:

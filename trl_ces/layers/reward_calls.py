@@ -1,8 +1,8 @@
 """Call reward functions with the model's own text, and check their results.
 
-Each completion gets a finite number or `None`; otherwise an error names the function. TRL itself trains on infinite
-rewards, reads NaN as `None`, and does not report the row of an invalid value. `trainer.reward_funcs` contains the
-user's own objects; guards replace them only while TRL calls them.
+Each completion must get a finite number or `None`; otherwise an error names the function. TRL itself trains on
+infinite rewards, treats NaN as `None`, and does not report the row of an invalid value. `trainer.reward_funcs`
+contains the user's own objects, which are replaced by guards only while TRL calls them.
 
 Overrides of TRL: `_generate`, `_calculate_rewards`.
 """
@@ -31,20 +31,20 @@ LARGEST = torch.finfo(torch.float32).max  # TRL stores rewards as float32
 
 
 class RewardError(RuntimeError):
-    """Failure or invalid result of a reward function. The message names the function, and the row if known."""
+    """Raised if a reward function fails or returns an invalid result. Names the function, and the row if known."""
 
 
 class RewardCalls(Layer):
     """
     Pass `REWARD_KEYWORDS` to the reward functions that accept them, and check the rewards of every function.
 
-    `on_reward_error="stop"` raises. `"skip"` warns and returns `None`, which excludes a row from its group's mean, for
-    rows with an invalid value, or for all rows if the function raised or returned the wrong number of rewards. No
-    function is called twice. Reward models are not checked.
+    With `on_reward_error="stop"`, an invalid result raises an error. With `"skip"`, the layer warns and returns `None`
+    for rows with an invalid value, or for all rows if the function raised or returned the wrong number of rewards.
+    `None` excludes a row from its group's mean. No function is called twice. Reward models are not checked.
 
     Raises:
-        [`RewardError`]: During training, if a function raises, or returns anything but an iterable of one finite
-            number or `None` per completion.
+        [`RewardError`]: During training, if a function raises, or does not return an iterable with a finite number or
+            `None` for each completion.
     """
 
     # Values of REWARD_KEYWORDS for the latest completions, by name.
@@ -88,10 +88,10 @@ def supported_arguments(func: Callable, arguments: dict[str, Any]) -> dict[str, 
 
 def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: str, on_error: str) -> Tensor:
     """
-    Call a rule of whole groups (see [`group_reward`]) and check its result; `on_error` as in [`RewardCalls`].
+    Call the rule of a [`group_reward`] and check its result. `on_error` is `on_reward_error` of [`RewardCalls`].
 
     Returns:
-        `Tensor`: Shape (P * G,), float32; NaN, which is TRL's `None`, where a completion is not scored.
+        `Tensor`: Shape (P * G,), float32; NaN (`None` in TRL) for unscored completions.
 
     Raises:
         [`RewardError`]: The rule raises, or returns another shape or a non-finite reward for a scored completion.
@@ -99,7 +99,7 @@ def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: st
     shape = groups.correct.shape
     checked, cause = torch.full(shape, math.nan, device=groups.correct.device), None
     try:
-        result = rule(copy.deepcopy(groups))  # the rule may change them in place
+        result = rule(copy.deepcopy(groups))  # the rule may modify its argument in place
         if not isinstance(result, Tensor) or result.shape != shape:
             returned = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
             problem = f"returned {returned}, not a tensor of shape {tuple(shape)}"
@@ -157,7 +157,7 @@ def _check(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) ->
     if isinstance(rewards, Exception):
         problem = f"raised {type(rewards).__name__}: {rewards}"
         if isinstance(rewards, AttributeError | TypeError) and count and isinstance(arguments["completions"][0], list):
-            where = ' (a completion is a list of messages here: its text is `completion[-1]["content"]`)'
+            where = ' (this completion is a list of messages: its text is `completion[-1]["content"]`)'
     elif not isinstance(rewards, list):
         problem = f"returned {reprlib.repr(rewards)}, a {type(rewards).__name__}, not one reward per completion"
     elif len(rewards) != count:
@@ -182,9 +182,9 @@ def _check(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) ->
 
 
 def _number(reward: Any) -> float | None:
-    """Return `reward` as a finite number in the range of float32, else `None`."""
+    """Return `reward` as a float, or `None` if it is not a finite number in the range of float32."""
     try:
         value = math.nan if isinstance(reward, str) else float(reward)
-    except (TypeError, ValueError, OverflowError, RuntimeError):  # the last: a tensor of several elements
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a tensor of several elements
         return None
     return value if abs(value) <= LARGEST else None

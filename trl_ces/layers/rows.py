@@ -1,21 +1,21 @@
 """Padding, gathering and slicing of a rollout's rows over processes.
 
 A rollout is TRL's dict of tensors, with one row per completion. Prompts are padded on the left and completions on the
-right, to the longest of the process.
+right, to the longest row of the process.
 """
 
 from typing import Any, NamedTuple
 
 import torch
 
-# The only entry of a rollout that is not per-row: number of tokens in the loss, over all processes.
+# Number of tokens in the loss, over all processes: the only entry of a rollout that is not per-row.
 NUM_ITEMS = "num_items_in_batch"
 # The per-row tensors that CES adds.
 CES_ROWS = ("correct", "scored", "group_correct", "group_scored", "equal_rewards", "truncated")
 
 
 class Padding(NamedTuple):
-    """Side and value of a (B, T) tensor's padding."""
+    """Side and value of the padding of a (B, T) tensor."""
 
     left: bool
     value: int | float
@@ -23,9 +23,9 @@ class Padding(NamedTuple):
 
 def row_layout(pad_token_id: int) -> dict[str, Padding | None]:
     """
-    Return TRL's padding of each known tensor of a rollout; `None` for tensors that are not per-token, (B, T).
+    Return TRL's padding of each known tensor of a rollout, or `None` if the tensor is not per-token, (B, T).
 
-    `pad_token_id` is the tokenizer's.
+    `pad_token_id` is the pad token of the tokenizer.
     """
     return {
         "prompt_ids": Padding(left=True, value=pad_token_id),
@@ -36,7 +36,7 @@ def row_layout(pad_token_id: int) -> dict[str, Padding | None]:
         "old_per_token_logps": Padding(left=False, value=0.0),
         "ref_per_token_logps": Padding(left=False, value=0.0),
         "sampling_per_token_logps": Padding(left=False, value=0.0),
-        # A ratio per completion, (B, 1), has the same width on all processes and is never padded.
+        # With one ratio per completion, the shape is (B, 1) on all processes, and nothing is padded.
         "importance_sampling_ratio": Padding(left=False, value=1.0),
         "advantages": None,
         NUM_ITEMS: None,
@@ -45,7 +45,7 @@ def row_layout(pad_token_id: int) -> dict[str, Padding | None]:
 
 
 def gather_rows(rows: dict[str, torch.Tensor], layout: dict[str, Padding | None], accelerator: Any) -> dict:
-    """Gather rows, all named in `layout`, from all processes in process order, padded to the longest."""
+    """Gather `rows`, all named in `layout`, from all processes in process order, padded to the longest row."""
     gathered = {}
     for name, values in rows.items():
         padding = layout[name]
@@ -57,9 +57,9 @@ def gather_rows(rows: dict[str, torch.Tensor], layout: dict[str, Padding | None]
 
 def rows_of_process(rows: dict[str, torch.Tensor], accelerator: Any) -> dict[str, torch.Tensor]:
     """Return this process's slice, N / processes rows, of gathered tensors of shape (N, ...)."""
-    here = next(iter(rows.values())).size(0) // accelerator.num_processes
-    start = accelerator.process_index * here
-    return {name: values[start : start + here] for name, values in rows.items()}
+    count = next(iter(rows.values())).size(0) // accelerator.num_processes
+    start = accelerator.process_index * count
+    return {name: values[start : start + count] for name, values in rows.items()}
 
 
 def overwrite_latest(table: Any, values: torch.Tensor) -> None:

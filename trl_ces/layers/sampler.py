@@ -1,8 +1,9 @@
 """Draw prompts until the batch is full of mixed groups: DAPO's dynamic sampling, arXiv 2503.14476, section 3.2.
 
-With accuracy as the only reward, a group that is all correct or all wrong has A = 0. It is dropped and replaced by the
-next prompts of the dataset. This file selects the next prompts and the groups to keep; the trainer generates. Every
-process has the same groups, so all make the same decisions and the same number of collective calls.
+With accuracy as the only reward, a group that is all correct or all wrong has A = 0. Such groups are dropped and
+replaced by the next prompts of the dataset. This module selects the prompts and the groups to keep; the trainer
+generates the completions. Every process has the same groups, so all processes make the same decisions and the same
+number of collective calls.
 """
 
 import logging
@@ -23,11 +24,11 @@ logger = logging.getLogger(__name__)
 
 class PromptStream:
     """
-    An endless stream of a dataset's prompts, epoch after epoch; `position`, the prompts used so far, is its state.
+    Endless stream of a dataset's prompts, epoch after epoch. Its state is `position`, the number of prompts used.
 
-    The order is that of TRL's `RepeatSampler`: one generator, seeded with `seed`, and a new permutation per epoch, or
-    the dataset's order without `shuffle`. Unlike TRL's, it includes the last prompts of an epoch even if they do not
-    fill a batch.
+    The order is the same as in TRL's `RepeatSampler`: a new permutation per epoch from one generator seeded with
+    `seed`, or the dataset's order without `shuffle`. Unlike TRL's sampler, the stream includes the last prompts of an
+    epoch even if they do not fill a batch.
     """
 
     def __init__(self, num_prompts: int, seed: int, shuffle: bool):
@@ -37,7 +38,7 @@ class PromptStream:
         self.position = 0
 
     def ahead(self, count: int) -> list[int]:
-        """Return the row numbers of the next `count` prompts, without moving `position`."""
+        """Return the row numbers of the next `count` prompts, without changing `position`."""
         places = range(self.position, self.position + count)
         return [self._order(place // self.num_prompts)[place % self.num_prompts] for place in places]
 
@@ -57,8 +58,8 @@ def informative_groups(accuracy: torch.Tensor, group_size: int) -> torch.Tensor:
     """
     Return which groups differ in accuracy (DAPO, Eq. 11), shape (N / G,), bool.
 
-    `accuracy` has shape (N,), groups contiguous, NaN where unscored. A group with fewer than two scored completions is
-    not informative.
+    `accuracy` has shape (N,), with contiguous groups and NaN for unscored completions. A group with fewer than two
+    scored completions is not informative.
     """
     lowest, highest = group_extremes(accuracy, group_size)
     return highest > lowest
@@ -66,11 +67,11 @@ def informative_groups(accuracy: torch.Tensor, group_size: int) -> torch.Tensor:
 
 def round_size(wanted: int, kept: int, decided: int, unit: int) -> int:
     """
-    Return the number of prompts of the next round: enough to fill a batch of `wanted` groups if the share of kept
+    Return the number of prompts for the next round: enough to fill a batch of `wanted` groups if the share of kept
     groups stays the same.
 
     Extra prompts cost little, because a round takes as long as its longest completion. The number is at most `wanted`
-    and a multiple of `unit`, so that the completions split evenly over the processes.
+    and a multiple of `unit`, so that the completions can be split evenly over the processes.
     """
     if decided == 0:
         return wanted
@@ -114,11 +115,11 @@ class DynamicSampler:
         """
         Run at most `max_rounds` rounds, until the batch has enough informative groups.
 
-        `generate` takes the row numbers of a round's prompts. It returns which of their groups are informative, and
-        the data to keep of each group. Returns the data of the P groups, and the batch's metrics.
+        `generate` takes the row numbers of a round's prompts. It returns whether each group is informative, and the
+        data to keep of each group. This method returns the data of the P groups, and the batch's metrics.
         """
         self._rollout_start = self.stream.position
-        kept: list[tuple[int, Any]] = []  # with their positions
+        kept: list[tuple[int, Any]] = []  # (position, data) of each group
         dropped: list[tuple[int, Any]] = []
         rounds, first_round_end = 0, 0.0
         while len(kept) < self.wanted and rounds < self.max_rounds:
@@ -129,7 +130,7 @@ class DynamicSampler:
                 if len(kept) == self.wanted:  # later prompts are drawn again for the next batch
                     break
                 if not is_informative and len(kept) + len(dropped) >= self.wanted:
-                    group = None  # only the first dropped groups may be needed to fill the batch
+                    group = None  # free the data: at most `wanted` groups are needed to fill the batch
                 (kept if is_informative else dropped).append((self.stream.position, group))
                 self.stream.position += 1
             first_round_end = first_round_end or time.perf_counter()
@@ -151,9 +152,9 @@ class DynamicSampler:
             self._warned = True
             logger.warning(
                 "Dynamic sampling found %d of %d informative groups in %d rounds (`dynamic_sampling_max_rounds`), "
-                "so groups of equal accuracy fill the batch. Logged once; `dynamic_sampling/uninformative_groups` "
-                "is their share. Allow more rounds, raise `num_generations`, or train on problems that the model "
-                "sometimes solves.",
+                "so groups of equal accuracy fill the batch; the metric `dynamic_sampling/uninformative_groups` is "
+                "their share. Allow more rounds, raise `num_generations`, or train on problems that the model "
+                "sometimes solves. This warning is logged once.",
                 kept,
                 self.wanted,
                 rounds,
@@ -163,14 +164,14 @@ class DynamicSampler:
         """
         Return the positions in the prompt stream to save with a checkpoint.
 
-        If the batch has steps left (`inside_rollout`), a run resumed without it generates it again, so its prompts
-        must be drawn again.
+        With `inside_rollout`, the batch has steps left. A run that resumes without the saved batch generates it again,
+        so `position` is then the position before the batch.
         """
         position = self._rollout_start if inside_rollout else self.stream.position
         return {"position": position, "after_rollout": self.stream.position}
 
     def load_state_dict(self, state: dict[str, int], with_rollout: bool = False):
-        """Restore the position; `with_rollout`: whether the batch in progress was saved too."""
+        """Restore the position; `with_rollout` states whether the saved batch was restored too."""
         self.stream.position = state["after_rollout" if with_rollout else "position"]
         self._rollout_start = state["position"]
 
@@ -182,9 +183,9 @@ def check_dataset(dataset: Any):
             "`train_dataset` is an IterableDataset, but `dynamic_sampling` must be able to draw prompts again: "
             "pass a Dataset, or set `dynamic_sampling=False`."
         )
-    pictures = {"image", "images"} & set(dataset.column_names if dataset is not None else ())
-    if pictures:
+    image_columns = {"image", "images"} & set(dataset.column_names if dataset is not None else ())
+    if image_columns:
         raise ValueError(
-            f"`train_dataset` has the column {sorted(pictures)[0]!r}, but `dynamic_sampling` does not support "
+            f"`train_dataset` has the column {sorted(image_columns)[0]!r}, but `dynamic_sampling` does not support "
             "images: set `dynamic_sampling=False`."
         )

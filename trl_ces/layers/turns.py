@@ -1,4 +1,4 @@
-"""The policy's last turn, decoded from token ids for reward functions (`REWARD_KEYWORDS`)."""
+"""Decode the policy's last turn from token ids for reward functions (`REWARD_KEYWORDS`)."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ PROMPT_TAIL = 32
 
 
 def policy_lengths(completion_ids: Sequence[Iterable], masks: Sequence[Iterable] | None) -> list[int]:
-    """Count the policy's tokens in each completion: all tokens, or those where its mask is 1."""
+    """Count the policy's tokens in each completion: all tokens, or the tokens with mask 1 if there are masks."""
     return [len(list(ids)) for ids in completion_ids] if masks is None else [sum(_integers(row)) for row in masks]
 
 
@@ -23,14 +23,14 @@ def read_turns(
     """
     Decode the `REWARD_KEYWORDS`, with one entry per completion.
 
-    Token ids are lists, or tensors from a user's rollout function; `masks`, if any, are 1 on the policy's tokens and 0
-    on tool or environment output.
+    Token ids are lists, or tensors from a user's rollout function. `masks`, if given, are 1 on the policy's tokens and
+    0 on tool or environment output.
 
     Returns:
         `dict[str, list]`: `thinking_prefilled`, whether the last turn began inside an open `<think>`; `last_turns`,
         its text, without special tokens except the thinking tags.
     """
-    tails, turns = [], []  # token ids: the last ones before the last turn, and the turn
+    tails, turns = [], []  # token ids just before the last turn, and of the last turn
     for row in range(len(prompt_ids)):
         prompt, completion = _integers(prompt_ids[row]), _integers(completion_ids[row])
         start, end = (0, len(completion)) if masks is None else last_turn(_integers(masks[row]))
@@ -43,7 +43,7 @@ def read_turns(
 
 
 def last_turn(mask: list[int]) -> tuple[int, int]:
-    """Return the start and end of the policy's last turn, the last run of ones; (0, 0) if there is none."""
+    """Return the start and end of the policy's last turn, which is the last run of ones; (0, 0) without ones."""
     end = len(mask)
     while end > 0 and mask[end - 1] == 0:
         end -= 1

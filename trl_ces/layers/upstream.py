@@ -2,8 +2,8 @@
 
 Overrides of TRL and transformers: `create_accelerator_and_postprocess`, `_load_optimizer_and_scheduler`,
 `_tool_call_loop`, `_generate_single_turn`. Reads `vllm_generation`: its client's `session`, its `llm`, `mode`,
-`enable_sleep_mode` and `_llm_weights_sleeping`; relies on TRL calling the model's `merge_adapter` before and
-`unmerge_adapter` after it reads the weights.
+`enable_sleep_mode` and `_llm_weights_sleeping`. Relies on TRL calling the model's `merge_adapter` before it reads the
+weights, and `unmerge_adapter` afterwards.
 """
 
 from collections.abc import Iterator
@@ -65,10 +65,10 @@ class UpstreamFixes(Layer):
         """
         Make all ranks take part in every round of tool calls.
 
-        In TRL, each rank leaves the loop after its own last tool call. Where generation needs all ranks (a server,
-        tensor parallelism, sharded weights), a rank with another round waits forever, and completions reach the wrong
-        rows. Here, ranks without tool calls generate for dummy prompts, see [`generate_with_dummies`]. Vision models
-        are excluded.
+        In TRL, each rank leaves the loop after its own last tool call. If generation needs all ranks (a server, tensor
+        parallelism, sharded weights), a rank with another round then waits forever, or completions are assigned to the
+        wrong rows. Here, ranks without tool calls generate for dummy prompts, see [`generate_with_dummies`]. This does
+        not apply to vision models.
 
         Upstream: `_tool_call_loop` of trl 1.16; no known issue. Obsolete once TRL counts rounds over all ranks.
         """
@@ -82,7 +82,7 @@ class UpstreamFixes(Layer):
 
 def generate_with_dummies(run: Any, prompt_ids: list, *args: Any) -> Any:
     """
-    Generate on all ranks at once; ranks with fewer prompts add dummies so that every rank makes the same calls.
+    Generate on all ranks at once; ranks with fewer prompts add dummy prompts so that every rank makes the same calls.
 
     `run` is TRL's `_generate_single_turn`. Returns `None` if no rank has a prompt.
     """
@@ -101,7 +101,7 @@ def restored_mode(model: torch.nn.Module) -> Iterator[None]:
     """
     Restore the model's mode after generation with `use_transformers_continuous_batching`.
 
-    TRL sets training mode, even during evaluation, whose metrics are then logged as training metrics.
+    TRL sets training mode even during evaluation, so evaluation metrics are logged as training metrics.
 
     Upstream: `_generate_single_turn` of trl 1.16; no known issue. Obsolete once TRL restores the mode.
     """
@@ -115,8 +115,8 @@ def set_timeout(session: Any, seconds: float) -> None:
     """
     Set a timeout for all requests of a `requests.Session`; retry neither timeouts nor refused connections.
 
-    TRL's client waits forever for a server that does not answer, and repeats failed requests. A server restarted in
-    the meantime would generate with the weights that it loaded at its start, so these requests are not repeated.
+    TRL's client waits forever for a server that does not answer, and it retries failed requests. A server that was
+    restarted in the meantime would generate with its initial weights, so these requests are not retried.
 
     Upstream: trl issue 6973, closed without a timeout in trl 1.16.0. Obsolete once TRL's client accepts a timeout.
     """
@@ -142,8 +142,8 @@ def seed_colocated_vllm(args: Any, process_index: int) -> None:
     """
     Seed colocated vLLM from `args.seed`.
 
-    When it is created, vLLM's engine seeds torch, numpy and random again, after TRL. TRL passes it the number of the
-    rank or tensor-parallel group, regardless of `seed`. Ranks of one tensor-parallel group must sample alike.
+    When vLLM's engine is created, it reseeds torch, numpy and random. TRL passes it the number of the rank or
+    tensor-parallel group as the seed, regardless of `seed`. Ranks of one tensor-parallel group need the same seed.
 
     Upstream: `_init_vllm` of trl 1.16's `VLLMGeneration`; no known issue. Obsolete once TRL adds the seed.
     """
@@ -155,7 +155,7 @@ def kept_awake(generation: Any) -> Iterator[None]:
     """
     Keep colocated vLLM awake within the context, so that it wakes and receives the weights only once.
 
-    TRL puts vLLM to sleep after each generation, which drops the weights, and sends all of them before the next.
+    TRL puts vLLM to sleep after each generation, which drops the weights, and sends all weights before the next one.
     `generation` is a trainer's `VLLMGeneration`, or `None`.
     """
     if generation is None or generation.mode != "colocate" or not generation.enable_sleep_mode:
@@ -163,7 +163,7 @@ def kept_awake(generation: Any) -> Iterator[None]:
         return
     sleep = generation.llm.sleep
 
-    def stay_awake(level: int) -> None:  # TRL neither wakes it nor sends weights until `enable_sleep_mode` is restored
+    def stay_awake(level: int) -> None:  # TRL does not wake it or send weights until `enable_sleep_mode` is restored
         generation.enable_sleep_mode = False
 
     generation.llm.sleep = stay_awake
@@ -181,8 +181,8 @@ def keep_float32_outputs(plugin: Any) -> None:
     Keep log-probs and entropies in float32 under FSDP2, as under every other engine.
 
     With `bf16`, accelerate makes FSDP2 cast a model's outputs to bfloat16, and TRL's model returns log-probs and
-    entropies. With 8 bits of precision, importance ratios are off by percents, and entropies that Eq. 5 ranks are
-    tied. Layers are still gathered and computed in the dtypes of the mixed-precision policy.
+    entropies. With 8 bits of precision, importance ratios are wrong by a few percent, and entropies that Eq. 5 must
+    rank are tied. Layers are still gathered and computed in the dtypes of the mixed-precision policy.
 
     Upstream: `set_mixed_precision` of accelerate 1.15's FSDP plugin also sets `output_dtype`; no known issue.
     Obsolete once accelerate leaves it unset.
@@ -196,9 +196,9 @@ def register_lm_head(model: Any, plugin: Any) -> None:
     """
     Register the LM head's weight as an external parameter under ZeRO-3.
 
-    TRL's loss reads the weight in the model's forward, which ZeRO-3 does not trace. A weight of at most 100,000
-    elements is found missing only after a sync to vLLM, too late in a run that has already trained: resuming inside a
-    rollout then fails with "tracing error".
+    TRL's loss reads the weight in the model's forward, which ZeRO-3 does not trace. If the weight has at most 100,000
+    elements, ZeRO-3 detects this only after a sync to vLLM. If a run has already trained by then, because it resumed
+    inside a rollout, it fails with "tracing error".
 
     Upstream: `ZeROOrderedDict` of DeepSpeed 0.19.8; its issue 3599 reports the same error with another cause. Obsolete
     once TRL registers the weight.
@@ -216,11 +216,11 @@ def replay_offloaded_adam(optimizer: Any) -> None:
     """
     Repeat the steps before a checkpoint on a single element, so that DeepSpeed's offloaded Adam resumes exactly.
 
-    Its C++ code keeps the powers of beta as running products in float32, but a new process computes them with
+    Adam's C++ code keeps the powers of beta as running products in float32, but a new process computes them with
     `std::pow`, which rounds differently.
 
-    Upstream: `IncrementStep` of DeepSpeed 0.19.8, as of its pull 7982; no known issue. Obsolete once DeepSpeed
-    computes the power at each step.
+    Upstream: `IncrementStep` of DeepSpeed 0.19.8, since pull 7982; no known issue. Obsolete once DeepSpeed computes
+    the power at each step.
     """
     adam = optimizer
     while hasattr(adam, "optimizer"):
@@ -237,9 +237,9 @@ def restore_base_after_merge(model: Any) -> None:
     """
     Make `unmerge_adapter` of a `PeftModel` restore the exact weights from before `merge_adapter`.
 
-    For a sync, peft adds the adapter to the base and subtracts it afterwards. In bfloat16 and float16 both operations
-    round, and the errors accumulate over a run. The adapted layers' weights are copied to host memory once. ZeRO-3
-    needs no copy, because changes to gathered weights are dropped with them.
+    For a sync, peft adds the adapter to the base weights and subtracts it afterwards. In bfloat16 and float16, both
+    operations round, and the errors accumulate over a run. The weights of the adapted layers are therefore copied to
+    host memory once. ZeRO-3 needs no copy, because it discards changes to gathered weights.
 
     Upstream: trl issue 6688, open. Obsolete once `GRPOTrainer` sends vLLM only the adapter (trl pull 5188, open).
     """

@@ -1,9 +1,9 @@
-"""The methods as pure functions on tensors: token rules that shape advantages, and rewards of whole groups.
+"""Pure functions on tensors: token rules that shape advantages, and group rewards.
 
 - `ces.py`: Conditional Entropy Shaping, arXiv 2605.19358, and its two ablations.
 - `entropy_advantage.py`: the paper's baseline "Entropy Advantage", arXiv 2506.14758.
 - `on_policy_sft.py`: On-policy SFT, arXiv 2602.13407.
-- `length_rewards.py`: length rewards of whole groups; `group_reward.py` turns them into reward functions.
+- `length_rewards.py`: length rewards; `group_reward.py` turns them into reward functions.
 - `rule.py`: the interface of a token rule.
 - `groups.py`: correctness and accuracy of groups.
 - `metrics.py`: logged metrics.
@@ -29,12 +29,12 @@ BUILT_IN: dict[str, Rule] = {
 @cache
 def find_rule(name: str) -> Rule | None:
     """
-    Find the rule that `shaping` names.
+    Find the rule selected by `shaping`.
 
     Args:
         name (`str`):
-            `"none"`; a key of `BUILT_IN`; a path `my_package.rules:my_rule`, which may be in the working directory;
-            or a name that an installed package registers in the entry-point group `trl_ces.methods`.
+            `"none"`; a key of `BUILT_IN`; a path `my_package.rules:my_rule`, also from the working directory; or a
+            name that an installed package registers in the entry-point group `trl_ces.methods`.
 
     Returns:
         [`Rule`], or `None` for `"none"`.
@@ -57,5 +57,7 @@ def find_rule(name: str) -> Rule | None:
             )
         found = registered[name].load()
     if not isinstance(found, Rule):
-        raise ValueError(f"`shaping` is {name!r}, which is a {type(found).__name__}, not a trl_ces.methods.rule.Rule.")
+        raise ValueError(
+            f"`shaping` is {name!r}, which refers to a {type(found).__name__}, not to a trl_ces.methods.rule.Rule."
+        )
     return found

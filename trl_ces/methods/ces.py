@@ -1,7 +1,7 @@
 """Conditional Entropy Shaping, Eqs. 2 and 4-7 of arXiv 2605.19358, as pure functions on tensors.
 
-CES changes one tensor of DAPO: the advantage, (B,), becomes (B, T) and carries the policy's entropy, with its
-gradient, at the few tokens where the policy is least certain. Everything else is TRL's.
+CES changes one tensor of DAPO: the advantage, (B,), becomes (B, T) and includes the policy's entropy, with its
+gradient, at the few tokens where the policy is least certain.
 
 Symbols: B completions, T token positions, G completions per prompt (a group). Entropies are in bits (log2 in Eq. 4)
 unless a name says nats. A loss mask is 1 on tokens in the loss and 0 on padding and tool output.
@@ -18,7 +18,7 @@ from .rule import OR_OFF, Need, Refuse, Rule, ShapedAdvantages, entropy_in_bits,
 
 def multiplier(correct: Tensor, group_correct: Tensor, group_scored: Tensor) -> tuple[Tensor, Tensor]:
     """
-    Compute b of Eq. 6 as an exact fraction: a for a correct completion, 1 - a for a wrong one.
+    Compute b of Eq. 6 as an exact fraction: a for correct completions, 1 - a for wrong completions.
 
     Args:
         correct (`Tensor`): Shape (B,), bool, r_acc = 1.
@@ -36,8 +36,8 @@ def selection_size(lengths: Tensor, tau: float, multiplier: tuple[Tensor, Tensor
     """
     Compute k = floor(|y| * tau * b) of Eq. 5, exactly.
 
-    The division is between integers: tau is the decimal that the user wrote, and b a ratio of counts. In float32, 300
-    tokens at tau 0.01 and b = 1 - 2/3 would give 0 instead of 1.
+    The computation uses integers: tau is the decimal that the user wrote, and b is a ratio of counts. In float32, 300
+    tokens with tau 0.01 and b = 1 - 2/3 would give 0 instead of 1.
 
     Args:
         lengths (`Tensor`): Shape (B,), int64, |y|: tokens in the loss mask.
@@ -57,13 +57,13 @@ def selection_size(lengths: Tensor, tau: float, multiplier: tuple[Tensor, Tensor
 
 def top_entropy_tokens(entropies: Tensor, mask: Tensor, sizes: Tensor, largest: int | None = None) -> Tensor:
     """
-    Select S_H of Eq. 7: exactly the k highest-entropy tokens of each completion, the earlier token first in a tie.
+    Select S_H of Eq. 7: exactly the k highest-entropy tokens of each completion. Ties go to the earlier token.
 
     Args:
-        entropies (`Tensor`): Shape (B, T), any unit. Only their order matters; detached.
+        entropies (`Tensor`): Shape (B, T), any unit. Only their order matters; no gradient flows through them.
         mask (`Tensor`): Shape (B, T), 1 on selectable tokens, at least `sizes` in each row.
         sizes (`Tensor`): Shape (B,), int64, k.
-        largest (`int`, *optional*): Upper bound on k; smaller is faster. Default: T.
+        largest (`int`, *optional*): Upper bound on k; a small bound is faster. Default: T.
 
     Returns:
         `Tensor`: Shape (B, T), bool.
@@ -71,7 +71,7 @@ def top_entropy_tokens(entropies: Tensor, mask: Tensor, sizes: Tensor, largest: 
     candidates = entropies.detach().masked_fill(mask == 0, -math.inf)
     k = sizes.unsqueeze(1)
     highest = candidates.topk(candidates.size(1) if largest is None else largest, dim=1).values
-    # Each row's k-th highest entropy; +inf for k = 0, which nothing exceeds.
+    # The k-th highest entropy of each row; +inf for k = 0, so that no token is selected.
     ends = torch.nn.functional.pad(highest, (1, 0), value=math.inf).gather(1, k)
     above, tied = candidates > ends, candidates == ends
     return above | tied & (tied.cumsum(dim=1) <= k - above.sum(dim=1, keepdim=True))
@@ -87,10 +87,10 @@ def ces_advantages(
     cap_incorrect: float | None = None,
 ) -> Tensor:
     """
-    Compute A' of Eq. 7: A - beta_1 H on selected tokens of correct completions, A + beta_2 H on those of wrong ones.
+    Compute A' of Eq. 7 on selected tokens: A - beta_1 H in correct completions, A + beta_2 H in wrong completions.
 
-    With a cap kappa, wrong completions get A + min(beta_2 H, max(0, -A) / kappa) instead, and the gradient of H only
-    where the cap does not bind. For kappa >= 1, no wrong token is rewarded (docs/algorithm.md, "The cap").
+    With a cap kappa, selected tokens of wrong completions get A + min(beta_2 H, max(0, -A) / kappa), and the gradient
+    of H only if the cap does not bind. For kappa >= 1, no wrong token is rewarded (docs/algorithm.md, "The cap").
 
     Args:
         advantages (`Tensor`): Shape (B,), A of Eq. 3.
@@ -108,7 +108,7 @@ def ces_advantages(
     shaping = torch.where(correct, -beta_correct, beta_incorrect) * entropies
     if cap_incorrect is not None:
         bound = (-advantages).clamp(min=0.0) / cap_incorrect
-        # Not torch.minimum, which would pass half of the gradient where both are equal.
+        # Do not use torch.minimum, which would pass half of the gradient if both are equal.
         shaping = torch.where(correct | (shaping < bound), shaping, bound)
     return advantages + torch.where(selected, shaping, 0.0)
 
@@ -154,22 +154,22 @@ def conditional_entropy_shaping(
     return ShapedAdvantages(shaped, selected)
 
 
-AUTO = "auto"  # the first rollout determines tau, see [`automatic_tau`]
-BETA_RANGE = "it is advantage per bit of entropy, a finite number; the paper uses 0.4."
+AUTO = "auto"  # tau is computed from the first rollout, see [`automatic_tau`]
+BETA_RANGE = "it must be a finite number (advantage per bit of entropy); the paper uses 0.4."
 
 
 def automatic_tau(mean_length: float) -> float:
     """
-    Compute the value of `ces_tau: auto`: 4 / mean length, but no less than the paper's 0.01.
+    Compute the value of `ces_tau: auto`: 4 / mean length, but at least the paper's 0.01.
 
-    Eq. 5 then shapes about four tokens of a completion where b is 1. The first rollout's mean length sets the value
-    for the whole run. It is logged, written to the run's recipe.yaml and run.json, and saved in checkpoints.
+    Eq. 5 then shapes about four tokens of a completion with b = 1. The first rollout's mean length determines the
+    value for the whole run. It is logged, written to the run's recipe.yaml and run.json, and saved in checkpoints.
     """
     return round(min(max(4 / mean_length, 0.01), 1), 4)
 
 
 def warn_if_unshaped(tau: float | str, longest: int | None) -> str:
-    """Return a warning if no completion of up to `longest` tokens has a shaped token (Eq. 5), else an empty string."""
+    """Return a warning if completions of up to `longest` tokens have no shaped token (Eq. 5), else an empty string."""
     if longest is None or isinstance(tau, str) or tau == 0 or longest * exact(tau) >= 1:
         return ""
     return (
@@ -179,18 +179,18 @@ def warn_if_unshaped(tau: float | str, longest: int | None) -> str:
 
 
 def warn_if_rollout_is_unshaped(tau: float, lengths: Tensor) -> str:
-    """Return the same warning for the first rollout's completions; `lengths`, in tokens, has any shape."""
+    """Return a warning if no completion of the first rollout has a shaped token; `lengths` has any shape."""
     longest, mean = lengths.max().item(), lengths.float().mean().item()
     if tau == 0 or longest * exact(tau) >= 1:
         return ""
     return (
         f"No token of the first rollout is shaped: its longest completion has {longest:.0f} tokens, and `ces_tau` "
-        f"{tau:g} takes one in {1 / tau:.0f}. Set it to about {4 / mean:.1g}, four tokens a completion."
+        f"{tau:g} selects one token in {1 / tau:.0f}. Set it to about {4 / mean:.1g}, four tokens per completion."
     )
 
 
 def warn_of_negative_betas(beta_correct: float, beta_incorrect: float) -> str:
-    """Return a warning that states the effect of negative betas, else an empty string."""
+    """Return a warning that describes the effect of negative betas, or an empty string if no beta is negative."""
     if beta_correct < 0 and beta_incorrect < 0:
         return (
             "CES with its signs swapped: entropy is raised on correct completions and lowered on wrong ones, the "
@@ -204,13 +204,13 @@ def warn_of_negative_betas(beta_correct: float, beta_incorrect: float) -> str:
 
 
 def check(args: Any, refuse: Refuse) -> None:
-    """Refuse a second entropy term in the loss, and settings that would drop shaped tokens or groups."""
+    """Refuse a second entropy term in the loss, and settings that would drop tokens or groups that CES needs."""
     if args.entropy_coef != 0.0:
         refuse("entropy_coef", f"CES already adds the entropy to the loss: set it to 0.0, {OR_OFF}.")
     if args.use_adaptive_entropy:
         refuse("use_adaptive_entropy", f"CES already adds the entropy to the loss: set it to False, {OR_OFF}.")
     if args.top_entropy_quantile < 1.0:
-        refuse("top_entropy_quantile", f"it would drop tokens that CES leaves unshaped: set it to 1.0, {OR_OFF}.")
+        refuse("top_entropy_quantile", f"it would drop the tokens that CES does not shape: set it to 1.0, {OR_OFF}.")
     if args.dynamic_sampling and not args.ces_allow_dynamic_sampling:
         refuse(
             "dynamic_sampling",

@@ -13,7 +13,7 @@ def entropy_advantage(
     Compute the baseline "Entropy Advantage": A + min(alpha * H, |A| / kappa) at every token, H in nats and detached.
 
     From Cheng et al., "Reasoning with Exploration: An Entropy Perspective", arXiv 2506.14758. For kappa > 1, the sign
-    of A never changes. Where A = 0, nothing is added.
+    of A never changes. If A = 0, nothing is added.
 
     Args:
         batch (`dict[str, Tensor]`): `advantages`, shape (B,).

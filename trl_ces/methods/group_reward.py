@@ -1,7 +1,7 @@
 """
-Reward functions that see whole groups.
+Group rewards: reward functions that need all completions of a prompt.
 
-TRL calls a reward function with the rows of one process, and a group may be split over several. The layer
+TRL calls a reward function with the rows of one process, but a group may be split over several processes. The layer
 `GroupRewards` computes these rewards from the gathered rollout instead, so they are exact on any number of processes.
 """
 
@@ -17,21 +17,21 @@ from .groups import Groups
 
 def group_reward(rule: Callable[[Groups], Tensor]) -> Callable[..., Any]:
     """
-    Make a reward function for [`CESTrainer`] from a rule that sees whole groups.
+    Create a reward function for [`CESTrainer`] from a rule that computes the rewards of complete groups.
 
-    Pass it in `reward_funcs` like any other, with its own weight and metrics, together with the accuracy reward that
-    determines correctness. A completion without an accuracy reward gets `None`.
+    Pass it in `reward_funcs` like any other reward function, with its own weight and metrics, together with the
+    accuracy reward that determines correctness. A completion without an accuracy reward gets `None`.
 
     Args:
         rule (`Callable[[Groups], Tensor]`):
             Takes the [`Groups`] of a rollout, P prompts with G completions each, gathered over processes, and returns
-            rewards of shape (P, G), finite where `groups.scored`. Every process calls it with the same groups.
+            rewards of shape (P, G), finite for scored completions. Every process calls it with the same groups.
 
     Returns:
         `Callable`: The reward function, with the name of `rule`. Its attribute `of_groups` is `rule`.
 
     Raises:
-        `RuntimeError`: By the reward function, if a trainer without the layer `GroupRewards` calls it.
+        `RuntimeError`: Raised by the reward function if a trainer without the layer `GroupRewards` calls it.
 
     Example:
         ```python
@@ -45,17 +45,17 @@ def group_reward(rule: Callable[[Groups], Tensor]) -> Callable[..., Any]:
     @functools.wraps(rule)
     def refuse(*_args: Any, **_kwargs: Any) -> Any:
         raise RuntimeError(
-            f"{rule.__name__} is a reward of whole groups, which only CESTrainer and the layer "
-            "trl_ces.layers.GroupRewards compute: use one of them in place of GRPOTrainer."
+            f"{rule.__name__} is a group reward, which only CESTrainer and the layer "
+            "trl_ces.layers.GroupRewards compute: use one of them instead of GRPOTrainer."
         )
 
-    del refuse.__wrapped__  # its signature is that of a reward function, not of the rule
+    del refuse.__wrapped__  # otherwise its signature would be that of the rule
     refuse.of_groups = rule  # type: ignore[attr-defined]
     return refuse
 
 
 def is_group_reward(func: Any) -> bool:
-    """Return whether `func` was made by [`group_reward`]."""
+    """Return whether `func` was created by [`group_reward`]."""
     return hasattr(func, "of_groups")
 
 
@@ -64,20 +64,21 @@ def accuracy_column(wanted: str | None, names: list[str], funcs: list[Any]) -> i
     Find the accuracy reward among reward functions.
 
     Args:
-        wanted (`str`, *optional*): Its name, from `ces_accuracy_reward`. `None`: see [`accuracy_reward_index`].
+        wanted (`str`, *optional*):
+            Name of the accuracy reward, from `ces_accuracy_reward`. If `None`, see [`accuracy_reward_index`].
         names (`list[str]`): Names under which TRL logs the functions.
         funcs (`list`): The functions.
 
     Returns:
-        `int`: Its index.
+        `int`: Index of the accuracy reward.
 
     Raises:
-        `ValueError`: It does not exist, is ambiguous, or is a reward of whole groups.
+        `ValueError`: The accuracy reward does not exist, is ambiguous, or is a group reward.
     """
     index = accuracy_reward_index(names, wanted)
     if is_group_reward(funcs[index]):
         raise ValueError(
-            f"{names[index]} rewards whole groups, so it cannot be the accuracy reward that determines correctness: "
-            "add one to `reward_funcs`, and name it in `ces_accuracy_reward`."
+            f"{names[index]} is a group reward, so it cannot be the accuracy reward that determines correctness: "
+            "add an accuracy reward to `reward_funcs`, and name it in `ces_accuracy_reward`."
         )
     return index

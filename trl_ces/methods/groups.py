@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-TENSORS = ("correct", "scored", "truncated", "lengths", "rewards")  # of `Groups`
+TENSORS = ("correct", "scored", "truncated", "lengths", "rewards")  # fields of `Groups`
 
 
 @dataclass(frozen=True)
@@ -16,12 +16,12 @@ class Groups:
     Input of a group reward: P prompts with G completions each, gathered over processes.
 
     Args:
-        correct (`Tensor`): Shape (P, G), bool, the accuracy reward is at least `ces_correct_threshold`.
-        scored (`Tensor`): Shape (P, G), bool, the accuracy reward is a number.
-        truncated (`Tensor`): Shape (P, G), bool, the completion was cut off at the length limit.
-        lengths (`Tensor`): Shape (P, G), int64, the policy's own tokens, without tool output.
-        rewards (`Tensor`): Shape (P, G), float32, the accuracy reward before weighting; NaN where not scored.
-        max_length (`int`, *optional*): Longest completion allowed, `max_completion_length`.
+        correct (`Tensor`): Shape (P, G), bool: whether the accuracy reward is at least `ces_correct_threshold`.
+        scored (`Tensor`): Shape (P, G), bool: whether the accuracy reward is a number.
+        truncated (`Tensor`): Shape (P, G), bool: whether the completion was cut off at the length limit.
+        lengths (`Tensor`): Shape (P, G), int64: number of the policy's own tokens, without tool output.
+        rewards (`Tensor`): Shape (P, G), float32: accuracy reward before weighting; NaN if not scored.
+        max_length (`int`, *optional*): `max_completion_length`, the length limit in tokens.
     """
 
     correct: Tensor
@@ -42,8 +42,8 @@ class Groups:
 
     @staticmethod
     def joined(groups: "Sequence[Groups]") -> "Groups":
-        """Concatenate groups, with the `max_length` of the first."""
-        tensors: dict[str, Any] = {name: torch.cat([vars(one)[name] for one in groups]) for name in TENSORS}
+        """Concatenate groups, which must have the same `max_length`."""
+        tensors: dict[str, Any] = {name: torch.cat([vars(part)[name] for part in groups]) for name in TENSORS}
         return replace(groups[0], **tensors)
 
 
@@ -51,11 +51,11 @@ def group_counts(correct: Tensor, scored: Tensor, group_size: int) -> tuple[Tens
     """
     Count the numerator and denominator of the group accuracy a, Eq. 2.
 
-    Unscored completions, whose accuracy reward is `None`, count in neither.
+    Unscored completions, whose accuracy reward is `None`, are excluded from both.
 
     Args:
         correct (`Tensor`): Shape (B,), bool, r_acc = 1. B is a multiple of `group_size`; groups are contiguous.
-        scored (`Tensor`): Shape (B,), bool, the accuracy reward is a number.
+        scored (`Tensor`): Shape (B,), bool: whether the accuracy reward is a number.
         group_size (`int`): G, completions per prompt.
 
     Returns:
@@ -80,7 +80,7 @@ def completion_facts(groups: Groups, rewards_per_func: Tensor, weights: Tensor) 
     Args:
         groups ([`Groups`]): P groups of G completions.
         rewards_per_func (`Tensor`):
-            Shape (P * G, functions), from which TRL computes advantages; NaN where there is no reward.
+            Shape (P * G, functions), from which TRL computes advantages; NaN means no reward.
         weights (`Tensor`): Shape (functions,), TRL's `reward_weights`.
 
     Returns:
@@ -102,7 +102,7 @@ def completion_facts(groups: Groups, rewards_per_func: Tensor, weights: Tensor) 
 
 
 def weighted_rewards(rewards_per_func: Tensor, weights: Tensor) -> Tensor:
-    """Compute TRL's rewards, weighted sums over the functions. Shape (N,); NaN where no function gives a reward."""
+    """Compute TRL's rewards, weighted sums over the functions. Shape (N,); NaN if no function gives a reward."""
     total = (rewards_per_func * weights.to(rewards_per_func.device)).nansum(dim=1)
     return total.masked_fill(rewards_per_func.isnan().all(dim=1), torch.nan)
 
@@ -123,6 +123,6 @@ def group_extremes(rewards: Tensor, group_size: int) -> tuple[Tensor, Tensor]:
 
 
 def graded_reward(accuracy: Tensor) -> float | None:
-    """Return the first of the rewards, any shape, that is a number other than 0 and 1; `None` if there is none."""
+    """Return the first reward that is a number other than 0 and 1, or `None`. `accuracy` has any shape."""
     graded = accuracy[~accuracy.isnan() & (accuracy != 0) & (accuracy != 1)]
     return graded[0].item() if graded.numel() > 0 else None

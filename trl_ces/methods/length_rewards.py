@@ -1,15 +1,15 @@
 """
-Length rewards of whole groups: one function per method, and a factory that turns it into a reward function.
+Length rewards, computed per group. Each method has a function, and a factory that turns it into a reward function.
 
 `NAME_length_reward(groups, *, settings)` computes the rewards of a rollout, given as [`Groups`], and
 `get_NAME_length_reward(settings)` returns the reward function for `reward_funcs`. In the formulas, l_i is the length
 of completion i in tokens that the policy generated, G is the group size, and p is the group accuracy (Eq. 2): the
-share of correct completions among the scored ones, or 0 if there are none.
+share of correct completions among the scored completions, or 0 if no completion is scored.
 
-Every function returns shape (P, G), float32. The layer `GroupRewards` replaces the values of unscored completions,
-which are arbitrary, with `None`. A truncated completion has the length at which it was cut, and its accuracy reward
-decides whether it is correct. With `scale_rewards="group"`, TRL divides by the group's standard deviation, so the
-strength of a length reward cancels where all completions of a group have the same accuracy.
+Every function returns shape (P, G), float32. The values of unscored completions are arbitrary; the layer
+`GroupRewards` replaces them with `None`. A truncated completion has the length at which it was cut off, and its
+accuracy reward decides whether it is correct. With `scale_rewards="group"`, TRL divides by the group's standard
+deviation, so the strength of a length reward cancels out if all completions of a group have the same accuracy.
 """
 
 import functools
@@ -32,11 +32,11 @@ def kimi_length_reward(groups: Groups, *, correct_only: bool = False) -> Tensor:
         lambda_i = 0.5 - (l_i - min l) / (max l - min l)
         reward_i = lambda_i if correct, min(0, lambda_i) if incorrect
 
-    Minimum and maximum are over the whole group, unscored completions included, so one very long completion sets the
-    scale for the rest. The strength is the reward's entry in `reward_weights`. open-r1's `len_reward` takes minimum
-    and maximum over the whole batch, in characters.
+    Minimum and maximum are over the whole group, including unscored completions, so one very long completion sets the
+    scale for the others. The strength is set by the reward's entry in `reward_weights`. open-r1's `len_reward` instead
+    uses characters, and the minimum and maximum over the whole batch.
 
-    Degenerate cases: all lengths equal, or G = 1: 0. No completion correct: at most 0.
+    The reward is 0 if all lengths are equal, and at most 0 if no completion is correct.
 
     Args:
         groups ([`Groups`]): Reads `correct` and `lengths`.
@@ -67,11 +67,12 @@ def arora_length_reward(groups: Groups, *, alpha: float) -> Tensor:
     (efficient-reasoning, reward_server/math_server.py). The paper's reward is the accuracy reward plus this term; it
     trains with alpha from 0.05 to 0.4. The authors count a completion without an end-of-sequence token as incorrect.
 
-    Degenerate cases: no completion correct: 0. One correct, or all correct lengths equal: -alpha / 2.
+    If no completion is correct, all rewards are 0. If one completion is correct, or all correct lengths are equal, the
+    reward of correct completions is -alpha / 2.
 
     Args:
         groups ([`Groups`]): Reads `correct` and `lengths`.
-        alpha (`float`): Largest penalty. Below 1, a correct completion keeps more than an incorrect one.
+        alpha (`float`): Largest penalty. Below 1, a correct completion always gets more than an incorrect one.
 
     Returns:
         `Tensor`: Shape (P, G), float32, in (-alpha, 0].
@@ -92,14 +93,15 @@ def alp_length_reward(
 
         reward_i = -(beta / N) * max(p, 1 / G) * l_i
 
-    A token costs more on problems that the policy solves more often, whether the completion is correct or not.
+    The penalty per token is higher on problems that the policy solves more often. It also applies to incorrect
+    completions.
 
-    Degenerate cases: no completion correct or scored: p counts as 1 / G. All lengths equal: the same penalty for all,
-    so A = 0.
+    If no completion is correct, the penalty is the same as with p = 1 / G. If all lengths are equal, so are all
+    penalties, and A = 0.
 
     Args:
         groups ([`Groups`]): Reads `correct`, `scored`, `lengths`, and `max_length` if `normalizer` is `None`.
-        beta (`float`): Penalty of a completion of N tokens where p = 1.
+        beta (`float`): Penalty of a completion of N tokens if p = 1.
         normalizer (`float`, *optional*): N, in tokens. `None`: `groups.max_length`.
         correct_only (`bool`, *optional*, defaults to `False`): Whether incorrect completions get 0.
 
@@ -134,14 +136,15 @@ def linear_length_reward(groups: Groups, *, coefficient: float = 0.25, correct_o
 
         reward_i = -c * p * l_i / max l
 
-    As in ALP, a token costs more where the policy solves more often, but relative to the group's longest completion,
-    unscored ones included. prime-rl uses the group's mean reward for p, which is the same for rewards of 0 and 1.
+    As in ALP, the penalty per token is higher on problems that the policy solves more often, but lengths are relative
+    to the group's longest completion, scored or not. prime-rl uses the group's mean reward for p, which is the same
+    for rewards of 0 and 1.
 
-    Degenerate cases: no completion correct or scored: 0. All lengths equal, or G = 1: -c * p for all, so A = 0.
+    If no completion is correct, all rewards are 0. If all lengths are equal, all rewards are -c * p, so A = 0.
 
     Args:
         groups ([`Groups`]): Reads `correct`, `scored` and `lengths`.
-        coefficient (`float`, *optional*, defaults to 0.25): c, penalty of the longest completion where p = 1.
+        coefficient (`float`, *optional*, defaults to 0.25): c, penalty of the longest completion if p = 1.
         correct_only (`bool`, *optional*, defaults to `False`): Whether incorrect completions get 0.
 
     Returns:
@@ -164,15 +167,14 @@ def shorter_length_reward(groups: Groups, *, beta: float = 0.001, correct_only: 
 
         reward_i = -beta * abs(l_i - l*);    l* = shortest correct length, or mean length if no completion is correct
 
-    Shorter completions than l* are penalized too. The paper's reward is alpha * 1[correct] plus this term, with alpha
-    the accuracy reward's entry in `reward_weights`. Its code has alpha = 2 and beta = 0.001.
+    Completions shorter than l* are penalized too. The paper's reward is alpha * 1[correct] plus this term, where alpha
+    is the accuracy reward's entry in `reward_weights`. The authors' code uses alpha = 2 and beta = 0.001.
 
-    Degenerate cases: no completion correct: pulled to the mean of all lengths, unscored completions included. All
-    lengths equal, or G = 1: 0.
+    The mean length includes unscored completions. If all lengths are equal, all rewards are 0.
 
     Args:
         groups ([`Groups`]): Reads `correct` and `lengths`.
-        beta (`float`, *optional*, defaults to 0.001): Penalty per token of distance.
+        beta (`float`, *optional*, defaults to 0.001): Penalty per token of distance from l*.
         correct_only (`bool`, *optional*, defaults to `False`): Whether incorrect completions get 0.
 
     Returns:
@@ -201,7 +203,7 @@ def laser_length_reward(groups: Groups, *, alpha: float, target: float) -> Tenso
     The authors' code (hkust-nlp/Laser) has alpha = 0.5 and targets of 2,048, 4,096 and 8,192 tokens for
     R1-Distill-Qwen-1.5B. A target far below the policy's lengths has no effect, because no completion meets it.
 
-    Degenerate case: no completion correct: 0. A reward does not depend on the other completions of the group.
+    The reward does not depend on the other completions of the group.
 
     Args:
         groups ([`Groups`]): Reads `correct` and `lengths`.
@@ -226,14 +228,14 @@ def mai_length_reward(groups: Groups, *, weight: float = 0.25) -> Tensor:
 
         reward_i = -w * p * l_i / (max l over correct) if correct, 0 if incorrect
 
-    An incorrect completion cannot gain by its length: such terms would have unit variance in groups without a correct
-    completion under group scaling, whatever their weight (arXiv 2606.22716).
+    The length of an incorrect completion does not matter. A term that depends on it would have unit variance after
+    group scaling in groups without a correct completion, regardless of its weight (arXiv 2606.22716).
 
-    Degenerate cases: no completion correct: 0. One correct: -w * p, whatever its length.
+    If exactly one completion is correct, its reward is -w * p, regardless of its length.
 
     Args:
         groups ([`Groups`]): Reads `correct`, `scored` and `lengths`.
-        weight (`float`, *optional*, defaults to 0.25): w, penalty of the longest correct completion where p = 1.
+        weight (`float`, *optional*, defaults to 0.25): w, penalty of the longest correct completion if p = 1.
 
     Returns:
         `Tensor`: Shape (P, G), float32, in [-w, 0].
@@ -259,11 +261,12 @@ def smart_thinker_length_reward(groups: Groups) -> Tensor:
            = (v1 mu2 - v2 mu1) / (v1 - v2), in [min l, max l]   if v2 < v1
            = max l if mu2 < mu1, else min l                     if v2 = v1 up to 1e-6
 
-    mu1, v1 are mean and variance (dividing by n) of all lengths, mu2, v2 those of the correct ones. Among normal
-    distributions, l* is the length at which correct completions are most over-represented. Unscored completions count
-    in mu1, v1, min and max only.
+    mu1 and v1 are mean and variance (dividing by n) of all lengths; mu2 and v2 are mean and variance of the correct
+    lengths. If both are normal distributions, l* is the length at which correct completions are most over-represented.
+    Unscored completions count only in mu1, v1, min and max.
 
-    Degenerate cases: all correct: Lambda = 0. No completion correct: 0. One correct: l* is its length, so 0.
+    All rewards are 0 if all completions are correct (Lambda = 0), if no completion is correct, or if exactly one
+    completion is correct (l* is its length).
 
     Args:
         groups ([`Groups`]): Reads `correct`, `scored` and `lengths`.
@@ -298,18 +301,19 @@ def grpo_lead_length_reward(groups: Groups, *, alpha: float) -> Tensor:
 
         reward_i = exp(-alpha * z_i) if correct, -1 if incorrect;    z_i = (l_i - mean) / (std + 1e-7)
 
-    Mean and standard deviation (dividing by n) are over the group's correct completions. This is a complete reward:
-    set the weight of the accuracy reward, which it reads, to 0. It follows the paper, whose public code has no length
-    term; the paper's weighting of advantages by difficulty is not implemented.
+    Mean and standard deviation (dividing by n) are over the group's correct completions. This reward includes
+    correctness, so set the weight of the accuracy reward to 0. It follows the paper, because the authors' public code
+    has no length term. The paper's weighting of advantages by difficulty is not implemented.
 
-    Degenerate cases: one correct, or all correct lengths equal: 1. No completion correct: -1 for all, so A = 0.
+    If one completion is correct, or all correct lengths are equal, the reward of correct completions is 1. If no
+    completion is correct, all rewards are -1, so A = 0.
 
     Args:
         groups ([`Groups`]): Reads `correct` and `lengths`.
         alpha (`float`): Decay of a correct completion's reward per standard deviation of length.
 
     Returns:
-        `Tensor`: Shape (P, G), float32, above 0 or -1.
+        `Tensor`: Shape (P, G), float32, positive or -1.
     """
     return torch.where(groups.correct, torch.exp(-alpha * _z_scores(groups)), -1.0)
 
@@ -326,17 +330,17 @@ def gr3_length_reward(groups: Groups, *, alpha: float = 0.33) -> Tensor:
         R'_i = R_i / (1 + alpha * l_i / mean l)
         reward_i = R'_i - R_i if R_i > 0, else 0
 
-    With the weight of the accuracy reward, the two columns sum to R'_i. The mean is over the whole group, unscored
-    completions included. prime-rl's implementation (pull request 2029) recommends alpha = 0.33; the paper's
+    If this reward and the accuracy reward both have weight 1, they sum to R'_i. The mean is over the whole group,
+    including unscored completions. prime-rl's implementation (pull request 2029) recommends alpha = 0.33; the paper's
     calibration of alpha on the advantages is not implemented. A negative reward is not rescaled, because scaling it
     towards 0 would reward length.
 
-    Degenerate cases: no completion correct: 0. All lengths equal, or G = 1: R_i * -alpha / (1 + alpha).
+    If all lengths are equal, the reward is -R_i * alpha / (1 + alpha) for R_i > 0.
 
     Args:
         groups ([`Groups`]): Reads `lengths` and `rewards`.
         alpha (`float`, *optional*, defaults to 0.33):
-            Strength. A correct completion of the mean length keeps 1 / (1 + alpha) of its reward.
+            Strength. A correct completion of mean length keeps 1 / (1 + alpha) of its reward.
 
     Returns:
         `Tensor`: Shape (P, G), float32, at most 0.
@@ -358,10 +362,10 @@ def _only_correct(rewards: Tensor, groups: Groups) -> Tensor:
 
 def _difference_from_mean(lengths: Tensor, counted: Tensor) -> Tensor:
     """
-    Subtract from each length the mean of the counted ones; shape (P, G), float32, 0 where nothing is counted.
+    Subtract the mean of the counted lengths from each length; shape (P, G), float32, 0 if no length is counted.
 
-    n * l - sum is exact. In float32, the mean of lengths near 12,000 is off by up to 0.0005 tokens, which dividing by
-    a standard deviation of a token or less would magnify.
+    n * l - sum is exact. In float32, the mean of lengths near 12,000 has an error of up to 0.0005 tokens, which would
+    be magnified by dividing by a standard deviation of at most one token.
     """
     n = counted.sum(dim=1, keepdim=True)
     total = (lengths * counted).sum(dim=1, keepdim=True)
@@ -369,21 +373,21 @@ def _difference_from_mean(lengths: Tensor, counted: Tensor) -> Tensor:
 
 
 def _z_scores(groups: Groups) -> Tensor:
-    """Standardize lengths by mean and standard deviation (dividing by n) of the group's correct ones. Shape (P, G)."""
+    """Standardize lengths by the mean and population standard deviation of the correct lengths. Shape (P, G)."""
     difference = _difference_from_mean(groups.lengths, groups.correct)
     n = groups.correct.sum(dim=1, keepdim=True).clamp(min=1)
     return difference / (((difference**2 * groups.correct).sum(dim=1, keepdim=True) / n).sqrt() + 1e-7)
 
 
 def _mean_and_variance(lengths: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and variance (dividing by n) of each group's counted lengths, shape (P,); 0 where nothing is counted."""
+    """Return mean and variance (dividing by n) of the counted lengths per group, shape (P,); 0 if none is counted."""
     n = counted.sum(dim=1).clamp(min=1)
     mean = (lengths * counted).sum(dim=1) / n
     return mean, ((lengths - mean.unsqueeze(1)) ** 2 * counted).sum(dim=1) / n
 
 
 def _reward_function(rule: Callable[..., Tensor], **settings: float | bool | None) -> Callable[..., Any]:
-    """Check the settings of a length reward and turn it into a reward function with the name of `rule`."""
+    """Check the settings of a length reward, and turn `rule` into a reward function with the same name."""
     for name, value in settings.items():
         default = inspect.signature(rule).parameters[name].default
         if isinstance(default, bool):

@@ -1,7 +1,7 @@
 """Metrics of the shaping rules, mainly `ces/*`: summed on the device per micro-batch, divided once per log step.
 
-Each metric is a ratio of two sums over the tokens or completions of all processes since the last log step, never an
-average of averages: a micro-batch with more tokens weighs more.
+Each metric is a ratio of two sums over the tokens or completions of all processes since the last log step. It is not
+an average of averages, so a micro-batch with more tokens has more weight.
 """
 
 import torch
@@ -30,8 +30,8 @@ def ces_sums(batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor, sha
     """
     Compute the sums for [`ces_metrics`] over one micro-batch, ordered as `SUMS`, float32; no device synchronization.
 
-    The arguments are those of [`conditional_entropy_shaping`] and its result; `batch` also contains `equal_rewards`
-    and `truncated`, shape (B,), bool.
+    The arguments are the same as in [`conditional_entropy_shaping`], plus its result. `batch` also contains
+    `equal_rewards` and `truncated`, shape (B,), bool.
     """
     advantages = batch["advantages"].unsqueeze(1)
     selected, correct = shaped.selected, batch["correct"]
@@ -60,7 +60,7 @@ def ces_metrics(totals: list[float]) -> dict[str, float]:
     """
     Compute the `ces/*` metrics from sums over processes and micro-batches, in the order of `SUMS`.
 
-    NaN where the denominator is 0, e.g. `ces/selected_entropy_incorrect` without wrong completions.
+    A metric is NaN if its denominator is 0, e.g. `ces/selected_entropy_incorrect` without wrong completions.
     """
     sums = dict(zip(SUMS, totals, strict=True))
     return {
@@ -71,7 +71,7 @@ def ces_metrics(totals: list[float]) -> dict[str, float]:
 
 @torch.no_grad()
 def selection_sums(mask: Tensor, shaped: ShapedAdvantages) -> Tensor:
-    """Count a micro-batch's tokens with a changed advantage, and those in the loss; float32, no synchronization."""
+    """Count the tokens with a changed advantage and the tokens in the loss; float32, no device synchronization."""
     return torch.stack([shaped.selected.sum().float(), mask.sum().float()])
 
 

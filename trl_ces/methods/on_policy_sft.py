@@ -1,11 +1,11 @@
 """On-policy SFT, arXiv 2602.13407: maximize the likelihood of correct completions.
 
-The loss is -log pi, averaged over the tokens of the batch, at correct completions only: A = 1 there and 0 at wrong
-ones, without importance ratio, clip or KL. A low `max_completion_length` shortens completions, because truncated ones
-are wrong. The authors' script (EIT-NLP/On-Policy-SFT) uses 3,500 tokens. TRL's loss is -ratio A' where nothing is
-clipped, so
+The loss is -log pi of correct completions, averaged over the tokens of the batch, without importance ratio, clipping
+or KL. In other words, A = 1 for correct completions and A = 0 for wrong completions. A low `max_completion_length`
+shortens completions, because truncated completions are wrong. The authors' script (EIT-NLP/On-Policy-SFT) uses 3,500
+tokens. TRL's unclipped loss is -ratio A', so
 
-    A' = 1 / ratio at correct completions, 0 elsewhere
+    A' = 1 / ratio in correct completions, 0 elsewhere
 
 with the ratio detached gives a loss of -1 and a gradient of -grad log pi. The clip range must be so wide that it never
 clips.
@@ -13,9 +13,9 @@ clips.
 The authors' code drops wrong completions before the mean over tokens. Here, their tokens stay in the divisor, so a
 batch is weighted by its share of correct completions.
 
-Degenerate cases: without a correct completion, there is no gradient; if all are correct, there is one. Below a log
-ratio of -64 nats, a token has less weight, because its 1 / ratio would overflow. TRL's correction for vLLM also scales
-this loss: turn `vllm_importance_sampling_correction` off.
+If no completion is correct, the gradient is zero; if all completions are correct, it is not. A token with a log ratio
+below -64 nats has less weight, because its 1 / ratio would overflow. TRL's importance sampling correction for vLLM
+also scales this loss: set `vllm_importance_sampling_correction` to False.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ from torch import Tensor
 
 from .rule import OR_OFF, Need, Refuse, Rule, ShapedAdvantages
 
-# Nats. Below it 1 / ratio would overflow float32.
+# In nats. Below it, 1 / ratio would overflow float32.
 LOWEST_LOG_RATIO = -64.0
 # An `epsilon_high` that no importance ratio reaches.
 NO_CLIP = 1e6
@@ -33,11 +33,11 @@ NO_CLIP = 1e6
 
 def on_policy_sft(batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor) -> ShapedAdvantages:
     """
-    Compute A' = 1 / importance ratio at correct completions, 0 elsewhere.
+    Compute A' = 1 / importance ratio in correct completions, 0 elsewhere.
 
     Args:
         batch (`dict[str, Tensor]`):
-            `correct`, shape (B,), bool; `logps` and `old_logps`, shape (B, T), natural logs.
+            `correct`, shape (B,), bool; `logps` and `old_logps`, shape (B, T), natural log-probs.
         entropies_nats (`Tensor`): Not used.
         mask (`Tensor`): Shape (B, T), the loss mask.
 
@@ -49,7 +49,7 @@ def on_policy_sft(batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor
 
 
 def check(args: Any, refuse: Refuse) -> None:
-    """Refuse a clip range that may clip, and a KL term."""
+    """Refuse a clip range that could clip, and a KL term."""
     wide = f"on-policy SFT has no clipping: set `epsilon=1.0`, `epsilon_high={NO_CLIP}` and `delta=None`, {OR_OFF}."
     if args.epsilon < 1:
         refuse("epsilon", wide)

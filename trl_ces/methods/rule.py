@@ -1,8 +1,8 @@
-"""Token rules: objects that hold a rule's function, its settings and its needs.
+"""Interface of a token rule: its function, its settings and its needs.
 
 A rule turns the advantages of a micro-batch, (B,), into A', (B, T). The settings of the built-in rules are fields of
-[`CESConfig`]. Those of your own rule are fields of a dataclass, created with [`setting`] and [`share`] and set by
-`shaping_kwargs`. docs/examples/my_rule.py is an example, and [`check_rule`](../lab/testing.py) tests a rule.
+[`CESConfig`]. The settings of your own rule are fields of a dataclass, created with [`setting`] and [`share`] and set
+by `shaping_kwargs`. docs/examples/my_rule.py is an example, and [`check_rule`](../lab/testing.py) tests a rule.
 """
 
 import dataclasses
@@ -17,17 +17,17 @@ from torch import Tensor
 
 from ..support.errors import nearest
 
-# With at most nine decimals in a share, the numerator of len * share * b fits int64 while len * G < nine billion.
+# With at most nine decimals in a share, the numerator of len * share * b fits int64 if len * G < nine billion.
 MAX_DECIMALS = 9
-# End of the error message about one of TRL's settings.
+# End of error messages about TRL's settings.
 OR_OFF = 'or set `shaping="none"` (a field of `CESConfig`)'
 
-# Raises an error about a setting, given its name and a clause with the remedy.
+# Function that raises an error about a setting, given its name and a clause with the remedy.
 Refuse = Callable[[str, str], None]
 
 
 class Need(Enum):
-    """Requirements of a rule."""
+    """What a rule needs from the trainer."""
 
     CORRECTNESS = "`correct`, `scored`, `group_correct` and `group_scored`, (B,): `ces/*` is logged for it"
     RATIOS = "a clipped objective with an importance ratio per token, Eq. 1"
@@ -36,10 +36,10 @@ class Need(Enum):
 @dataclass(frozen=True)
 class ShapedAdvantages:
     """
-    The result of a rule.
+    Result of a rule.
 
     Args:
-        advantages (`Tensor`): Shape (B, T), A'. In the graph if the rule keeps the entropy gradient.
+        advantages (`Tensor`): Shape (B, T), A'. It requires gradients if the rule keeps the entropy gradient.
         selected (`Tensor`): Shape (B, T), bool, S_H: tokens whose advantage the rule changed.
     """
 
@@ -57,19 +57,19 @@ class Rule:
         title (`str`): The method's name in the model card, after "trained with".
         function (`Callable`):
             `function(batch, entropies_nats, mask, **settings)`, which returns [`ShapedAdvantages`]. `batch`
-            (`dict[str, Tensor]`) contains the rollout's tensors: `advantages` (B,), A of Eq. 3; those in `needs`; and
-            `logps` and `old_logps` (B, T), natural logs, of the policy being updated (in the graph) and of the policy
-            that sampled. `entropies_nats` (B, T), nats, in the graph, 0 on padding. `mask` (B, T), the loss mask.
+            (`dict[str, Tensor]`) contains the rollout's tensors: `advantages` (B,), A of Eq. 3; the tensors listed in
+            `needs`; `logps` (B, T), differentiable log-probs (natural) of the policy being updated; and `old_logps`
+            (B, T), log-probs of the policy that sampled. `entropies_nats` (B, T): differentiable, in nats, 0 on
+            padding. `mask` (B, T): the loss mask.
         settings (`type`, *optional*):
-            The settings of a rule from outside this package: a dataclass with a default for every field, see
-            [`setting`].
+            Settings of a rule from outside this package: a dataclass with a default for every field, see [`setting`].
         needs (`frozenset[Need]`): See [`Need`].
         differentiates (`str`, *optional*):
             Source of gradients besides the importance ratio: `"entropies"`, `"logps"` or `None`.
         check (`Callable[[CESConfig, Refuse], None]`, *optional*):
-            Refuses run settings (the rule's own in combination, or TRL's) that contradict the rule's definition.
+            Refuses settings of TRL, or combinations of the rule's settings, that contradict the rule's definition.
         config_fields (`tuple[str, ...]`):
-            The settings of a built-in rule: keyword arguments of `function`, fields `NAME_SETTING` of [`CESConfig`].
+            Settings of a built-in rule: keyword arguments of `function`, and fields `NAME_SETTING` of [`CESConfig`].
     """
 
     name: str
@@ -100,10 +100,11 @@ def setting(default: Any, help: str, holds: Callable[[Any], bool] | None = None,
     Create a field of a rule's settings.
 
     Args:
-        default (`Any`): A number, a bool or a string, which also gives the type; `None`: a number or `None`.
+        default (`Any`):
+            A number, a bool or a string, which also defines the type. With `None`, values are numbers or `None`.
         help (`str`): The setting's meaning, with its symbol and equation in the paper, in one sentence.
         holds (`Callable`, *optional*): Returns whether a value is in range.
-        reason (`str`): End of the error message for a value out of range: a clause with the remedy.
+        reason (`str`): Clause with the remedy that ends the error message for a value out of range.
     """
     if holds is None and isinstance(default, float):
         holds, reason = math.isfinite, "it must be a finite number."
@@ -111,8 +112,10 @@ def setting(default: Any, help: str, holds: Callable[[Any], bool] | None = None,
 
 
 def share(default: float, help: str) -> Any:
-    """Create a [`setting`] that is a share of tokens in [0, 1], counted exactly."""
-    reason = f"it is a share of tokens in [0, 1] with at most {MAX_DECIMALS} decimals; {default:g} is the default."
+    """Create a [`setting`] for a share of tokens in [0, 1], which is counted exactly."""
+    reason = (
+        f"it must be a share of tokens in [0, 1] with at most {MAX_DECIMALS} decimals; {default:g} is the default."
+    )
     return setting(default, help, is_share, reason)
 
 
@@ -124,7 +127,7 @@ def is_share(value: Any) -> bool:
 
 
 def exact(value: float) -> Fraction:
-    """Convert a number to the decimal that the user wrote, without the float's rounding."""
+    """Convert a number to the exact decimal that the user wrote, without the rounding of a float."""
     return Fraction(repr(float(value)))
 
 
@@ -134,7 +137,7 @@ def entropy_in_bits(entropies_nats: Tensor) -> Tensor:
 
 
 def _problem(entry: Any, value: Any) -> str | None:
-    """Return why a value does not fit a field of a rule's settings; `None` if it does."""
+    """Return why `value` is not valid for a field of a rule's settings, or `None` if it is valid."""
     if value is None and entry.default is None:
         return None
     if entry.default is None or isinstance(entry.default, float):

@@ -1,4 +1,4 @@
-"""User-facing errors, and parts of their messages."""
+"""User-facing errors, and helpers for their messages."""
 
 import difflib
 import warnings
@@ -7,11 +7,15 @@ from typing import Any
 
 
 class UserError(ValueError):
-    """Invalid input. The message is one sentence with a way out, printed without a traceback by the command line."""
+    """
+    Invalid input.
+
+    The message is one sentence that says how to fix the input. The command line prints it without a traceback.
+    """
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return `" Did you mean ...?"` with the nearest of `known`, or an empty string."""
+    """Return `" Did you mean ...?"` with the most similar word in `known`, or an empty string if none is similar."""
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f" Did you mean `{near[0]}`?" if near else ""
 
@@ -28,15 +32,15 @@ def kind(value: Any) -> str:
 
 
 def hub_errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions of a call to the Hub: no connection, a refusal, a missing repository."""
+    """Return the exceptions that a call to the Hub can raise: no connection, access denied, repository not found."""
     from huggingface_hub import errors
 
     # The HTTP library's base class: httpx in huggingface_hub 1, httpx2 in 2.
     return (errors.HfHubHTTPError, errors.HTTPError, OSError)
 
 
-def quiet_others() -> None:
+def ignore_deprecations() -> None:
     """Ignore deprecation warnings about names that TRL, transformers and this package still use."""
-    # `generate` accepts `cache` from transformers 5.24 on, and the older name until 6.
+    # transformers 5.24 renamed the argument `past_key_values` to `cache`, and accepts the old name until version 6.
     for name in (r"(is_)?gradient_checkpointing(_\w+)?", r"torch\.distributed\.\w+", "past_key_values"):
         warnings.filterwarnings("ignore", message=f"`{name}` is deprecated", category=FutureWarning)

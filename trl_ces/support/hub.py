@@ -1,4 +1,4 @@
-"""Local paths and Hub ids, and offline mode if the Hugging Face Hub is unreachable."""
+"""Tell local paths from Hub ids, and switch to offline mode if the Hugging Face Hub is unreachable."""
 
 import os
 import sys
@@ -10,15 +10,15 @@ DATA_SUFFIXES = (".json", ".jsonl", ".parquet")
 
 
 def is_local(name: str) -> bool:
-    """Return whether the name of a model or data set is a path, because it exists or cannot be a Hub id."""
+    """Return whether a model or data set name is a local path: the path exists, or the name cannot be a Hub id."""
     path = Path(name).expanduser()
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or path.suffix in DATA_SUFFIXES or path.exists()
 
 
 def try_hub_once(*names: str) -> None:
-    """Switch this process and its children to the cache if a name is a Hub id and the Hub does not answer.
+    """Switch this process and its children to offline mode if a name is a Hub id and the Hub does not answer.
 
-    The Hub's client would try each file five times, for half a minute.
+    Otherwise the Hub's client would retry each file five times, which takes half a minute.
     """
     from huggingface_hub import constants, get_session
 

@@ -1,4 +1,4 @@
-"""Import the object that a dotted path in a recipe names."""
+"""Import objects by the dotted paths in a recipe."""
 
 import importlib
 import json
@@ -11,7 +11,7 @@ from .errors import UserError, nearest
 
 
 def install_line(extra: str) -> str:
-    """Return the command that installs an extra of this package from the package's own source (PEP 610)."""
+    """Return the command that installs an extra from the source of the installed package (PEP 610)."""
     record = json.loads(distribution("trl_ces").read_text("direct_url.json") or "{}")
     url = record.get("url", "")
     if record.get("dir_info", {}).get("editable"):
@@ -21,7 +21,7 @@ def install_line(extra: str) -> str:
 
 
 def import_path(path: str, field: str) -> Any:
-    """Import `my_package.my_object` or `my_package:my_object`; the working directory is searched too."""
+    """Import `my_package.my_object` or `my_package:my_object`, also from the working directory."""
     module_name, _, name = path.replace(":", ".").rpartition(".")
     if not module_name:
         raise UserError(f"`{field}`: {path!r} is not a dotted path such as `my_package.my_function`.")
@@ -37,7 +37,7 @@ def import_path(path: str, field: str) -> Any:
 
 
 def call_builder(field: str, path: str, /, *args: Any, **settings: Any) -> Any:
-    """Call the function that the recipe key `field` names; `UserError` if it refuses its arguments."""
+    """Call the function at `path`, the value of the recipe key `field`; raise `UserError` for invalid arguments."""
     build = import_path(path, field)
     try:
         return build(*args, **settings)

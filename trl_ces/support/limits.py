@@ -1,4 +1,4 @@
-"""Limits on the size of a text that is compared as mathematics; larger ones are compared as text."""
+"""Size limits of mathematical comparison; larger texts are compared as strings."""
 
 MAX_LENGTH = 10_000
 MAX_NESTING = 60
@@ -11,7 +11,7 @@ def too_big(text: str) -> bool:
 
 
 def nesting(text: str) -> int:
-    """Return the greatest depth of brackets of any kind."""
+    """Return the maximum nesting depth of brackets of any kind."""
     depth = deepest = 0
     for character in text:
         if character in "{[(":

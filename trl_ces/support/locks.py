@@ -1,4 +1,4 @@
-"""Locks between processes, released by the kernel when their holder ends."""
+"""File locks between processes, which the kernel releases when their holder ends."""
 
 import fcntl
 from pathlib import Path
@@ -8,11 +8,11 @@ from .errors import UserError
 
 
 class Busy(UserError):
-    """Error if another process holds the lock."""
+    """Raised when another process holds the lock."""
 
 
 def lock_file(file: Path, wait: bool = False) -> IO[str]:
-    """Open and lock a file until it is closed, here and in every process that inherited it."""
+    """Open and lock a file; the lock lasts until this process and all children that inherited the file close it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     lock = file.open("a+", encoding="utf-8")
     try:
@@ -29,7 +29,7 @@ def lock_file(file: Path, wait: bool = False) -> IO[str]:
 
 
 def sign(lock: IO[str], process: int) -> None:
-    """Write a process id into a lock."""
+    """Write a process id into a lock file."""
     lock.truncate(0)
     lock.write(str(process))
     lock.flush()

@@ -4,7 +4,8 @@ from typing import Any
 
 from .errors import UserError
 
-# Paper, appendix "Evaluation prompt". No training prompt is stated; we use the same (docs/deviations.md, row 25).
+# Paper, appendix "Evaluation prompt". Also used for training, because the paper states no training prompt
+# (docs/deviations.md, row 25).
 PAPER_SYSTEM_PROMPT = (
     "You are a helpful and harmless assistant. You should think step-by-step. "
     "Please put your final answer within \\boxed{}."
@@ -14,7 +15,7 @@ THINK_CLOSE = "</think>"
 
 
 def build_prompt(question: str, system_prompt: str | None = PAPER_SYSTEM_PROMPT) -> list[dict[str, str]]:
-    """Return the chat messages of a question; only the question if `system_prompt` is `None` or empty."""
+    """Return the chat messages of a question, without a system message if `system_prompt` is `None` or empty."""
     system = [{"role": "system", "content": system_prompt}] if system_prompt else []
     return [*system, {"role": "user", "content": question}]
 
@@ -40,9 +41,9 @@ def opens_thinking(prompt_text: str) -> bool:
 
 
 def after_thinking(completion: str, thinking_prefilled: bool) -> str | None:
-    """Return the text after the last `</think>`, or the whole completion if thinking was never opened.
+    """Return the text after the last `</think>`, or the whole completion if it has no thinking.
 
-    `None` if thinking was opened, by the completion or by the prompt, and never closed.
+    Return `None` if the completion or its prompt opens a `<think>` that is not closed.
     """
     closed_at = completion.rfind(THINK_CLOSE)
     if closed_at >= 0:

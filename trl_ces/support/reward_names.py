@@ -1,4 +1,4 @@
-"""Names under which TRL logs reward functions, and the accuracy reward among them."""
+"""Get the names under which TRL logs reward functions, and find the accuracy reward."""
 
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ def reward_name(func: Any) -> str:
 
 
 def accuracy_reward_index(names: list[str], wanted: str | None) -> int:
-    """Find the accuracy reward: the one named, else the only one, else the only one with "accuracy" in its name."""
+    """Return the index of `wanted`, or by default of the only reward or the only name that contains "accuracy"."""
     if wanted is None and len(names) == 1:
         return 0
     matches = [index for index, name in enumerate(names) if (name == wanted if wanted else "accuracy" in name.lower())]

@@ -12,7 +12,7 @@ FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z|[-+]?
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, except that `2e-7` is a number, `no` and the like are words, and keys must be unique."""
+    """PyYAML's safe loader, except that `2e-7` is a number, `no` and similar words are text, and keys are unique."""
 
     def construct_mapping(self, node, deep=False):
         keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
@@ -46,12 +46,12 @@ def parse_yaml(text: str) -> Any:
 
 
 def dump_yaml(content: dict[str, Any]) -> str:
-    """Serialize `content` in its own order, so that [`parse_yaml`] returns it."""
+    """Serialize `content` without sorting its keys; [`parse_yaml`] reads it back unchanged."""
     return yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Read the mapping in the file `path`; an empty file is an empty mapping."""
+    """Read a mapping from a YAML file; an empty file gives an empty mapping."""
     try:
         content = parse_yaml(path.read_text(encoding="utf-8"))
     except UserError as error:

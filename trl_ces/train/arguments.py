@@ -186,7 +186,7 @@ def recipe_fields() -> dict[str, RecipeField]:
 
 
 def check_key(name: str, source: str, others: Iterable[str] = ()) -> None:
-    """Raise `UserError` if `name` is neither a recipe key nor in `others`; `source` names the file in the message."""
+    """Raise `UserError` if `name` is not a recipe key; suggest a key or one of `others`. `source` names the file."""
     if name not in recipe_fields():
         hint = nearest(str(name), [*recipe_fields(), *others]) or " `trl-ces train --help` lists all keys."
         raise UserError(f"{source}: the key `{name}` is not known.{hint}")
@@ -196,7 +196,7 @@ def fit(value: Any, hint: Any) -> Any:
     """Check that `value` has the type `hint`; convert int to float, and `yes`, `on`, `no` and `off` to bool.
 
     Raises:
-        `TypeError`: `value` has another type.
+        `TypeError`: `value` does not have the type `hint`.
     """
     from huggingface_hub.dataclasses import type_validator
 
@@ -235,7 +235,7 @@ def fit_text(words: list[str], hint: Any) -> Any:
 
 @dataclass
 class CommandLine:
-    """Parsed command line: recipe and overlays, accelerate file, overridden recipe fields, accelerate's flags."""
+    """Parsed command line: recipe and overlays, accelerate configuration, recipe fields and accelerate's flags."""
 
     config: list[str] = field(default_factory=list)
     accelerate_config: str | None = None
@@ -258,7 +258,7 @@ def accelerate_flags() -> dict[str, bool]:
 
 
 def read_words(words: list[str], others: Iterable[str] = ()) -> CommandLine:
-    """Parse a command line; `others` are the names of the command's own options."""
+    """Parse a command line; `others` are the names of the subcommand's own options."""
     line, groups = CommandLine(), dict[str, list[str]]()
     for word in words:
         if word.startswith("--") and len(word) > 2:

@@ -39,7 +39,7 @@ class SaveOnSigterm(TrainerCallback):
 
 
 class ProgressWithMetrics(ProgressCallback):
-    """Progress bar of the Trainer with accuracy, length and entropy of the last logged completions."""
+    """The Trainer's progress bar with the last logged accuracy, completion length and entropy."""
 
     def __init__(self, accuracy_reward: str | None):
         super().__init__()
@@ -52,7 +52,7 @@ class ProgressWithMetrics(ProgressCallback):
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         super().on_log(args, state, control, logs=logs, **kwargs)
-        # Between rollouts only the entropy is logged; keep the other values of the last rollout.
+        # Only the entropy is logged at every step; keep the other values of the last rollout.
         self.last |= {name: value for name, value in (logs or {}).items() if value is not None}
         if self.training_bar is not None:
             shown = [(self.last[name], *style) for name, style in self.metrics.items() if name in self.last]

@@ -21,7 +21,7 @@ from .recipe import RECIPE
 
 FACTS = "run.json"  # the rule's title, the resolved settings and the package versions
 ADAPTER, CARD, CURVES = "adapter_config.json", "README.md", "curves.png"
-# Settings that the card lists in addition to the token rule's; recipe.yaml has the others.
+# Settings that the card lists in addition to those of the token rule; recipe.yaml has all other settings.
 TRAINING_FIELDS = (
     "loss_type", "epsilon", "epsilon_high", "beta", "learning_rate", "lr_scheduler_type", "warmup_steps", "adam_beta1",
     "adam_beta2", "max_grad_norm", "num_generations", "per_device_train_batch_size", "gradient_accumulation_steps",
@@ -48,7 +48,7 @@ def write_facts(folder: Path, args: CESConfig, accuracy_reward: str | None) -> N
 
 
 def write_card(folder: Path, repo: str) -> str | None:
-    """Write the card and curves of the run in `folder` for the Hub id `repo`; return why curves are missing, if so."""
+    """Write the card and curves of a run for the Hub id `repo`; return a message if the curves are missing."""
     from ..trainer import CESTrainer  # imports TRL, which takes seconds
 
     recipe, state = read_yaml(folder / RECIPE), cast("dict[str, Any]", read_state(folder))
@@ -101,11 +101,11 @@ def write_card(folder: Path, repo: str) -> str | None:
 
 
 def _draw_curves(folder: Path, name: str, accuracy_reward: str | None) -> str | None:
-    """Draw curves.png; return the reason if it cannot be drawn."""
+    """Draw curves.png; return a message if it cannot be drawn."""
     curve = read_curves(folder, accuracy_reward) if accuracy_reward is not None else None
     if curve is None or not curve["step"]:
         return f"No {CURVES}: no accuracy was logged."
     if find_spec("matplotlib") is None:
-        return f"No {CURVES}: it needs matplotlib ({install_line('lab')})."
+        return f"No {CURVES}: matplotlib is missing ({install_line('lab')})."
     plot_curves({name: [curve]}, folder / CURVES)
     return None

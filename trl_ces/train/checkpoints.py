@@ -25,16 +25,16 @@ class Length:
 
 
 def read_state(checkpoint: Path) -> dict[str, Any] | None:
-    """Return the Trainer state, the last file written to a checkpoint; `None` if it is missing or truncated."""
+    """Return the Trainer state, the last file written to a checkpoint, or `None` if it is missing or truncated."""
     try:
         state = json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # the run was killed before or while writing it
+    except (OSError, ValueError):  # the run was killed before the file was complete
         return None
     return state if isinstance(state, dict) and "global_step" in state else None
 
 
-def is_at_its_end(state: dict[str, Any], length: Length | None = None) -> bool:
-    """Return whether all planned steps are done; when resumed from there, the Trainer could run an extra step."""
+def is_finished(state: dict[str, Any], length: Length | None = None) -> bool:
+    """Return whether all planned steps are done; a run resumed from such a checkpoint could make an extra step."""
     planned = state.get("max_steps", 0)
     if length is not None and length.max_steps > 0:
         planned = length.max_steps
@@ -44,7 +44,7 @@ def is_at_its_end(state: dict[str, Any], length: Length | None = None) -> bool:
 
 
 def find_damage(checkpoint: Path) -> str | None:
-    """Describe the first damaged file of a checkpoint, detected by headers and sizes; `None` if all are intact."""
+    """Describe the first file of a checkpoint with an invalid header or size; return `None` if all files are valid."""
     for file in sorted(checkpoint.rglob("*.safetensors")):
         try:
             with safe_open(file, framework="np"):
@@ -69,7 +69,7 @@ def list_checkpoints(output_dir: Path) -> list[Path]:
 
 
 def earlier_checkpoints(output_dir: Path, resumed: Any) -> set[tuple[Path, int]]:
-    """Return the checkpoints of earlier runs with modification times, which reveal checkpoints rewritten later."""
+    """Return earlier runs' checkpoints with their modification times, to recognize checkpoints that are rewritten."""
     if resumed is True:
         return set()
     own = Path(resumed or "").resolve()
@@ -88,7 +88,7 @@ def newest_checkpoint(
     """
     for folder in reversed(list_checkpoints(output_dir)):
         state = read_state(folder)
-        if state is None or is_at_its_end(state, length) or not has_optimizer(folder):
+        if state is None or is_finished(state, length) or not has_optimizer(folder):
             continue
         if (folder, (folder / STATE).stat().st_mtime_ns) in excluded:
             continue

@@ -13,7 +13,7 @@ from ..support.prompts import check_chat_template
 from ..support.reward_names import reward_name
 from ..support.yaml import read_yaml
 from .arguments import CommandLine, recipe_fields
-from .checkpoints import Length, has_optimizer, is_at_its_end, newest_checkpoint, read_state
+from .checkpoints import Length, has_optimizer, is_finished, newest_checkpoint, read_state
 from .data import check_source
 from .launch import Launch, make_launch
 from .lookup import find_reward_functions
@@ -21,7 +21,7 @@ from .push import check_push
 from .recipe import RECIPE, Recipe
 from .server import check_server
 
-# On resuming, the optimizer's saved state determines these, regardless of the recipe.
+# When a run resumes, these settings come from the optimizer's saved state, regardless of the recipe.
 IN_OPTIMIZER = ("learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "use_peft", "lora_r")
 
 
@@ -54,8 +54,8 @@ def _check_rewards(recipe: Recipe, config: CESConfig) -> None:
     names = list(map(reward_name, funcs))
     if config.reward_weights is not None and len(config.reward_weights) != len(names):
         raise UserError(
-            f"`reward_weights` has {len(config.reward_weights)} numbers for {len(names)} rewards: give one for each "
-            f"of {', '.join(names)}, in this order."
+            f"`reward_weights` has {len(config.reward_weights)} numbers for {len(names)} rewards: give one number for "
+            f"each of {', '.join(names)}, in this order."
         )
     if config.needs_accuracy or any(map(is_group_reward, funcs)):
         try:
@@ -72,8 +72,8 @@ def _check_model(recipe: Recipe) -> None:
         for pattern in ("config.json", "*.safetensors"):
             if not any(Path(name).glob(pattern)):
                 raise UserError(
-                    f"`model_name_or_path` {name!r} holds no {pattern}: name a Hub id, or a model's directory as "
-                    "`save_pretrained` writes it."
+                    f"`model_name_or_path` {name!r} holds no {pattern}: name a Hub id, or a directory written by "
+                    "`save_pretrained`."
                 )
 
 
@@ -93,7 +93,7 @@ def _check_template(recipe: Recipe, prompt: Any) -> None:
 
 
 def _check_packages(recipe: Recipe) -> None:
-    """Check that all packages that the recipe needs are installed and that its settings are compatible."""
+    """Check that the required packages are installed and that the recipe's settings are compatible with them."""
     from transformers.integrations import integration_utils
     from transformers.utils import is_kernels_available
 
@@ -106,7 +106,7 @@ def _check_packages(recipe: Recipe) -> None:
     if str(recipe.attention).startswith("flash_attention") and (recipe.setting("use_cpu") or not has_flash):
         raise UserError(
             f"`attn_implementation` is {recipe.attention!r}, which needs a GPU and `flash-attn` or `kernels`: "
-            f"{install_line('flash')}, or give --attn_implementation sdpa."
+            f"{install_line('flash')}, or set --attn_implementation sdpa."
         )
     if recipe.setting("use_vllm") and (recipe.model.load_in_4bit or recipe.model.load_in_8bit):
         raise UserError(
@@ -114,7 +114,7 @@ def _check_packages(recipe: Recipe) -> None:
             "adapter's change: set `use_vllm: false`, or remove `load_in_4bit` and `load_in_8bit`."
         )
     if recipe.setting("use_vllm") and find_spec("vllm") is None:  # TRL's server client also imports it
-        raise UserError(f"`use_vllm` is true and vLLM is missing: {install_line('vllm')}, or set it to false.")
+        raise UserError(f"`use_vllm` is true, but vLLM is missing: {install_line('vllm')}, or set it to false.")
 
 
 def _check_resume(recipe: Recipe, output_dir: Path) -> None:
@@ -124,18 +124,18 @@ def _check_resume(recipe: Recipe, output_dir: Path) -> None:
     state = None if checkpoint is None else read_state(checkpoint)
     if checkpoint is None or state is None:
         raise UserError(
-            f"`resume_from_checkpoint` is {value!r} and {checkpoint or output_dir} holds no complete checkpoint with "
-            "steps left: name a checkpoint-N directory, start without it, or raise `max_steps`."
+            f"`resume_from_checkpoint` is {value!r}, but {checkpoint or output_dir} has no complete checkpoint with "
+            "steps left: name a checkpoint-N directory, remove the setting, or raise `max_steps`."
         )
-    if is_at_its_end(state, length):
+    if is_finished(state, length):
         raise UserError(
-            f"`resume_from_checkpoint` {value!r} is at the end of its run, step {state['global_step']}: it holds the "
-            "trained model. Raise `max_steps` or `num_train_epochs` to train longer."
+            f"`resume_from_checkpoint` {value!r} is the end of a finished run, step {state['global_step']}: raise "
+            "`max_steps` or `num_train_epochs` to train longer."
         )
     if not has_optimizer(checkpoint):
         raise UserError(
-            f"{checkpoint} holds the model alone (`save_only_model`): Adam and the learning rate would restart. "
-            "Start a new run with it as `model_name_or_path`."
+            f"{checkpoint} contains only the model (`save_only_model`), so Adam and the learning rate would restart: "
+            "start a new run with it as `model_name_or_path`."
         )
     file = checkpoint.parent / RECIPE
     before = read_yaml(file) if file.is_file() else recipe.given
@@ -144,6 +144,6 @@ def _check_resume(recipe: Recipe, output_dir: Path) -> None:
         old, new = before.get(name, default), recipe.given.get(name, default)
         if old != new:
             raise UserError(
-                f"`{name}` is {new} and was {old}, and the optimizer's saved state keeps the old value: restore it, "
-                "or start a new run with the checkpoint as `model_name_or_path`."
+                f"`{name}` is {new} but was {old}, and the optimizer's saved state keeps the old value: restore the "
+                "old value, or start a new run with the checkpoint as `model_name_or_path`."
             )

@@ -7,7 +7,7 @@ from typing import Any
 
 from .checkpoints import STATE
 
-# Styles of DAPO, CES and other methods in order, distinguishable without color.
+# Line styles of DAPO, CES and further methods, distinguishable without color.
 STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#8a5a00", "linestyle": "--", "marker": "s", "markerfacecolor": "white"},
     {"color": "#0059b3", "linestyle": "-", "marker": "o"},
@@ -61,7 +61,7 @@ def plot_curves(curves: dict[str, list[Curve]], file: Path) -> Path:
             for run in runs:
                 axis.plot(run["step"], run[key] if len(runs) == 1 else running_mean(run[key]), **faint)
             axis.plot(*mean_curve(runs, key), label=name, markersize=5, markevery=5, linewidth=2, **style)
-    axes[0].yaxis.set_major_locator(MaxNLocator(steps=[1, 2, 5, 10]))  # 2.5 % would be rounded
+    axes[0].yaxis.set_major_locator(MaxNLocator(steps=[1, 2, 5, 10]))  # no tick at 2.5 %, which would be rounded
     axes[0].yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
     axes[2].set_ylim(bottom=0)
     axes[0].legend(frameon=False, loc="lower right", fontsize=9 if len(curves) < 4 else 8)
@@ -79,7 +79,7 @@ def styles_of(methods: list[str]) -> dict[str, dict[str, Any]]:
 
 
 def mean_curve(runs: list[Curve], key: str) -> tuple[list[float], list[float]]:
-    """Return the steps that all runs have in common, and the mean of the runs' running means at these steps."""
+    """Return the steps that all runs share, and at each step the mean over the runs of their running means."""
     steps = [step for step in runs[0]["step"] if all(step in run["step"] for run in runs)]
     values = [dict(zip(run["step"], run[key], strict=True)) for run in runs]
     smooth = [running_mean([by_step[step] for step in steps]) for by_step in values]

@@ -38,7 +38,7 @@ DEFAULT_BUILT = 2000  # problems of a `dataset_builder` without `max_train_sampl
 
 @dataclass(frozen=True)
 class Rows:
-    """Data set before rows are drawn: prompts, reference answers, and other columns that reward functions can read."""
+    """Data set before rows are drawn: prompts, reference answers, and the other columns for reward functions."""
 
     source: str
     prompts: Sequence[Any]
@@ -101,7 +101,7 @@ def _read_local(path: Path, split: str) -> dict[str, Sequence[Any]]:
     if suffixes == {".parquet"}:
         data = cast("Dataset", Dataset.from_parquet([str(file) for file in files]))
         return {column: data[column] for column in data.column_names}
-    rows: list[dict[str, Any]] = []  # not read by Arrow, which rejects mixed types and large integers
+    rows: list[dict[str, Any]] = []  # parsed without Arrow, which rejects mixed types and large integers
     for file in files:
         rows += parse_rows(file.read_bytes(), file)
     if not rows:
@@ -179,12 +179,16 @@ def _message(turn: dict[str, Any], location: str) -> dict[str, Any]:
 
 
 def shuffled(number_of_rows: int, seed: int) -> list[int]:
-    """Return row numbers in the order in which they are drawn, sorted by the SHA-256 of seed and number."""
+    """Return row numbers in the order of the draw: sorted by the SHA-256 of seed and row number."""
     return sorted(range(number_of_rows), key=lambda row: hashlib.sha256(f"{seed}:{row}".encode()).digest())
 
 
 def draw_rows(rows: Rows, script: ScriptArguments, wanted: int | None, grade: bool) -> tuple[list[int], list[int]]:
-    """Return `wanted` shuffled rows with a usable reference answer and the dropped rows; `grade` tests the answers."""
+    """Draw `wanted` rows with a usable reference answer; `grade` tests the answers.
+
+    Returns:
+        `tuple[list[int], list[int]]`: Numbers of the drawn rows and of the dropped rows.
+    """
     from ..grading.judge import usable_golds
 
     grade = grade and bool({"accuracy_reward", "boxed_accuracy_reward"} & set(script.reward_funcs))
@@ -246,7 +250,10 @@ def load_datasets(
 def _draw_once(
     rows: Rows, script: ScriptArguments, held_back: int, grade: bool, say: Callable[[str], Any] | None
 ) -> list[int]:
-    """Draw `max_train_samples` and `held_back` rows on the main process only, because grading has a time limit."""
+    """Draw `max_train_samples` plus `held_back` rows.
+
+    Grading has a time limit and could give different rows on each process, so only the main process grades.
+    """
     wanted = None if script.max_train_samples is None else script.max_train_samples + held_back
     if grade:
         from accelerate import PartialState
@@ -271,7 +278,8 @@ def _draw_once(
     if len(missing) == len(kept):
         raise UserError(f"{rows.source}: every reference answer is {texts}, which means none: set `solution_column`.")
     if say:
-        say(f"{rows.source}: {len(kept) - held_back} rows to train on, {held_back} held back, of {len(rows.golds)}.")
+        counts = f"{len(kept) - held_back} training rows and {held_back} evaluation rows of {len(rows.golds)}"
+        say(f"{rows.source}: {counts}.")
         if rows.note:
             say(rows.note)
         if dropped:
@@ -286,7 +294,7 @@ def _listed(numbers: list[int]) -> str:
 
 
 def make_dataset(rows: Rows, numbers: list[int], script: ScriptArguments) -> "Dataset":
-    """Return a data set with columns `prompt`, `solution`, `_row` (number in the source) and others."""
+    """Return a data set: columns `prompt`, `solution`, `_row` (number in the source) and the rest."""
     from datasets import Dataset
 
     records = []
@@ -313,6 +321,6 @@ def check_rows(rows: int, prompts: int) -> None:
     """Raise `UserError` if there are too few rows for a rollout: the Trainer would save the base model untrained."""
     if rows < prompts:
         raise UserError(
-            f"There are {rows} rows to train on, and a rollout takes {prompts} prompts: give more rows, or lower "
+            f"There are {rows} training rows, but a rollout takes {prompts} prompts: add rows, or lower "
             "`responses_per_rollout` or `steps_per_generation`."
         )

@@ -1,4 +1,4 @@
-"""Start training processes: one directly, several on a CPU with torchrun, all others with `accelerate launch`.
+"""Start training processes: a single process directly, several on a CPU with torchrun, else with `accelerate launch`.
 
 On a CPU, `accelerate launch` would silently start a single process. The machine's default accelerate configuration is
 ignored.
@@ -37,7 +37,7 @@ class Launch:
     """Number of processes on all machines, and the command that starts this machine's processes."""
 
     num_processes: int
-    distributed_type: str | None  # verified by the worker: some set-ups silently fall back to DDP
+    distributed_type: str | None  # checked by the workers, because accelerate can silently fall back to DDP
     command: list[str]
     env: dict[str, str] = field(default_factory=dict)
     machine_rank: int = 0
@@ -55,7 +55,7 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
     on_cpu = bool(recipe.training.get("use_cpu")) or settings.get("use_cpu") is True
     devices = 0 if on_cpu else device_count()
     if not on_cpu and devices == 0:
-        raise UserError("This machine has no accelerator: set `--use_cpu true`, or use another machine.")
+        raise UserError("This machine has no accelerator: set `--use_cpu true`, or use a machine with a GPU.")
     flags = dict(line.accelerate_flags)
     values = settings | {flag: words[0] for flag, words in flags.items() if words}
     machines = whole_number(values.get("num_machines", 1), "num_machines")
@@ -65,7 +65,7 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
     processes = whole_number(values.get("num_processes", max(usable, 1)), "num_processes")
     if devices and processes > usable * machines:
         raise UserError(
-            f"`num_processes` is {processes} and {machines} x {usable} accelerators are usable: use "
+            f"`num_processes` is {processes}, but {machines} x {usable} accelerators are usable: use "
             f"`--num_processes {usable * machines}`."
         )
     distributed_type = settings.get("distributed_type")
@@ -115,7 +115,7 @@ def device_count() -> int:
 
 
 def _share_cores(processes: int, *settings: Mapping[str, Any]) -> dict[str, str]:
-    """Divide this machine's cores among its processes; accelerate assigns one each, even with an offloaded Adam."""
+    """Divide this machine's cores among its processes; accelerate assigns one core each, even if Adam is offloaded."""
     names = (THREADS, "num_cpu_threads_per_process")
     if any(name in mapping for mapping in (os.environ, *settings) for name in names):
         return {}
@@ -141,7 +141,7 @@ def run_training(launch: Launch, recipe: Recipe) -> int:
     length = Length(recipe.setting("max_steps"), recipe.setting("num_train_epochs"))
     end = "was killed" if code == 128 + signal.SIGKILL else f"ended with code {code}"
     print(
-        f"trl-ces train: error: the training {end}; the first error, if one was reported, is above. "
+        f"trl-ces train: error: training {end}; the first error, if any was reported, is above. "
         f"{resume_hint(output_dir, length, earlier)}",
         file=sys.stderr,
     )
@@ -169,7 +169,7 @@ def run_child(command: list[str], env: dict[str, str]) -> int:
     code = None
     try:
         child = subprocess.Popen(command, env={**os.environ, **env}, start_new_session=True)
-        if received:  # during the start
+        if received:  # while the child was starting
             forward(received[-1])
         while code is None:  # with a timeout, to handle a signal that arrives just before the wait
             with suppress(subprocess.TimeoutExpired):
@@ -185,7 +185,7 @@ def run_child(command: list[str], env: dict[str, str]) -> int:
 
 
 def _stop_workers(launcher: int) -> bool:
-    """Send SIGTERM to the training processes, which a launcher would kill after seconds; return whether any exist."""
+    """Send SIGTERM directly to training processes, which a launcher would kill soon; return whether any exist."""
     found = False
     for process in psutil.Process(launcher).children(recursive=True):
         with suppress(psutil.Error):

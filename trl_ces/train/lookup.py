@@ -40,7 +40,7 @@ def model_path(recipe: Recipe) -> str:
 
 
 def _find(name: str, settings: dict[str, Any] | None, recipe: Recipe) -> Callable[..., Any]:
-    """Return the reward function `name`; if it is a factory, call it with `settings`."""
+    """Return the reward function `name`, or the result of calling the factory `name` with `settings`."""
     from trl import rewards as trl_rewards
 
     from .. import rewards as own_rewards
@@ -52,7 +52,7 @@ def _find(name: str, settings: dict[str, Any] | None, recipe: Recipe) -> Callabl
     if "." not in name and name not in known:
         raise UserError(
             f"`reward_funcs`: there is no reward {name!r}.{nearest(name, sorted(known))} Known: "
-            f"{', '.join(sorted(known))}, dotted paths."
+            f"{', '.join(sorted(known))}, or a dotted path."
         )
     function = known[name] if name in known else import_path(name, "reward_funcs")
     if settings is None and not name.rpartition(".")[2].startswith("get_"):

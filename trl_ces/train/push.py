@@ -12,13 +12,13 @@ from huggingface_hub.utils import validate_repo_id
 from ..config import CESConfig
 from ..support.errors import UserError, first_line, hub_errors
 
-# Checkpoints are large; the pickled arguments can execute code and contain a token.
+# Checkpoints are large; the pickled arguments can execute code and can contain a token.
 NOT_PUSHED = ("checkpoint-*", "_*", "training_args.bin")
 SECRET_NAME = re.compile(r"TOKEN(?!IZ|S)|SECRET|PASSWORD|API_?KEY|ACCESS_KEY", re.IGNORECASE)
 
 
 def check_push(repo_id: str, env: Iterable[str]) -> None:
-    """Check a push offline: a valid name, an available token, and no secrets in the recipe's variables `env`."""
+    """Check offline that the repository name is valid, a token is available, and the recipe's `env` has no secrets."""
     try:
         validate_repo_id(repo_id)
     except HFValidationError as error:
@@ -28,15 +28,15 @@ def check_push(repo_id: str, env: Iterable[str]) -> None:
     if get_token() is None:
         raise UserError("There is no token for the Hub: run `hf auth login`, or set HF_TOKEN.")
     for name in filter(SECRET_NAME.search, env):
-        raise UserError(f"`env` holds {name}, and the recipe is pushed with the model: set it in the environment.")
+        raise UserError(f"`env` contains {name}, and the recipe is pushed with the model: set it in the environment.")
 
 
 class Push:
     """
-    Push of the trained model at the end of a run.
+    Push the trained model at the end of a run.
 
-    Replaces the Trainer's push, which creates a public repository by default, ends the run if the Hub is unreachable
-    at the start, and uploads a pickle of all arguments. Sets `args.push_to_hub` to `False`.
+    This replaces the Trainer's push, which creates a public repository by default, ends the run if the Hub is
+    unreachable at the start, and uploads a pickle of all arguments. Sets `args.push_to_hub` to `False`.
 
     Args:
         args (`CESConfig`): `hub_model_id`, `hub_private_repo` and `hub_revision` are read.
@@ -63,10 +63,10 @@ class Push:
             status = error.response.status_code if isinstance(error, HfHubHTTPError) else 500
             if status in (400, 401, 403, 404):
                 raise UserError(
-                    f"{self.repo_id} cannot be opened ({first_line(error)}): check `hub_model_id`, and that your "
-                    "token may write there, or set `push_to_hub: false`."
+                    f"{self.repo_id} cannot be opened ({first_line(error)}): check `hub_model_id` and whether your "
+                    "token has write access, or set `push_to_hub: false`."
                 ) from error
-            print(f"The Hub does not answer now ({first_line(error)}): retrying after training.", flush=True)
+            print(f"The Hub does not answer ({first_line(error)}): retrying after training.", flush=True)
 
     def upload(self) -> None:
         """Upload the saved run; on failure, print the command that repeats the push instead of raising an error."""

@@ -1,8 +1,8 @@
 """Compose recipes from YAML files, left to right, apply command-line overrides and check the result.
 
-A recipe is a complete file, optionally followed by overlays. An overlay's key replaces the earlier value; with the
-suffix `+` it extends a list or mapping. The section `overlays` of a complete file adapts overlays to its model.
-Neither the model nor the data is loaded here, so that typos are found within seconds.
+A recipe is a complete file, optionally followed by overlays. An overlay's key replaces the earlier value; a key with
+the suffix `+` extends a list or mapping. The section `overlays` of a complete file adapts overlays to its model. This
+module loads neither the model nor the data, so that typos are reported within seconds.
 """
 
 import os
@@ -74,13 +74,13 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
         changes_rule = changes.get(RULE, content.get(RULE)) != content.get(RULE)
         if batches_from is not None and BATCHES in section:
             raise UserError(
-                f"{first} sets `{BATCHES}` for the overlay `{file.stem}`, which would replace that of "
+                f"{first} sets `{BATCHES}` for the overlay `{file.stem}`, which would replace the value set by "
                 f"`{batches_from}`: name `{batches_from}` after `{file.stem}`."
             )
         if rule_from is not None and changes_rule:
             raise UserError(
                 f"`{file.stem}` sets `{RULE}` to {changes[RULE]} and would replace the {content[RULE]} of "
-                f"`{rule_from}`: name `{rule_from}` after `{file.stem}`, or leave one out."
+                f"`{rule_from}`: name `{rule_from}` after `{file.stem}`, or remove one of them."
             )
         batches_from = file.stem if BATCHES in changes else batches_from
         rule_from = file.stem if changes.get(RULE, "none") != "none" else rule_from
@@ -114,7 +114,7 @@ def _add(present: Any, value: Any, location: str) -> Any:
     if isinstance(present, dict) and isinstance(value, dict):
         inner = [name for name in present.keys() & value.keys() if isinstance(present[name], dict)]
         return present | value | {name: _add(present[name], value[name], location) for name in inner}
-    raise UserError(f"{location} adds a {kind(value)} to a {kind(present)}: both must be lists or both mappings.")
+    raise UserError(f"{location} adds a {kind(value)} to a {kind(present)}: use two lists or two mappings.")
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def load_recipe(names: str | Path | Sequence[str | Path], overrides: dict[str, l
 
 
 def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[str]] | None = None) -> Recipe:
-    """Build a checked [`Recipe`] from its content; `source` names it in messages."""
+    """Build a checked [`Recipe`] from its content; messages call it `source`."""
     from trl import ModelConfig
 
     values, overrides = dict(given), overrides or {}

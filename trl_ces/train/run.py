@@ -28,11 +28,11 @@ from .push import Push
 from .recipe import RECIPE, Recipe
 from .server import server_failure
 
-REFUSALS = (ValueError, ImportError)  # raised by TRL and transformers for wrong settings
+REFUSALS = (ValueError, ImportError)  # raised by TRL and transformers for invalid settings
 
 
 class StoppedTraining(UserError):
-    """Failure during training that may affect a single rank; every rank prints its own message."""
+    """Failure during training that may occur on a single rank, so that every rank prints its own message."""
 
 
 def train(recipe: Recipe, num_processes: int, distributed_type: str | None) -> None:
@@ -56,7 +56,7 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None) -> N
     if not config.disable_tqdm:
         trainer.remove_callback(ProgressCallback)
         trainer.add_callback(ProgressWithMetrics(accuracy_reward_name(trainer)))
-    if run_to_its_end(trainer, recipe):
+    if train_to_end(trainer, recipe):
         save(trainer, recipe, None if push is None else push.repo_id)
         if push is not None and state.is_main_process:
             push.upload()
@@ -88,7 +88,7 @@ def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CEST
 
 
 def accuracy_reward_name(trainer: CESTrainer) -> str | None:
-    """Return the name of the accuracy reward, which only CES requires; `None` if it cannot be determined."""
+    """Return the name of the accuracy reward, or `None` if it cannot be determined."""
     try:
         names = trainer.reward_func_names
         return names[accuracy_reward_index(names, cast(CESConfig, trainer.args).ces_accuracy_reward)]
@@ -96,7 +96,7 @@ def accuracy_reward_name(trainer: CESTrainer) -> str | None:
         return None
 
 
-def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
+def train_to_end(trainer: CESTrainer, recipe: Recipe) -> bool:
     """Train, resuming from the recipe's checkpoint if set; return `False` if SIGTERM ended training early."""
     output_dir, is_main = Path(str(trainer.args.output_dir)), trainer.accelerator.is_main_process
     checkpoint: Any = trainer.args.resume_from_checkpoint
@@ -130,7 +130,7 @@ def save(trainer: CESTrainer, recipe: Recipe, repo: str | None = None) -> None:
     """
     Save model, tokenizer, training state and model card in `output_dir`, and print the code that loads the model.
 
-    Call this on every process, because gathering a sharded model involves all of them. `repo` is the card's Hub id.
+    Call this function on every process, because all processes gather a sharded model. `repo` is the card's Hub id.
     """
     output_dir = Path(str(trainer.args.output_dir))
     trainer.save_model(str(output_dir))
@@ -175,10 +175,10 @@ def _check_prompts(trainer: CESTrainer) -> None:
         too_long = [row for row, tokens in enumerate(ids) if len(tokens) + completion > length]
         if too_long:
             raise UserError(
-                f"{len(too_long)} of {len(prompts)} prompts are too long for vLLM, row "
-                f"{data[too_long[0]].get('_row', too_long[0])} first: its {len(ids[too_long[0]])} tokens and the "
-                f"{completion} of `max_completion_length` exceed vLLM's {length}. Raise `vllm_max_model_length`, or "
-                "leave these rows out."
+                f"{len(too_long)} of {len(prompts)} prompts are too long for vLLM; the first is row "
+                f"{data[too_long[0]].get('_row', too_long[0])}: its {len(ids[too_long[0]])} tokens plus "
+                f"`max_completion_length`, {completion}, exceed vLLM's limit, {length}. Raise "
+                "`vllm_max_model_length`, or remove these rows."
             )
 
 
@@ -191,10 +191,10 @@ def _known_problem(error: Exception, recipe: Recipe) -> str | None:
         return server_problem
     if isinstance(error, TemplateError):
         return (
-            f"The chat template of {recipe.model.model_name_or_path} refuses the prompts ({error}): if it takes no "
-            "system message, give `--system_prompt null`."
+            f"The chat template of {recipe.model.model_name_or_path} rejects the prompts ({error}): if it accepts no "
+            "system message, set `--system_prompt null`."
         )
-    # `torch.save` raises a RuntimeError without the system's message.
+    # `torch.save` raises a RuntimeError without the operating system's message.
     disk_errors = (*map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)), "unexpected pos")
     if isinstance(error, (OSError, RuntimeError, SafetensorError)) and any(text in str(error) for text in disk_errors):
         return f"The disk of {recipe.setting('output_dir')} is full ({error})."

@@ -1,4 +1,4 @@
-"""Start command, health check and error messages of vLLM's server, for `vllm_mode: server`."""
+"""Command, health check and error messages for the vLLM server of `vllm_mode: server`."""
 
 import shlex
 import time
@@ -11,13 +11,13 @@ DEFAULT_PORT = 8000  # of `vllm serve`
 
 
 def server_url(recipe: Recipe) -> str:
-    """Return the server's URL in the form that TRL's client expects."""
+    """Return the server's URL in the format that TRL's client expects."""
     url = recipe.setting("vllm_server_base_url")
     return (url or f"http://{recipe.setting('vllm_server_host')}:{recipe.setting('vllm_server_port')}").rstrip("/")
 
 
 def server_command(recipe: Recipe) -> str:
-    """Return the command that starts the recipe's server; run it on the server's machine."""
+    """Return the command to run on the server's machine to start the recipe's server."""
     words = ["vllm", "serve", str(recipe.model.model_name_or_path)]
     words += ["--weight-transfer-config", '{"backend": "nccl"}']
     words += ["--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1"]

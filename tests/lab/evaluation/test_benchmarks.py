@@ -1,4 +1,4 @@
-"""Benchmarks as data: question and gold of each set's rows, counts, exclusions, and refusals."""
+"""Benchmark definitions: questions and reference answers, numbers of rows, loading, and error messages."""
 
 import gzip
 import json
@@ -66,19 +66,19 @@ def data(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_each_set_has_the_questions_and_golds_of_the_papers_script(data, name):
+def test_questions_and_reference_answers_follow_the_papers_script(data, name):
     problems = load_benchmark(name, data)
     assert [(problem.question, problem.gold) for problem in problems[: len(ROWS[name])]] == EXPECTED[name]
     assert {problem.benchmark for problem in problems} == {name}
 
 
-def test_the_groups_are_the_papers_twelve_three_and_four_sets():
+def test_groups_contain_the_papers_benchmarks():
     assert GROUPS["math12"] == list(EXPECTED)[:12]
     assert GROUPS["reasoning"] == list(EXPECTED)[12:15]
     assert GROUPS["code"] == list(EXPECTED)[15:]
 
 
-def test_two_gaokao_rows_have_no_gold_and_are_kept_as_in_the_script(data):
+def test_two_gaokao_rows_without_reference_answer_are_kept(data):
     problems = load_benchmark("gaokao2023en", data)
     assert [problem.id for problem in problems] == list(range(385))
     assert [problem.id for problem in problems if not problem.gold] == [167, 192]
@@ -89,7 +89,7 @@ def test_names_and_groups_are_resolved_without_repetition():
     assert find_benchmarks(["gsm8k", "aime24", "gsm8k"]) == ["gsm8k", "aime24"]
     assert find_benchmarks(["amc23", "math12"]) == ["amc23", *(name for name in GROUPS["math12"] if name != "amc23")]
     with pytest.raises(
-        UserError, match=r"no 'gsm8'. Did you mean `gsm8k`\? Available groups: math12, reasoning, code"
+        UserError, match=r"unknown name: 'gsm8'. Did you mean `gsm8k`\? Available groups: math12, reasoning, code"
     ):
         find_benchmarks(["gsm8"])
     with pytest.raises(UserError, match="`benchmarks` is empty"):
@@ -103,7 +103,7 @@ def test_selected_problems_are_evenly_spaced(data):
     assert choose(problems, None) == choose(problems, 99) == problems
 
 
-def test_a_digest_changes_with_a_gold_a_question_and_a_row_number(data):
+def test_digest_depends_on_questions_reference_answers_and_row_numbers(data):
     problems = load_benchmark("aime24", data)
     digests = {data_digest(problems), data_digest(problems[1:]), data_digest(problems[::-1])}
     digests.add(data_digest([problems[2], *problems[1:]]))
@@ -111,7 +111,7 @@ def test_a_digest_changes_with_a_gold_a_question_and_a_row_number(data):
     assert data_digest(load_benchmark("aime24", data)) == data_digest(problems)
 
 
-def test_another_number_of_rows_is_refused(tmp_path):
+def test_wrong_number_of_rows_is_rejected(tmp_path):
     file = write_data(tmp_path, ["amc23"]) / "math" / "amc23" / "test.jsonl"
     file.write_text("\n".join(file.read_text().splitlines()[:-1]))
     with pytest.raises(UserError, match=r"amc23: .*test.jsonl has 39 rows instead of 40"):
@@ -119,25 +119,25 @@ def test_another_number_of_rows_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "changes"), [("gsm8k", {"answer": "2 + 3\n####  "}), ("amc23", {"question": " "})])
-def test_a_row_without_question_or_gold_is_named(tmp_path, name, changes):
+def test_error_names_the_row_without_question_or_reference_answer(tmp_path, name, changes):
     rows = rows_of(name)
     rows[3] |= changes
     file = write_data(tmp_path, [name]) / BENCHMARKS[name].file
     file.write_text("\n".join(map(json.dumps, rows)))
-    with pytest.raises(UserError, match=r"row 3 of .* has an empty question or gold"):
+    with pytest.raises(UserError, match=r"row 3 of .* has an empty question or reference answer"):
         load_benchmark(name, tmp_path)
 
 
-def test_a_missing_set_is_refused_with_its_place(tmp_path):
+def test_missing_data_error_names_the_source(tmp_path):
     with pytest.raises(UserError, match=r"gsm8k: .*gsm8k/test.jsonl does not exist.*from the Hub \(openai/gsm8k\)"):
         load_benchmark("gsm8k", tmp_path)
-    with pytest.raises(UserError, match=r"svamp: .* cannot be read from the Hub: give the folder .*--data_dir"):
+    with pytest.raises(UserError, match=r"svamp: .* cannot be read from the Hub: pass the folder .*--data_dir"):
         load_benchmark("svamp")
     with pytest.raises(UserError, match=r"gsm8k: openai/gsm8k could not be loaded from the Hub .*--data_dir"):
         load_benchmark("gsm8k")
 
 
-def test_rows_from_the_hub_give_the_same_problems(data, monkeypatch):
+def test_hub_and_local_rows_give_the_same_problems(data, monkeypatch):
     rows = {
         "allenai/ai2_arc": {
             "question": "What do plants need to grow?",
@@ -183,30 +183,28 @@ def test_a_line_separator_inside_a_question_does_not_end_the_row(tmp_path):
     assert load_benchmark("amc23", tmp_path)[0].question == "One\u2028two?"
 
 
-real = pytest.mark.skipif(
-    not REAL_DATA.is_dir(), reason=f"the benchmarks' files are not at {REAL_DATA} (TRL_CES_DATA)"
-)
+real = pytest.mark.skipif(not REAL_DATA.is_dir(), reason=f"there are no benchmark files in {REAL_DATA} (TRL_CES_DATA)")
 
 
 @real
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_the_real_file_has_its_count_and_its_golds(name):
+def test_real_files_have_the_expected_rows_and_reference_answers(name):
     problems = load_benchmark(name, REAL_DATA)
     assert len(problems) == BENCHMARKS[name].count
     assert tuple(problem.id for problem in problems if not problem.gold) == BENCHMARKS[name].without_gold
-    if name in GROUPS["reasoning"]:  # a letter of the listed options
+    if name in GROUPS["reasoning"]:  # the reference answer is the letter of an option
         assert all(f"\n{problem.gold}. " in problem.question for problem in problems)
 
 
 @real
-def test_the_golds_are_those_of_the_papers_script():
+def test_reference_answers_equal_those_of_the_papers_script():
     golds = {
         (name, problem.id): problem.gold for name in GROUPS["math12"] for problem in load_benchmark(name, REAL_DATA)
     }
     with gzip.open(REAL_DATA / "oracle" / "qwen_math_verdicts.jsonl.gz", "rt", encoding="utf-8") as stream:
         graded = {(row["benchmark"], row["idx"]): row["gold_raw"] for row in map(json.loads, stream)}
     other = {key: gold for key, gold in graded.items() if golds.get(key) != gold}
-    # The oracle's file wrote this number with four digits.
+    # The oracle's file contains this number rounded to four digits.
     assert other == {("svamp", 399): "1.055e+06"}
     assert golds["svamp", 399] == "1054997"
     assert len(graded) == 1150

@@ -1,4 +1,4 @@
-"""`trl-ces eval` as a command: its options, its recipes, its table, and refusals before a model is loaded."""
+"""`trl-ces eval` options, recipes, result table, and errors that are raised before a model is loaded."""
 
 import dataclasses
 import json
@@ -16,7 +16,7 @@ from trl_ces.train.recipe import find_config, shipped_files
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def workspace(tmp_path_factory):
     folder = tmp_path_factory.mktemp("eval")
     write_data(folder, ["aime24", "amc23", "openbookqa"])
     write_model(folder / "model")
@@ -25,7 +25,7 @@ def place(tmp_path_factory):
     return folder
 
 
-def test_the_defaults_and_the_shipped_recipe_are_the_papers():
+def test_defaults_and_shipped_recipe_match_the_paper():
     paper = read_settings(find_config("paper", kind="evaluation"), {"model": "m"})
     stated = {"num_samples": 4, "temperature": 0.4, "top_p": 0.95, "repetition_penalty": 1.05}
     assert {name: getattr(paper, name) for name in stated} == stated
@@ -35,7 +35,7 @@ def test_the_defaults_and_the_shipped_recipe_are_the_papers():
 
 
 @pytest.mark.parametrize("name", shipped_files("evaluation"))
-def test_every_shipped_recipe_is_read(name):
+def test_every_shipped_recipe_is_valid(name):
     settings = read_settings(find_config(name, kind="evaluation"), {"model": "m"})
     assert settings.benchmarks
     assert name not in shipped_files()  # not a training recipe
@@ -52,13 +52,13 @@ def test_options_override_the_file(tmp_path):
     assert given.benchmarks == ["gsm8k", "svamp", "cmath"]
 
 
-def test_a_tiny_model_is_evaluated_from_data_to_table(place, tmp_path, capsys, monkeypatch):
+def test_tiny_model_is_evaluated_end_to_end(workspace, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = ["--model", place / "model", "--benchmarks", "aime24,amc23,openbookqa", "--data_dir", place]
+    words = ["--model", workspace / "model", "--benchmarks", "aime24,amc23,openbookqa", "--data_dir", workspace]
     words += ["--backend", "transformers", "--num_samples", "2", "--max_problems", "3", "--max_new_tokens", "12"]
     assert main(["eval", *map(str, words)]) == 0
     printed = capsys.readouterr()
-    folder = Path("runs") / "evaluation" / default_folder(str(place / "model")).name
+    folder = Path("runs") / "evaluation" / default_folder(str(workspace / "model")).name
     summary = json.loads((folder / "summary.json").read_text())
     rows = [line.split("|")[1].strip() for line in printed.out.splitlines() if line.startswith("| ")]
     within = ["Acc ↑ within", "AIME24", "AMC23", "OpenBookQA"]
@@ -78,11 +78,11 @@ OK = ["--model", "MODEL", "--benchmarks", "aime24", "--data_dir", "DATA", "--bac
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (["--benchmarks", "aime24"], ["No model is named", "`--model`"]),
+        (["--benchmarks", "aime24"], ["No model is specified", "`--model`"]),
         (["--model", "MODEL"], ["`benchmarks` is empty", "math12"]),
         (["--model", "MODEL", "--benchmarks", "aime"], ["'aime'", "Did you mean `aime24`?"]),
         (["--model", "MODEL", "--benchmarks", "svamp", "--data_dir", "DATA"], ["svamp/test.jsonl does not exist"]),
-        (["--model", "./nowhere", "--benchmarks", "aime24"], ["'./nowhere' holds no config.json", "`--model`"]),
+        (["--model", "./nowhere", "--benchmarks", "aime24"], ["'./nowhere' has no config.json", "`--model`"]),
         ([*OK, "--num_samples", "0"], ["`num_samples` is 0", "at least 1"]),
         ([*OK, "--num_samples", "two"], ["`num_samples` is 'two'", "a whole number"]),
         ([*OK, "--max_problems", "1.5"], ["`max_problems` is 1.5"]),
@@ -92,27 +92,29 @@ OK = ["--model", "MODEL", "--benchmarks", "aime24", "--data_dir", "DATA", "--bac
         ([*OK, "--backend", "vlm"], ["`backend` is 'vlm'", "vllm"]),
         ([*OK, "--allow_code_execution", "no"], ["`allow_code_execution` is 'no'", "true or false"]),
         ([*OK, "--num_sample", "2"], ["--num_sample", "--help"]),
-        ([*OK, "--max_new_tokens", "2000"], ["takes 1024 tokens", "`--max_new_tokens` to at most"]),
+        ([*OK, "--max_new_tokens", "2000"], ["context is 1024 tokens", "`--max_new_tokens` to at most"]),
         ([*OK, "--config", "papr"], ["evaluation papr does not exist", "Did you mean `paper`?"]),
         ([*OK, "--config", "DATA/broken.yaml"], ["broken.yaml: the key `num_sample`", "Did you mean `num_samples`?"]),
         ([*OK, "--config", "DATA/typed.yaml"], ["`num_samples` is 'many'", "a whole number"]),
         ([*OK, "--max_new_tokens", "9", "--output_dir", "DATA/broken.yaml"], ["`--output_dir`", "cannot be written"]),
     ],
 )
-def test_refusals_are_one_sentence_before_weights_are_loaded(place, tmp_path, capsys, monkeypatch, words, parts):
+def test_errors_are_one_line_and_raised_before_weights_are_loaded(
+    workspace, tmp_path, capsys, monkeypatch, words, parts
+):
     monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", None)
     monkeypatch.chdir(tmp_path)
-    words = [word.replace("MODEL", str(place / "model")).replace("DATA", str(place)) for word in words]
+    words = [word.replace("MODEL", str(workspace / "model")).replace("DATA", str(workspace)) for word in words]
     assert main(["eval", *words]) == 2
     printed = capsys.readouterr()
-    (refusal,) = [line for line in printed.err.splitlines() if line.startswith("trl-ces eval: error: ")]
+    (error,) = [line for line in printed.err.splitlines() if line.startswith("trl-ces eval: error: ")]
     assert printed.out == ""
     for part in parts:
-        assert part in refusal
+        assert part in error
     assert list(tmp_path.iterdir()) == []
 
 
-def test_help_names_every_setting_with_its_default(capsys):
+def test_help_lists_every_setting_with_its_default(capsys):
     with pytest.raises(SystemExit):
         main(["eval"])
     printed = " ".join(capsys.readouterr().out.split())
@@ -121,12 +123,12 @@ def test_help_names_every_setting_with_its_default(capsys):
     assert "completions per problem (default 4)" in printed
 
 
-def test_a_local_model_gives_its_last_two_names_to_the_output(tmp_path):
+def test_default_folder_is_named_after_the_last_two_path_parts(tmp_path):
     (tmp_path / "ces" / "seed-0").mkdir(parents=True)
     assert default_folder(str(tmp_path / "ces" / "seed-0")) == Path("runs/evaluation/ces_seed_0")
     assert default_folder("org/Model-7B") == Path("runs/evaluation/org_Model_7B")
 
 
-def test_settings_made_in_python_are_checked_too():
+def test_settings_created_in_python_are_validated():
     with pytest.raises(UserError, match="`temperature` is nan"):
         EvaluationSettings(model="m", benchmarks=["aime24"], temperature=float("nan"))

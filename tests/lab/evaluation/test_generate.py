@@ -1,4 +1,4 @@
-"""The prompts of both backends, and the completions of the transformers backend against a reference in loops."""
+"""Prompt encoding, and completions of the transformers backend compared with a plain-loop reference."""
 
 import json
 import math
@@ -38,7 +38,7 @@ def completions(model, prompts=PROMPTS, seeds=SEEDS, ends=(1,), **changes):
 
 
 def by_loops(model, prompt, seed, ends=(1,), *, temperature, top_p, repetition_penalty, max_new_tokens=10):
-    """The sampling rules in plain Python, one completion and one token at a time, without a cache."""
+    """Sample one completion in plain Python, one token at a time, without a cache."""
     generator, ids = torch.Generator().manual_seed(seed), list(prompt)
     for _ in range(max_new_tokens):
         with torch.no_grad():
@@ -69,17 +69,17 @@ def by_loops(model, prompt, seed, ends=(1,), *, temperature, top_p, repetition_p
         {"temperature": 1.5, "top_p": 0.5, "repetition_penalty": 2.0},
     ],
 )
-def test_completions_follow_the_sampling_rules_and_do_not_depend_on_their_neighbours(changes):
+def test_completions_follow_the_sampling_rules_and_do_not_depend_on_the_batch(changes):
     model, ends, prompts, seeds = tiny_model().eval(), (1, 30, 31), PROMPTS * 4, list(range(16))
     expected = [by_loops(model, prompt, seed, ends, **changes) for prompt, seed in zip(prompts, seeds, strict=True)]
     assert {reason for _, reason in expected} == {"stop", "length"}
     assert completions(model, prompts, seeds, ends, **changes) == expected
     assert completions(model, prompts, seeds, ends, batch_size=3, **changes) == expected
-    # another neighbourhood, another padding
+    # different batches and different padding
     assert completions(model, prompts[::-1], seeds[::-1], ends, batch_size=5, **changes) == expected[::-1]
 
 
-def test_temperature_zero_is_greedy_after_the_penalty():
+def test_temperature_zero_is_greedy_decoding_with_penalty():
     model = tiny_model()
     prompt = torch.tensor([PROMPTS[1]])
     expected = model.generate(prompt, do_sample=False, repetition_penalty=3.0, max_new_tokens=10, eos_token_id=None)
@@ -87,7 +87,7 @@ def test_temperature_zero_is_greedy_after_the_penalty():
     assert greedy == [(expected[0, prompt.shape[1] :].tolist(), "length")]
 
 
-def test_the_models_own_generation_config_is_ignored():
+def test_generation_config_of_the_model_is_ignored():
     model = tiny_model()
     first = completions(model, **PAPER)
     model.generation_config.repetition_penalty = 5.0
@@ -98,27 +98,27 @@ def test_the_models_own_generation_config_is_ignored():
 
 
 def draw(scores, seeds, *, temperature=1.0, top_p=1.0, top_k=None):
-    knobs = {"temperature": temperature, "top_p": top_p, "top_k": top_k, "repetition_penalty": 1.0}
-    sampler = Sampler([[0]] * len(seeds), seeds, settings(**knobs))
+    changes = {"temperature": temperature, "top_p": top_p, "top_k": top_k, "repetition_penalty": 1.0}
+    sampler = Sampler([[0]] * len(seeds), seeds, settings(**changes))
     chosen = sampler(torch.zeros(len(seeds), 1, dtype=torch.long), torch.tensor(scores).expand(len(seeds), -1))
     assert (chosen == 0).sum(dim=-1).tolist() == [1] * len(seeds)
     assert torch.isneginf(chosen).sum(dim=-1).tolist() == [len(scores) - 1] * len(seeds)
     return chosen.argmax(dim=-1)
 
 
-def test_tokens_are_drawn_by_their_probability_and_never_outside_the_nucleus():
+def test_tokens_are_drawn_with_their_probabilities_within_top_p_and_top_k():
     probabilities = [0.02, 0.5, 0.03, 0.25, 0.2]
     scores = [math.log(probability) for probability in probabilities]
     counts = torch.bincount(draw(scores, range(20_000)), minlength=5) / 20_000
     assert counts.tolist() == pytest.approx(probabilities, abs=0.012)
-    # 0.5 + 0.25 does not reach 0.76, so 0.2 is in; 0.5 + 0.25 reaches 0.74
+    # 0.5 + 0.25 is below 0.76, so the token with 0.2 is kept; 0.5 + 0.25 exceeds 0.74, so it is not
     assert set(draw(scores, range(500), top_p=0.76).tolist()) == {1, 3, 4}
     assert set(draw(scores, range(500), top_p=0.74).tolist()) == {1, 3}
     assert set(draw(scores, range(500), top_p=0.01).tolist()) == {1}
     counts = torch.bincount(draw(scores, range(20_000), top_p=0.74), minlength=5) / 20_000
     assert counts[1].item() == pytest.approx(2 / 3, abs=0.012)
     assert set(draw(scores, range(500), top_k=2).tolist()) == {1, 3}
-    # of the two most likely, 0.5 / 0.75 alone reaches 0.6
+    # after top-k, the likeliest token has probability 0.5 / 0.75, which exceeds 0.6
     assert set(draw(scores, range(500), top_k=2, top_p=0.6).tolist()) == {1}
     assert set(draw(scores, range(500), top_k=9).tolist()) == {0, 1, 2, 3, 4}
     hot = torch.bincount(draw(scores, range(20_000), temperature=2.0), minlength=5) / 20_000
@@ -126,8 +126,8 @@ def test_tokens_are_drawn_by_their_probability_and_never_outside_the_nucleus():
     assert hot.tolist() == pytest.approx([root / sum(roots) for root in roots], abs=0.012)
 
 
-def test_the_penalty_applies_to_prompt_and_completion_but_not_to_padding():
-    # token 0 is the padding, token 1 was in the prompt, token 2 is generated now
+def test_penalty_applies_to_prompt_and_completion_but_not_to_padding():
+    # token 0 is padding, token 1 is in the prompt, token 2 is generated
     sampler = Sampler([[1]], [0], settings(temperature=0.0, repetition_penalty=2.0))
     first = sampler(torch.tensor([[0, 0, 1]]), torch.tensor([[2.0, 3.9, 1.9]]))
     assert first.argmax().item() == 0
@@ -135,29 +135,29 @@ def test_the_penalty_applies_to_prompt_and_completion_but_not_to_padding():
     assert second.argmax().item() == 0  # 0.9 / 2 < 0.5, and -1 becomes -2
 
 
-def test_an_end_token_is_not_counted():
+def test_end_token_is_not_counted():
     assert cut_at_end([5, 6, 1, 0, 0], [1, 2]) == ([5, 6], "stop")
     assert cut_at_end([1], [1]) == ([], "stop")
     assert cut_at_end([5, 6], [1]) == ([5, 6], "length")
 
 
-def test_a_lora_adapter_is_merged_into_its_base(tmp_path):
+def test_lora_adapter_is_merged_into_the_base_model(tmp_path):
     write_model(tmp_path / "base")
     base = AutoModelForCausalLM.from_pretrained(tmp_path / "base")
     adapted = get_peft_model(base, LoraConfig(target_modules=["q_proj", "lm_head"], r=3, init_lora_weights=False))
     adapted.save_pretrained(tmp_path / "adapter")
     facts = read_model(settings(tmp_path / "adapter"))
     assert (facts.base, facts.adapter, facts.adapter_rank) == (str(tmp_path / "base"), str(tmp_path / "adapter"), 3)
-    assert facts.tokenizer.chat_template == CHAT_TEMPLATE  # the base's: the adapter has none
+    assert facts.tokenizer.chat_template == CHAT_TEMPLATE  # the base model's template; the adapter has none
     chosen = settings(tmp_path / "adapter", max_new_tokens=10)
     (found,) = TransformersBackend.load(facts, chosen).generate([PROMPTS[1]], [3])
     expected = by_loops(adapted.eval(), PROMPTS[1], 3, **PAPER)
     assert (found[0].tokens, found[0].finish_reason) == expected
-    alone = AutoModelForCausalLM.from_pretrained(tmp_path / "base").eval()
-    assert expected != by_loops(alone, PROMPTS[1], 3, **PAPER)
+    base_only = AutoModelForCausalLM.from_pretrained(tmp_path / "base").eval()
+    assert expected != by_loops(base_only, PROMPTS[1], 3, **PAPER)
 
 
-def test_a_model_is_read_without_its_weights(tmp_path):
+def test_model_is_read_without_its_weights(tmp_path):
     model = tiny_model()
     model.generation_config.eos_token_id = [7, 8]
     model.save_pretrained(tmp_path)
@@ -169,7 +169,7 @@ def test_a_model_is_read_without_its_weights(tmp_path):
     assert read_model(settings(tmp_path)).ends == [1]
 
 
-def test_a_fingerprint_changes_with_the_weights_and_the_template_and_not_with_a_log(tmp_path):
+def test_fingerprint_depends_on_weights_and_chat_template_but_not_on_logs(tmp_path):
     write_model(tmp_path / "a")
     write_model(tmp_path / "b")
     first = fingerprint(tmp_path / "a")
@@ -181,7 +181,7 @@ def test_a_fingerprint_changes_with_the_weights_and_the_template_and_not_with_a_
     write_model(tmp_path / "b", chat_template="{{ 1 }}")
     assert fingerprint(tmp_path / "b") != first
     digests = set()
-    for middle in b"01":  # as after training that leaves the first and the last tensors alone
+    for middle in b"01":  # only a byte in the middle of the file differs
         (tmp_path / "a" / "model.safetensors").write_bytes(bytes(2**21) + bytes([middle]) + bytes(2**21))
         digests.add(fingerprint(tmp_path / "a"))
     assert len(digests) == 2
@@ -191,7 +191,7 @@ def problem(question="1+1="):
     return Problem("aime24", 0, question, "2")
 
 
-def test_prompts_are_the_chat_template_with_the_papers_system_message():
+def test_prompts_use_the_chat_template_and_the_system_prompt():
     tokenizer = tiny_tokenizer()
     found = encode_prompts(tokenizer, [problem(), problem("2+2=")], PAPER_SYSTEM_PROMPT)
     assert tokenizer.decode(found.ids[1]).endswith("[u2+2=][a")
@@ -200,7 +200,7 @@ def test_prompts_are_the_chat_template_with_the_papers_system_message():
     assert tokenizer.decode(encode_prompts(tokenizer, [problem()], None).ids[0]) == "[u1+1=][a"
 
 
-def test_no_second_bos_is_added_to_a_template_that_writes_its_own():
+def test_bos_is_not_added_twice():
     tokenizer = tiny_tokenizer("{{ bos_token }}" + CHAT_TEMPLATE, markers=["<bos>"], bos_token="<bos>")
     from tokenizers.processors import TemplateProcessing
 
@@ -212,13 +212,13 @@ def test_no_second_bos_is_added_to_a_template_that_writes_its_own():
     assert ids[0] == bos
 
 
-def test_a_template_that_opens_the_thinking_is_noted():
+def test_template_that_opens_thinking_is_detected():
     tokenizer = tiny_tokenizer(CHAT_TEMPLATE + "<think>\n")
     assert encode_prompts(tokenizer, [problem()], None).thinking_prefilled == [True]
 
 
-def test_a_model_without_a_usable_template_is_refused():
-    with pytest.raises(UserError, match="no chat template: name a chat model"):
+def test_model_without_usable_chat_template_is_rejected():
+    with pytest.raises(UserError, match="no chat template: set `--model` to a chat model"):
         encode_prompts(tiny_tokenizer(None), [problem()], None)
     strict = tiny_tokenizer(
         "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system here') }}{% endif %}" + CHAT_TEMPLATE
@@ -227,18 +227,18 @@ def test_a_model_without_a_usable_template_is_refused():
         encode_prompts(strict, [problem()], PAPER_SYSTEM_PROMPT)
 
 
-def test_a_context_that_is_too_short_is_refused_with_the_room(tmp_path):
+def test_error_for_a_short_context_states_the_maximum_length(tmp_path):
     facts = read_model(settings(write_model(tmp_path, context=100)))
     prompts = encode_prompts(facts.tokenizer, [problem(), problem("1" * 20)], None)
     assert max(map(len, prompts.ids)) == 25
     check_context(facts, prompts, settings(max_new_tokens=75))
     with pytest.raises(
-        UserError, match=r"takes 100 tokens, the longest prompt has 25 .* `--max_new_tokens` to at most 75"
+        UserError, match=r"context is 100 tokens, the longest prompt has 25 .* `--max_new_tokens` to at most 75"
     ):
         check_context(facts, prompts, settings(max_new_tokens=76))
 
 
-def test_a_model_that_cannot_be_read_is_named(tmp_path):
+def test_error_names_a_model_that_cannot_be_read(tmp_path):
     with pytest.raises(UserError, match="'no-one/nothing' cannot be read"):
         read_model(settings("no-one/nothing"))
     write_model(tmp_path)

@@ -1,4 +1,4 @@
-"""Intervals of accuracies and lengths: published values, an oracle in plain loops, edges, coverage by simulation."""
+"""Intervals of accuracies and lengths: published values, a plain-loop oracle, edge cases, and simulated coverage."""
 
 import math
 import random
@@ -18,7 +18,7 @@ from trl_ces.lab.evaluation.intervals import (
 
 
 def shares(correct, completions):
-    """`correct` completions of so many, per problem."""
+    """Make `Shares` from the numbers of correct completions and of all completions per problem."""
     counts = [completions] * len(correct) if isinstance(completions, int) else completions
     return Shares(np.array(correct) / np.array(counts), np.array(counts))
 
@@ -27,7 +27,7 @@ def bounds(*sets):
     return tuple(accuracy_interval(sets))
 
 
-def test_wilsons_interval_is_the_one_in_the_literature():
+def test_wilson_interval_matches_published_values():
     # Newcombe (1998, two-sided intervals for the single proportion, table I), method 3, four digits.
     for correct, size, low, high in [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0, 0.1611),
                                      (1, 29, 0.0061, 0.1718)]:  # fmt: skip
@@ -37,11 +37,12 @@ def test_wilsons_interval_is_the_one_in_the_literature():
     assert wilson(0.5, 10.0) == pytest.approx((0.23659, 0.76341), abs=1e-5)
 
 
-def test_the_difference_of_paired_proportions_is_newcombes_method_10():
-    # 36 problems correct in both runs, 12 in the first alone, 2 in the second alone, by hand: Wilson's bounds are
-    # 0.8654, 0.9890 of 48/50 and 0.6259, 0.8570 of 38/50; φ = (36 * 0 - 12 * 2) / sqrt(48 * 2 * 38 * 12) = -0.1147.
+def test_paired_difference_follows_newcombes_method_10():
+    # By hand: 36 problems are correct in both runs, 12 only in the first run, 2 only in the second run.
+    # Wilson bounds: 0.8654, 0.9890 for 48/50 and 0.6259, 0.8570 for 38/50.
+    # φ = (36 * 0 - 12 * 2) / sqrt(48 * 2 * 38 * 12) = -0.1147.
     # 0.2 - sqrt(0.0946² + 2 * 0.1147 * 0.0946 * 0.0970 + 0.0970²) = 0.0569; 0.2 + 0.1404 = 0.3404.
-    # φ is shrunk a little, because there are few completions.
+    # The tolerance allows for the shrinkage of φ.
     pairs = [(1, 1)] * 36 + [(1, 0)] * 12 + [(0, 1)] * 2
     first, second = (shares(list(run), 1) for run in zip(*pairs, strict=True))
     assert tuple(accuracy_difference([first], [second])) == pytest.approx((0.2, 0.0569, 0.3404), abs=0.0005)
@@ -49,8 +50,8 @@ def test_the_difference_of_paired_proportions_is_newcombes_method_10():
 
 @pytest.mark.parametrize("completions", [1, 4])
 @pytest.mark.parametrize("size", [1, 2, 500])
-def test_all_wrong_and_all_correct_have_a_width_and_stay_within_0_and_1(size, completions):
-    edge = oracle.Z**2 / (size + oracle.Z**2)  # Wilson's upper bound of 0 of n
+def test_intervals_of_all_incorrect_and_all_correct_sets(size, completions):
+    edge = oracle.Z**2 / (size + oracle.Z**2)  # upper Wilson bound for 0 of n
     assert bounds(shares([0] * size, completions)) == pytest.approx((0, 0, edge))
     assert bounds(shares([completions] * size, completions)) == pytest.approx((1, 1 - edge, 1))
     twelve = bounds(*[shares([0] * size, completions)] * 12)
@@ -73,7 +74,7 @@ def as_shares(sets):
 
 @pytest.mark.parametrize("sets", [1, 3])
 @pytest.mark.parametrize("completions", [1, 2, 8])
-def test_intervals_and_differences_are_those_of_the_loops(sets, completions):
+def test_intervals_and_differences_match_the_oracle(sets, completions):
     draw = random.Random(sets * 10 + completions)
     for _ in range(20):
         first = random_sets(draw, sets, completions)
@@ -86,30 +87,30 @@ def test_intervals_and_differences_are_those_of_the_loops(sets, completions):
         assert -1 <= difference.low <= difference.mean <= difference.high <= 1
 
 
-def test_several_completions_of_a_problem_count_as_far_as_they_differ():
+def test_effective_size_depends_on_the_correlation_within_problems():
     same, half = shares([4] * 10 + [0] * 10, 4), shares([2] * 20, 4)
-    assert effective_size(same) == 20  # four equal completions count as one
-    assert effective_size(half) == 80  # independent as far as can be estimated
+    assert effective_size(same) == 20  # four identical completions count as one
+    assert effective_size(half) == 80  # the estimated correlation is 0
     assert 20 < effective_size(shares([4, 3, 2, 1, 0] * 4, 4)) < 80
     assert effective_size(shares([1, 0, 1], 1)) == 3
     assert bounds(same) == bounds(shares([1] * 10 + [0] * 10, 1))
 
 
-def test_a_run_does_not_differ_from_itself():
+def test_difference_between_a_run_and_itself_is_zero():
     own = shares([4, 3, 2, 1, 0] * 6, 4)
     same, other = accuracy_difference([own], [own]), accuracy_difference([own], [shares([0, 1, 2, 3, 4] * 6, 4)])
     assert (same.mean, same.low) == (0, -same.high)
-    assert 0 < same.high < other.high / 3  # the same questions: their difficulty cancels
+    assert 0 < same.high < other.high / 3  # identical results are fully correlated
 
 
-def test_nothing_to_average_is_none():
+def test_intervals_without_values_are_none():
     empty = shares([], 4)
     found = (accuracy_interval([]), accuracy_interval([shares([1], 1), empty]), accuracy_difference([], []))
     assert {tuple(each) for each in (*found, interval_of_average([[1.0], []]))} == {(None, None, None)}
 
 
 def simulated(size, completions, mean, spread, repeats=1000):
-    """`repeats` sets whose problems' chances have a beta distribution."""
+    """Simulate `repeats` sets in which the accuracies of the problems follow a beta distribution."""
     generator = np.random.default_rng(size + completions)
     chances = generator.beta(mean * spread, (1 - mean) * spread, (repeats, size))
     drawn = generator.binomial(completions, chances) / completions
@@ -124,36 +125,37 @@ def coverage(intervals, truth):
     ("size", "completions", "mean", "spread"),
     [(30, 4, 0.05, 2), (20, 4, 0.1, 0.5), (20, 8, 0.3, 2), (100, 4, 0.02, 0.5), (100, 8, 0.9, 2), (30, 4, 0.98, 10)],
 )
-def test_the_interval_holds_the_true_accuracy_in_95_of_100_simulations(size, completions, mean, spread):
+def test_interval_covers_the_true_accuracy_in_95_percent_of_simulations(size, completions, mean, spread):
     found = [accuracy_interval([each]) for each in simulated(size, completions, mean, spread)]
-    assert 0.925 < coverage(found, mean) < 0.985  # the percentile bootstrap: 0.85 to 0.90 for most of these
+    assert 0.925 < coverage(found, mean) < 0.985  # the percentile bootstrap has 0.85 to 0.90 in most of these cases
 
 
-def test_the_average_and_the_difference_hold_the_truth_too():
+def test_average_and_difference_cover_the_true_values():
     means = [0.02, 0.3, 0.6, 0.95]
-    runs = [[simulated(30 + place, 4, mean, spread) for place, mean in enumerate(means)] for spread in (2, 1)]
+    runs = [[simulated(30 + number, 4, mean, spread) for number, mean in enumerate(means)] for spread in (2, 1)]
     first, second = (list(zip(*sets, strict=True)) for sets in runs)
     assert 0.925 < coverage(map(accuracy_interval, first), math.fsum(means) / 4) < 0.98
     assert 0.925 < coverage(map(accuracy_difference, first, second), 0) < 0.985
 
 
-def test_an_interval_of_values_is_the_bootstrap_t_of_plain_loops():
+def test_interval_of_values_matches_the_bootstrap_t_oracle():
     for values in ([0.0, 0.25, 1.0, 1.0, 0.5, 0.75], [100.0, 120.0, 130.0, 150.0, 170.0, 900.0, 90.0, 95.0]):
         found, (mean, low, high) = interval_of_average([values]), oracle.bootstrap_t([values])
         width = (high - low) / 20
         assert tuple(found) == (pytest.approx(mean), pytest.approx(low, abs=width), pytest.approx(high, abs=width))
         assert interval_of_average([values]) == found
-    assert found.high - found.mean > 1.5 * (found.mean - found.low)  # one long completion: the mean may be far above
-    values = [[1.0, 1.0, 1.0, 1.0, 0.2]]  # of an area, which is at most 1
+    # One long completion makes the interval asymmetric.
+    assert found.high - found.mean > 1.5 * (found.mean - found.low)
+    values = [[1.0, 1.0, 1.0, 1.0, 0.2]]  # an area is at most 1
     assert interval_of_average(values).high > 1 == interval_of_average(values, 0, 1).high
     assert interval_of_average([[0.5] * 7]) == (0.5, None, None)
-    assert interval_of_average([[0.5], [0.0, 1.0]]) == (0.5, None, None)  # the single problem's variance is unknown
+    assert interval_of_average([[0.5], [0.0, 1.0]]) == (0.5, None, None)  # the variance of a single problem is unknown
     assert interval_of_average([[25.0, 100.0]]).low < 0 == interval_of_average([[25.0, 100.0]], least=0).low
 
 
-def test_an_average_of_sets_varies_as_the_mean_of_independent_means():
+def test_sets_are_resampled_independently():
     generator = np.random.default_rng(1)
-    sets = [list(generator.normal(size=4000)), list(generator.normal(size=50))]  # more than one block of indices
+    sets = [list(generator.normal(size=4000)), list(generator.normal(size=50))]  # more than one chunk of indices
     found = interval_of_average(sets)
     error = math.sqrt(np.var(sets[0]) / 4000 + np.var(sets[1]) / 50) / 2
     assert found.mean == pytest.approx((np.mean(sets[0]) + np.mean(sets[1])) / 2)

@@ -1,4 +1,4 @@
-"""Accuracy within token budgets, and the area, against loops and by hand."""
+"""Accuracy within token budgets and area, compared with plain loops and hand-computed values."""
 
 import random
 import statistics
@@ -13,7 +13,7 @@ T, F = True, False
 
 
 def table(completions):
-    """`completions`: problem -> (correctness, tokens) of each."""
+    """Make a table of samples; `completions` maps problems to (correctness, tokens) pairs."""
     rows = [(problem, correct, tokens) for problem, own in completions.items() for correct, tokens in own]
     return pd.DataFrame(rows, columns=["problem", "correct", "tokens"]).astype({"correct": "boolean"})
 
@@ -36,14 +36,14 @@ def test_budgets_double_up_to_the_limit(limit, budgets):
     assert budgets_up_to(limit) == budgets
 
 
-def test_a_correct_completion_counts_from_the_budget_in_which_it_ends():
+def test_correct_completion_counts_at_budgets_of_at_least_its_length():
     found = [accuracies(FIRST, "correct", budget) for budget in (99, 100, 511, 512, 1024)]
     assert [each["correct"].tolist() for each in found] == [[0, 0], [0.5, 0], [0.5, 0], [0.5, 0.5], [1, 0.5]]
     assert found[0]["completions"].tolist() == [2, 2]
     assert found[0].index.tolist() == [0, 3]  # the last problem is unscored
 
 
-def test_the_area_is_the_mean_over_all_budgets():
+def test_area_is_the_mean_accuracy_over_all_budgets():
     generator = random.Random(0)
     for limit in (7, 64):
         completions = {
@@ -52,16 +52,16 @@ def test_the_area_is_the_mean_over_all_budgets():
         }
         found = areas(table(completions), "correct", limit)
         for problem, own in completions.items():
-            # Between two whole budgets the curve is flat.
+            # Accuracy is constant between two integer budgets.
             at = [statistics.fmean(correct and tokens <= budget for correct, tokens in own) for budget in range(limit)]
             assert found[problem] == pytest.approx(statistics.fmean(at))
     assert areas(FIRST, "correct", 1024).tolist() == [(924 + 424) / 2048, 512 / 2048]
     assert areas(table({0: [(T, 80)]}), "correct", 64).tolist() == [0.0]
 
 
-def test_two_runs_are_compared_question_by_question():
+def test_runs_are_compared_problem_by_problem():
     found = measure([[FIRST], [SECOND]], "correct", limit=1024)
-    assert (found["problems"], found["scored"]) == (3, 2)  # problem 5 counts in neither accuracy
+    assert (found["problems"], found["scored"]) == (3, 2)  # problem 5 is excluded from both accuracies
     assert [row["budget"] for row in found["budgets"]] == [32, 64, 128, 256, 512, 1024]
     assert [row["accuracy"][1]["mean"] for row in found["budgets"]] == [0.5, 0.5, 0.5, 0.5, 0.5, 0.75]
     assert found["accuracy_difference"][0] is None
@@ -76,7 +76,7 @@ def test_two_runs_are_compared_question_by_question():
     assert other["area_difference"][0]["mean"] == pytest.approx(-area["mean"])
 
 
-def test_sets_have_the_same_weight():
+def test_all_sets_have_the_same_weight():
     found = measure([[FIRST, SECOND]], "correct", limit=1024)
     alone = [measure([[own]], "correct", limit=1024) for own in (FIRST, SECOND)]
     means = [[row["accuracy"][0]["mean"] for row in each["budgets"]] for each in (found, *alone)]

@@ -1,4 +1,4 @@
-"""Results by hand: accuracy, lengths and pass@k of a run, and several runs question by question."""
+"""Results of one run and comparisons of several runs, checked against hand-computed values."""
 
 import json
 from pathlib import Path
@@ -58,11 +58,11 @@ SECOND = [
     *samples("gsm8k", 1, [T, T, F, F], [10] * 4),
     *samples("gsm8k", 2, [T] * 4, [30] * 4),
 ]
-OF_FIRST, OF_SECOND = [[(0.5, 4), (0.0, 4)]], [[(1.0, 4), (0.25, 4)]]  # accuracy, completions of aime24's problems
+OF_FIRST, OF_SECOND = [[(0.5, 4), (0.0, 4)]], [[(1.0, 4), (0.25, 4)]]  # (accuracy, completions) of aime24's problems
 
 
 def cells(text):
-    """The cells of each Markdown table, without the line below the header."""
+    """Return the cells of each Markdown table, without the line below the header."""
     tables = [part.splitlines() for part in text.split("\n\n") if part.startswith("|")]
     split = [[[cell.strip() for cell in line.split("|")[1:-1]] for line in table] for table in tables]
     return [[table[0], *table[2:]] for table in split]
@@ -72,9 +72,9 @@ def with_interval(mean, low, high, sign=""):
     return f"{100 * mean:{sign}.1f} [{100 * low:{sign}.1f}, {100 * high:{sign}.1f}]"
 
 
-def test_the_numbers_of_a_run():
+def test_summary_of_a_run():
     found = summarize(SETTINGS, FIRST)
-    assert found == summarize(SETTINGS, FIRST[::-1])  # in whatever order they were finished
+    assert found == summarize(SETTINGS, FIRST[::-1])  # the order of the samples has no effect
     aime, gsm = found["benchmarks"]["aime24"], found["benchmarks"]["gsm8k"]
     assert (aime["problems"], aime["samples"], aime["unscored"], aime["truncated"]) == (2, 8, 0, 3 / 8)
     assert tuple(aime["correct"]["accuracy"].values()) == pytest.approx(accuracy(OF_FIRST))
@@ -82,10 +82,10 @@ def test_the_numbers_of_a_run():
     assert aime["correct_qwen"]["accuracy"]["mean"] == 0.375  # 3 / 4 and 0 / 4
     assert aime["length_tokens"]["mean"] == 62.5  # 25 and 100
     assert aime["correct"]["pass_at"] == {"1": 0.25, "2": pytest.approx((1 - 1 / 6) / 2), "4": 0.5}
-    # correct: 10 and 20 tokens
+    # the two correct completions have 10 and 20 tokens
     assert aime["correct"]["budgets"] == {"3": 0, "6": 0, "12": 0.125, "25": 0.25, "50": 0.25, "100": 0.25}
     assert aime["correct"]["area"]["mean"] == pytest.approx((0.9 + 0.8) / 8)
-    # the third problem of gsm8k is unscored: it counts in the length alone
+    # the third problem of gsm8k is unscored, so it counts only in the length
     assert (gsm["unscored"], gsm["length_tokens"]["mean"]) == (4, 12.0)
     assert (gsm["problems"], gsm["correct"]["problems"], gsm["correct_qwen"]["problems"]) == (3, 2, 3)
     assert gsm["correct"]["accuracy"]["mean"] == (1 + 0.75) / 2
@@ -98,17 +98,17 @@ def test_the_numbers_of_a_run():
     assert found["packages"]["trl_ces"]
 
 
-def test_the_table_has_the_papers_columns_and_the_average():
+def test_table_has_the_papers_columns_and_the_average():
     text = results_table(summarize(SETTINGS, FIRST))
     table, budgets = cells(text)
     assert table[0] == ["Dataset", "Acc ↑", "n", "Script Acc", "n", "Len ↓", "pass@4", "Cut off"]
-    # Of two lengths a resample has both, or one twice: t = 0 or, with half the error, 2; 62.5 -+ 2 * 37.5
+    # A resample of two lengths has both (t = 0), or one of them twice (|t| = 2, with half the error): 62.5 -+ 2 * 37.5
     expected = [with_interval(*accuracy(OF_FIRST)), "2", "37.5", "2", "62.5 [0.0, 138]", "50.0", "37.5"]
     assert table[1] == ["AIME24", *expected]
     assert (table[2][0], table[2][2], table[2][4]) == ("GSM8K", "2", "3")
     assert table[3][:2] == ["Average", with_interval(*accuracy([*OF_FIRST, [(1.0, 4), (0.75, 4)]]))]
     assert budgets[1] == ["AIME24", "0.0", "0.0", "12.5", "25.0", "25.0", "25.0", "21.3"]
-    assert "4 completions are unscored: `correct` does not support their golds" in text
+    assert "4 completions are unscored: the grader does not support their reference answers" in text
     assert "5 problems, 4 completions each, temperature 0.4" in text
 
 
@@ -129,7 +129,7 @@ def means(entries):
     return [entry["mean"] for entry in entries]
 
 
-def test_two_runs_are_compared_problem_by_problem(runs):
+def test_runs_are_compared_problem_by_problem(runs):
     found = compare(runs)
     aime, gsm = found["benchmarks"]["aime24"], found["benchmarks"]["gsm8k"]
     assert (means(aime["accuracy"]), means(aime["length"])) == ([0.25, 0.625], [62.5, 40])
@@ -137,7 +137,7 @@ def test_two_runs_are_compared_problem_by_problem(runs):
     assert tuple(aime["accuracy_difference"][1].values()) == pytest.approx(difference(OF_SECOND, OF_FIRST))
     assert (gsm["scored"], gsm["problems"], aime["scored"]) == (2, 3, 2)
     assert aime["length_difference"][1]["mean"] == ((20 - 25) + (60 - 100)) / 2
-    # the problem that is unscored in the first run counts in neither accuracy
+    # the problem that is unscored in the first run is excluded from both accuracies
     assert means(gsm["accuracy"]) == [0.875, 0.625]
     assert gsm["accuracy_difference"][1]["mean"] == -0.25
     assert gsm["length_difference"][1]["mean"] == pytest.approx((2 - 2 + 14) / 3)
@@ -151,16 +151,17 @@ def test_two_runs_are_compared_problem_by_problem(runs):
 
 def test_questions_are_simple_if_more_than_half_of_the_first_runs_completions_are_correct(runs):
     split = compare(runs)["split"]
-    assert [split["aime24"][part]["problems"] for part in ("simple", "hard")] == [0, 2]  # one half is not more
+    assert [split["aime24"][part]["problems"] for part in ("simple", "hard")] == [0, 2]  # exactly half is not enough
     assert [split["gsm8k"][part]["problems"] for part in ("simple", "hard")] == [2, 0]
     assert means(split["gsm8k"]["simple"]["length"]) == [10, 10]
     assert means(split["aime24"]["hard"]["length"]) == [62.5, 40]
     assert means(split["aime24"]["simple"]["length"]) == [None, None]
-    assert compare(runs, "correct_qwen")["split"]["aime24"]["simple"]["problems"] == 1  # by the script, 3 of 4
-    assert compare(runs, baseline=1)["split"] == split  # the first run decides, whatever the baseline
+    # By the script's rules, 3 of 4 completions are correct.
+    assert compare(runs, "correct_qwen")["split"]["aime24"]["simple"]["problems"] == 1
+    assert compare(runs, baseline=1)["split"] == split  # the baseline does not affect the split
 
 
-def test_the_comparison_has_the_layout_of_tables_1_and_9(runs):
+def test_comparison_has_the_layout_of_tables_1_and_9(runs):
     text = comparison_text(compare(runs))
     first, differences, split, budgets = cells(text)
     assert first[0] == ["Dataset", "first Acc ↑", "first Len ↓", "second Acc ↑", "second Len ↓"]
@@ -171,7 +172,7 @@ def test_the_comparison_has_the_layout_of_tables_1_and_9(runs):
     assert differences[0] == ["Dataset", "second − first Acc ↑", "second − first Len ↓"]
     assert differences[1][:2] == ["AIME24", with_interval(*difference(OF_SECOND, OF_FIRST), "+")]
     assert differences[1][2].startswith("-22.5 [")
-    assert "that can be graded: 2 of 3 problems of GSM8K; Len counts all." in text
+    assert "that can be graded: 2 of 3 problems of GSM8K. Len covers all problems." in text
     assert split[1] == ["AIME24", "simple", "0", "-", "-", "-", "-"]
     assert [cell.split(" [")[0] for cell in split[2]] == ["AIME24", "hard", "2", "25.0", "62.5", "62.5", "40.0"]
     assert budgets[0] == ["Tokens", "first", "second", "second − first"]
@@ -181,10 +182,10 @@ def test_the_comparison_has_the_layout_of_tables_1_and_9(runs):
     assert "Settings that differ from those of first: second (`seed` None and 3)" in text
 
 
-def test_runs_on_different_problems_are_not_compared(runs, tmp_path):
+def test_runs_on_different_problems_are_rejected(runs, tmp_path):
     other = {"aime24": {"problems": 2, "digest": "other"}, "gsm8k": SETTINGS["data"]["gsm8k"]}
     third = load_run(write_run(tmp_path / "third", SECOND, data=other), "third")
-    with pytest.raises(UserError, match="first and third have different problems of aime24"):
+    with pytest.raises(UserError, match="first and third contain different problems of aime24"):
         compare([*runs, third])
     only = {"amc23": {"problems": 0, "digest": "x"}}
     fourth = load_run(write_run(tmp_path / "fourth", [], data=only, benchmarks=["amc23"]), "fourth")
@@ -192,8 +193,8 @@ def test_runs_on_different_problems_are_not_compared(runs, tmp_path):
         compare([runs[0], fourth])
 
 
-def test_an_unfinished_run_is_refused(tmp_path):
-    with pytest.raises(UserError, match="holds 19 of 20 completions: start its `trl-ces eval` again"):
+def test_unfinished_run_is_rejected(tmp_path):
+    with pytest.raises(UserError, match="contains 19 of 20 completions: repeat its `trl-ces eval` command"):
         load_run(write_run(tmp_path / "half", FIRST[:-1]), "half")
 
 
@@ -203,7 +204,7 @@ def folders(tmp_path):
     return [str(write_run(tmp_path / name, content)) for name, content in contents.items()]
 
 
-def test_the_command_prints_three_runs_and_writes_their_numbers(folders, tmp_path, capsys):
+def test_command_prints_and_saves_a_comparison_of_three_runs(folders, tmp_path, capsys):
     file = tmp_path / "all.json"
     assert main(["compare", *folders, "--baseline", "dapo", "--output", str(file)]) == 0
     printed = capsys.readouterr().out
@@ -216,7 +217,7 @@ def test_the_command_prints_three_runs_and_writes_their_numbers(folders, tmp_pat
     assert "other settings" not in printed
 
 
-def test_the_command_takes_the_scripts_correctness_and_other_names(folders, capsys):
+def test_command_options_correctness_and_names(folders, capsys):
     words = ["--correctness", "correct_qwen", "--names", "R1-7B", "DAPO"]
     assert main(["compare", *folders[:2], *words]) == 0
     table = cells(capsys.readouterr().out)[0]
@@ -227,19 +228,19 @@ def test_the_command_takes_the_scripts_correctness_and_other_names(folders, caps
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (["A"], ["One directory is given"]),
-        (["A", "A"], ["The names are base, base", "`--names`"]),
-        (["A", "B", "--names", "x"], ["The names are x for 2 directories"]),
+        (["A"], ["Only one directory is given"]),
+        (["A", "A"], ["The 2 directories are named base, base", "`--names`"]),
+        (["A", "B", "--names", "x"], ["The 2 directories are named x"]),
         (["A", "B", "--baseline", "dap"], ["`--baseline` 'dap'", "Did you mean `dapo`?"]),
-        (["A", "A/nowhere"], ["holds no settings.json", "`trl-ces eval`"]),
+        (["A", "A/nowhere"], ["has no settings.json", "`trl-ces eval`"]),
         (["A", "B", "--correctness", "right"], ["--correctness", "--help"]),
     ],
 )
-def test_the_command_refuses_in_one_sentence(folders, capsys, words, parts):
+def test_command_errors_are_one_line(folders, capsys, words, parts):
     places = {"A": folders[0], "B": folders[1]}
     assert main(["compare", *(places.get(word, word.replace("A/", f"{folders[0]}/")) for word in words)]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    (refusal,) = printed.err.splitlines()
+    (error,) = printed.err.splitlines()
     for part in ["trl-ces compare: error: ", *parts]:
-        assert part in refusal
+        assert part in error

@@ -1,4 +1,4 @@
-"""A run and its directory: what is stored, how a killed run resumes, and which settings it refuses to mix."""
+"""Evaluation runs: stored files, resuming after a kill, and errors for samples with other settings."""
 
 import json
 import os
@@ -31,22 +31,22 @@ QUICK = {"num_samples": 3, "max_problems": 5, "max_new_tokens": 30, "batch_size"
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    """Data and a model of random weights."""
+def workspace(tmp_path_factory):
+    """Write data and a model with random weights."""
     folder = tmp_path_factory.mktemp("run")
     write_data(folder, ["aime24", "amc23", "gaokao2023en"])
     write_model(folder / "model")
     return folder
 
 
-def settings(place, **changes):
-    given = {"model": str(place / "model"), "data_dir": str(place), "benchmarks": ["aime24", "amc23"]}
+def settings(workspace, **changes):
+    given = {"model": str(workspace / "model"), "data_dir": str(workspace), "benchmarks": ["aime24", "amc23"]}
     return EvaluationSettings(**given | QUICK | changes)
 
 
-def run(place, folder, **changes):
+def run(workspace, folder, **changes):
     messages = []
-    summary = run_evaluation(settings(place, **changes), folder, say=messages.append, progress=False)
+    summary = run_evaluation(settings(workspace, **changes), folder, say=messages.append, progress=False)
     return summary, " ".join(messages)
 
 
@@ -55,28 +55,28 @@ def lines(folder):
 
 
 @pytest.fixture(scope="module")
-def finished(place, tmp_path_factory):
-    """The directory of an uninterrupted run."""
+def finished(workspace, tmp_path_factory):
+    """Return the directory of an uninterrupted run."""
     folder = tmp_path_factory.mktemp("finished")
-    run(place, folder)
+    run(workspace, folder)
     return folder
 
 
 @pytest.fixture
 def scripted(monkeypatch):
     texts = {"2+3": "so \\boxed{5}", "4+4": "so \\boxed{9}", "6/4": "\\boxed{\\frac{3}{2}}", "14": "7.0"}
-    made = []
+    backends = []
 
     def load(facts, settings, longest):
-        made.append(Scripted(facts.tokenizer, {**texts, "Compute": "\\boxed{25}"}))
-        return made[-1]
+        backends.append(Scripted(facts.tokenizer, {**texts, "Compute": "\\boxed{25}"}))
+        return backends[-1]
 
     monkeypatch.setattr(run_module, "load_backend", load)
-    return made
+    return backends
 
 
-def test_a_sample_has_the_correctness_by_both_graders(place, tmp_path, scripted):
-    summary, _ = run(place, tmp_path, max_problems=2)
+def test_samples_store_the_correctness_of_both_graders(workspace, tmp_path, scripted):
+    summary, _ = run(workspace, tmp_path, max_problems=2)
     samples = {(s["benchmark"], s["problem"], s["sample"]): s for s in map(json.loads, lines(tmp_path))}
     assert len(samples) == 2 * 2 * 3
     assert samples["aime24", 0, 1] == {
@@ -99,40 +99,41 @@ def test_a_sample_has_the_correctness_by_both_graders(place, tmp_path, scripted)
     assert "| AIME24 " in (tmp_path / "table.md").read_text()
 
 
-def test_a_final_answer_inside_prefilled_thinking_does_not_count(place, tmp_path, scripted):
+def test_final_answer_inside_prefilled_thinking_does_not_count(workspace, tmp_path, scripted):
     write_model(tmp_path / "thinker", chat_template="{% for m in messages %}{{ m['content'] }}{% endfor %}<think>\n")
-    summary, _ = run(place, tmp_path / "out", model=str(tmp_path / "thinker"), benchmarks=["aime24"])
+    summary, _ = run(workspace, tmp_path / "out", model=str(tmp_path / "thinker"), benchmarks=["aime24"])
     assert summary["benchmarks"]["aime24"]["correct"]["accuracy"]["mean"] == 0.0
-    assert summary["benchmarks"]["aime24"]["correct_qwen"]["accuracy"]["mean"] > 0  # a box in the thinking counts
+    # The script accepts a box in the thinking.
+    assert summary["benchmarks"]["aime24"]["correct_qwen"]["accuracy"]["mean"] > 0
 
 
-def test_a_finished_run_loads_no_model_and_writes_the_same_summary(place, finished, monkeypatch):
+def test_repeating_a_finished_run_loads_no_model_and_writes_the_same_summary(workspace, finished, monkeypatch):
     before, content = lines(finished), (finished / "summary.json").read_bytes()
     monkeypatch.setattr(run_module, "load_backend", None)
-    _, messages = run(place, finished)
+    _, messages = run(workspace, finished)
     assert lines(finished) == before
     assert (finished / "summary.json").read_bytes() == content
     assert "10 problems x 3 completions" in messages
-    assert "30 are done" in messages
+    assert "30 already done" in messages
 
 
-def test_problems_without_a_gold_count_for_the_script_alone(place, tmp_path, scripted):
-    summary, _ = run(place, tmp_path, benchmarks=["gaokao2023en"], max_problems=None, num_samples=1)
+def test_problems_without_reference_answer_count_only_for_the_script(workspace, tmp_path, scripted):
+    summary, _ = run(workspace, tmp_path, benchmarks=["gaokao2023en"], max_problems=None, num_samples=1)
     found = summary["benchmarks"]["gaokao2023en"]
     assert (found["problems"], found["correct"]["problems"], found["correct_qwen"]["problems"]) == (385, 383, 385)
     assert found["correct"]["accuracy"]["mean"] == 1.0
-    assert found["correct_qwen"]["accuracy"]["mean"] == 383 / 385  # the script accepts an empty answer
+    assert found["correct_qwen"]["accuracy"]["mean"] == 383 / 385  # the script accepts an empty final answer
     assert "2 completions are unscored" in (tmp_path / "table.md").read_text()
 
 
-@pytest.mark.parametrize(("kept", "torn"), [(0, 0), (5, 2), (13, 0), (29, 40), (30, 1)])
-def test_a_resumed_run_draws_the_completions_of_an_uninterrupted_one(place, finished, tmp_path, kept, torn):
+@pytest.mark.parametrize(("kept", "cut_bytes"), [(0, 0), (5, 2), (13, 0), (29, 40), (30, 1)])
+def test_resumed_run_equals_an_uninterrupted_run(workspace, finished, tmp_path, kept, cut_bytes):
     (tmp_path / "settings.json").write_bytes((finished / "settings.json").read_bytes())
     content = (finished / "samples.jsonl").read_bytes().splitlines(keepends=True)
-    # Scattered, as a backend that finishes out of order leaves them; the last line is torn.
+    # Keep some lines, in any order in which a backend may write them, and cut bytes from the last line.
     left = b"".join(content[:: -1 if kept % 2 else 1][:kept])
-    (tmp_path / "samples.jsonl").write_bytes(left[: len(left) - torn])
-    run(place, tmp_path)
+    (tmp_path / "samples.jsonl").write_bytes(left[: len(left) - cut_bytes])
+    run(workspace, tmp_path)
     assert lines(tmp_path) == lines(finished)
 
 
@@ -168,9 +169,9 @@ print(killed_at)
 
 
 @pytest.mark.slow
-def test_a_run_killed_at_random_moments_ends_as_an_uninterrupted_one(place, finished, tmp_path):
+def test_run_killed_at_random_times_equals_an_uninterrupted_run(workspace, finished, tmp_path):
     size = (finished / "samples.jsonl").stat().st_size
-    given = {"model": str(place / "model"), "data_dir": str(place), "benchmarks": ["aime24", "amc23"]} | QUICK
+    given = {"model": str(workspace / "model"), "data_dir": str(workspace), "benchmarks": ["aime24", "amc23"]} | QUICK
     code = KILLER.format(folder=str(tmp_path), seed=time.time_ns() % 1000, settings=given, step=size // 4)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
@@ -184,40 +185,40 @@ def test_a_run_killed_at_random_moments_ends_as_an_uninterrupted_one(place, fini
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"seed": 1}, "`seed` is 0 there and 1 here"),
-        ({"max_problems": 4}, "`max_problems` is 5 there and 4 here; `data.aime24.problems` is 5 there and 4 here"),
+        ({"seed": 1}, "`seed` was 0 and is now 1"),
+        ({"max_problems": 4}, "`max_problems` was 5 and is now 4; `data.aime24.problems` was 5 and is now 4"),
         ({"benchmarks": ["aime24"]}, "`benchmarks`"),
         ({"system_prompt": None}, "`system_prompt`"),
-        ({"batch_size": 3}, "`batch_size` is 4 there and 3 here"),
+        ({"batch_size": 3}, "`batch_size` was 4 and is now 3"),
     ],
 )
-def test_other_settings_are_refused_and_named(place, finished, changes, words):
+def test_error_names_the_settings_that_differ(workspace, finished, changes, words):
     before = lines(finished)
-    with pytest.raises(UserError, match="Give another `--output_dir`") as refused:
-        run(place, finished, **changes)
-    assert words in str(refused.value)
+    with pytest.raises(UserError, match="Choose another `--output_dir`") as raised:
+        run(workspace, finished, **changes)
+    assert words in str(raised.value)
     assert lines(finished) == before
 
 
-def test_another_model_in_the_same_place_and_other_data_are_refused(place, tmp_path, scripted):
+def test_changed_model_files_and_changed_data_are_rejected(workspace, tmp_path, scripted):
     write_model(tmp_path / "model")
     write_data(tmp_path, ["aime24"])
     where = {"model": str(tmp_path / "model"), "data_dir": str(tmp_path), "benchmarks": ["aime24"]}
-    run(place, tmp_path / "out", **where)
+    run(workspace, tmp_path / "out", **where)
     file = tmp_path / "math" / "aime24" / "test.jsonl"
     file.write_text(file.read_text().replace("005", "6"))
     with pytest.raises(UserError, match=r"`data.aime24.digest`"):
-        run(place, tmp_path / "out", **where)
+        run(workspace, tmp_path / "out", **where)
     write_data(tmp_path, ["aime24"])
     write_model(tmp_path / "model", seed=1)
     with pytest.raises(UserError, match="`fingerprint`"):
-        run(place, tmp_path / "out", **where)
+        run(workspace, tmp_path / "out", **where)
 
 
-def test_samples_without_settings_are_refused(place, finished, tmp_path):
+def test_samples_without_settings_are_rejected(workspace, finished, tmp_path):
     (tmp_path / "samples.jsonl").write_bytes((finished / "samples.jsonl").read_bytes())
     with pytest.raises(UserError, match=r"has no settings\.json"):
-        run(place, tmp_path)
+        run(workspace, tmp_path)
 
 
 def opened(folder, settings):
@@ -225,20 +226,20 @@ def opened(folder, settings):
         pass
 
 
-def test_a_local_model_may_be_moved_with_its_samples(tmp_path):
+def test_local_model_may_be_moved_with_its_samples(tmp_path):
     opened(tmp_path, {"model": "runs/a", "fingerprint": "1", "seed": 0})
     opened(tmp_path, {"model": "moved/a", "fingerprint": "1", "seed": 0})
-    with pytest.raises(UserError, match="`fingerprint` is '1' there"):
+    with pytest.raises(UserError, match="`fingerprint` was '1'"):
         opened(tmp_path, {"model": "moved/a", "fingerprint": "2", "seed": 0})
 
 
-def test_only_one_process_at_a_time_may_work_in_a_directory(tmp_path):
+def test_output_directory_is_locked_for_one_process(tmp_path):
     with open_samples(tmp_path, {}), pytest.raises(UserError, match="Another evaluation is running"):
         opened(tmp_path, {})
     opened(tmp_path, {})
 
 
-def test_a_batch_that_lacks_a_completion_is_generated_whole():
+def test_incomplete_batches_are_regenerated_as_a_whole():
     problems = [Problem("aime24", number, "?", "1") for number in range(3)] + [Problem("amc23", 0, "?", "1")]
     prompts = EncodedPrompts([[1, 2, 3], [1], [1, 2], [1]], [False] * 4)
     chosen = EvaluationSettings(model="x", benchmarks=["amc23", "aime24"], num_samples=2)
@@ -254,72 +255,72 @@ def test_a_batch_that_lacks_a_completion_is_generated_whole():
     assert pending_batches(requests, set(keys), None) == pending_batches(requests, set(keys), 3) == []
 
 
-def test_every_completion_has_its_own_seed_of_31_bits():
+def test_every_completion_has_a_different_31_bit_seed():
     numbers = [(seed, name, row, k) for seed in (0, 1) for name in "ab" for row in range(100) for k in range(4)]
     seeds = [sample_seed(*number) for number in numbers]
     assert len(set(seeds)) == len(seeds)
     assert all(0 <= seed < 2**31 for seed in seeds)
 
 
-def test_a_study_gets_accuracy_and_length_and_samples_are_kept_with_the_model(place, tmp_path, scripted, monkeypatch):
+def test_evaluate_returns_measures_and_stores_samples_with_the_model(workspace, tmp_path, scripted, monkeypatch):
     model = write_model(tmp_path / "model")
-    options = {"data_dir": str(place), "backend": "transformers", "num_samples": 1, "max_problems": 2}
+    options = {"data_dir": str(workspace), "backend": "transformers", "num_samples": 1, "max_problems": 2}
     options["max_new_tokens"] = 30
     found = evaluate(model, benchmarks="aime24,amc23", **options)
     length, longer = len("so \\boxed{5}"), len("\\boxed{\\frac{3}{2}}")
     assert found == {
         "aime24": {"accuracy": 0.5, "length_tokens": length, "area": pytest.approx(0.5 * (1 - length / 30))},
-        # rows 0 and 20 are the same
+        # rows 0 and 20 are identical
         "amc23": {"accuracy": 1.0, "length_tokens": longer, "area": pytest.approx(1 - longer / 30)},
     }
     assert evaluate(model, benchmarks=["aime24", "amc23"], **options) == found
-    assert len(scripted) == 1  # the second time nothing was left to draw
+    assert len(scripted) == 1  # the second call had no completions to generate
     write_model(model, seed=1)
     evaluate(model, benchmarks=["aime24", "amc23"], **options)
     assert len(scripted) == 2
     assert len(list((model / "evaluation").glob("*/samples.jsonl"))) == 2
-    for vllm in (None, "here"):  # vLLM installed since: completions of both backends have folders of their own
+    for vllm in (None, "here"):  # each backend stores its completions in a separate folder
         monkeypatch.setattr(run_module, "find_spec", lambda name, found=vllm: found)
         evaluate(model, benchmarks=["aime24"], **options | {"backend": "auto"})
 
 
-def test_a_studys_wrong_options_are_refused_before_training():
+def test_check_evaluate_rejects_invalid_options():
     with pytest.raises(UserError, match="`correctness` is 'right'"):
         check_evaluate(correctness="right")
-    with pytest.raises(UserError, match="`num_sample` is not known"):
+    with pytest.raises(UserError, match="`num_sample` is not an evaluation setting"):
         check_evaluate(num_sample=2)
     with pytest.raises(UserError, match="`num_samples` is 'four'"):
         check_evaluate(num_samples="four")
 
 
-def test_a_studys_completions_of_a_hub_model_are_kept_in_the_default_folder(place, tmp_path, scripted, monkeypatch):
+def test_evaluate_stores_samples_of_a_hub_model_in_the_default_folder(workspace, tmp_path, scripted, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    facts = read_model(settings(place))
+    facts = read_model(settings(workspace))
     monkeypatch.setattr(run_module, "read_model", lambda chosen: facts)
-    options = {"data_dir": str(place), "backend": "transformers", "max_problems": 2, "max_new_tokens": 9}
+    options = {"data_dir": str(workspace), "backend": "transformers", "max_problems": 2, "max_new_tokens": 9}
     for _ in range(2):
         evaluate("org/Base-7B", "aime24", **options)
     assert len(scripted) == 1
     assert len(list(Path("runs/evaluation/org_Base_7B").glob("*/samples.jsonl"))) == 1
 
 
-def test_a_study_checks_the_context_of_its_model_before_training(place):
-    fields = {"model_name_or_path": str(place / "model"), "dataset_name": "d", "output_dir": "o"}
+def test_study_checks_the_context_of_its_model_before_training(workspace):
+    fields = {"model_name_or_path": str(workspace / "model"), "dataset_name": "d", "output_dir": "o"}
     recipe = make_recipe(fields, "the study")
-    options = {"function": "trl_ces.lab.evaluation.run.evaluate", "benchmarks": "aime24", "data_dir": str(place)}
+    options = {"function": "trl_ces.lab.evaluation.run.evaluate", "benchmarks": "aime24", "data_dir": str(workspace)}
     check_evaluation({**options, "max_new_tokens": 30, "backend": "transformers"}, recipe)
-    with pytest.raises(UserError, match=r"takes 1024 tokens, .* `max_new_tokens` is 16384"):
+    with pytest.raises(UserError, match=r"context is 1024 tokens, .* `max_new_tokens` is 16384"):
         check_evaluation({**options, "backend": "transformers"}, recipe)
 
 
-def test_grader_and_data_are_checked_before_the_model_is_read(place, tmp_path, monkeypatch):
+def test_grader_and_data_are_checked_before_the_model_is_read(workspace, tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"svamp: .* does not exist"):
-        run(place, tmp_path, model="no-one/nothing", benchmarks=["svamp"])
+        run(workspace, tmp_path, model="no-one/nothing", benchmarks=["svamp"])
 
     def grade_many(*arguments, **keywords):
         raise RuntimeError("install another antlr")
 
     monkeypatch.setattr(run_module, "grade_many", grade_many)
     with pytest.raises(UserError, match="install another antlr"):
-        run(place, tmp_path, model="no-one/nothing")
+        run(workspace, tmp_path, model="no-one/nothing")
     assert os.listdir(tmp_path) == []

@@ -1,4 +1,4 @@
-"""The vLLM backend against a stand-in for vLLM."""
+"""The vLLM backend, tested with a stand-in for vLLM."""
 
 import dataclasses
 import importlib.machinery
@@ -21,7 +21,7 @@ FACTS = ModelFacts("base", None, 0, None, [1, 7], 256, None)
 
 
 class Engine:
-    """Repeats a prompt's last token as often as its first token says, one token per step; 97 kills the engine."""
+    """Repeat the last prompt token n times in n steps, where n is the first prompt token; fail if n is 97."""
 
     def __init__(self):
         self.requests, self.left = [], {}
@@ -75,7 +75,7 @@ def settings(**changes):
     return EvaluationSettings(**{"model": "base", "benchmarks": ["aime24"], "backend": "vllm", **changes})
 
 
-def test_the_engine_gets_model_sampling_settings_seeds_and_token_ids(vllm):
+def test_engine_receives_settings_seeds_and_token_ids(vllm):
     chosen = settings(max_new_tokens=50, gpu_memory_utilization=0.5, dtype="bfloat16", seed=4)
     backend = VllmBackend(FACTS, chosen, longest=120)
     parts = list(backend.generate([[3, 40], [6, 41], [1, 42]], [10, 11, 12]))
@@ -84,7 +84,7 @@ def test_the_engine_gets_model_sampling_settings_seeds_and_token_ids(vllm):
         [(0, [40] * 3, "stop")],
         [(1, [41] * 6, "length")],
     ]
-    assert os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0"  # no process that could outlive this one
+    assert os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0"  # the engine runs in this process
     assert backend.llm.arguments == {
         "model": "base",
         "skip_tokenizer_init": True,
@@ -97,7 +97,7 @@ def test_the_engine_gets_model_sampling_settings_seeds_and_token_ids(vllm):
     }
     requests = backend.llm.llm_engine.requests
     assert [ids for ids, *_ in requests] == [[3, 40], [6, 41], [1, 42]]
-    for place, (_, sampling, lora) in enumerate(requests):
+    for index, (_, sampling, lora) in enumerate(requests):
         assert lora is None
         assert sampling == {
             "temperature": 0.4,
@@ -105,14 +105,14 @@ def test_the_engine_gets_model_sampling_settings_seeds_and_token_ids(vllm):
             "top_k": 0,
             "repetition_penalty": 1.05,
             "max_tokens": 50,
-            "seed": 10 + place,
+            "seed": 10 + index,
             "stop_token_ids": [1, 7],
             "detokenize": False,
             "output_kind": "final only",
         }
 
 
-def test_every_request_has_the_adapter(vllm):
+def test_every_request_uses_the_adapter(vllm):
     facts = dataclasses.replace(FACTS, adapter="/runs/adapter", adapter_rank=12)
     backend = VllmBackend(facts, settings(), longest=120)
     assert (backend.llm.arguments["enable_lora"], backend.llm.arguments["max_lora_rank"]) == (True, 16)
@@ -121,7 +121,7 @@ def test_every_request_has_the_adapter(vllm):
     assert [lora_rank(rank) for rank in (1, 8, 9, 64, 512)] == [1, 8, 16, 64, 512]
 
 
-def test_finished_completions_are_stored_before_a_crash_and_not_drawn_again(vllm, tmp_path, monkeypatch):
+def test_completions_finished_before_a_crash_are_not_generated_again(vllm, tmp_path, monkeypatch):
     write_data(tmp_path, ["aime24"])
     write_model(tmp_path / "model")
     backends = []
@@ -146,12 +146,12 @@ def test_finished_completions_are_stored_before_a_crash_and_not_drawn_again(vllm
     assert len(samples.read_text().splitlines()) == 30
 
 
-def test_a_model_that_vllm_refuses_is_refused_with_the_way_out(vllm):
+def test_error_for_an_unsupported_model_suggests_the_transformers_backend(vllm):
     with pytest.raises(UserError, match=r"vLLM cannot run .*not supported.\): try `--backend transformers`"):
         VllmBackend(dataclasses.replace(FACTS, base="refused"), settings(), longest=120)
 
 
-def test_auto_takes_vllm_if_it_is_installed(vllm, monkeypatch):
+def test_auto_backend_is_vllm_if_installed(vllm, monkeypatch):
     assert choose_backend(settings(backend="auto")).backend == "vllm"
     monkeypatch.delitem(sys.modules, "vllm")
     monkeypatch.setattr(run_module, "find_spec", lambda name: None)

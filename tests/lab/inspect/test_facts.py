@@ -1,4 +1,4 @@
-"""Statistics of hand-made samples against numbers computed by hand and by listing every group."""
+"""Statistics of hand-made samples, compared with hand-computed values and an enumeration of all groups."""
 
 import math
 from itertools import combinations
@@ -16,25 +16,26 @@ def completion(prompt, length, ended=True):
 
 
 def facts_of(scored, **settings):
-    """Of (prompt, length, correct)."""
+    """Compute `group_facts` from (prompt, length, correct) triples."""
     completions = [completion(prompt, length) for prompt, length, _ in scored]
     return group_facts(completions, [correct for _, _, correct in scored], **{"size": 2, "tau": 0.1, **settings})
 
 
-# Prompt 0 has one correct completion of four, prompt 1 four of four.
+# In prompt 0, one of four completions is correct; in prompt 1, all four are correct.
 TWO_PROMPTS = [(0, 40, True), (0, 40, False), (0, 40, False), (0, 80, False), *[(1, 10, True)] * 4]
 
 
-def test_the_shaped_share_is_expected_over_the_rest_of_the_group():
-    # k = floor(len / 10 * b). In prompt 0 the correct completion always has a = 1/2: k = 2. An incorrect one meets it
-    # with probability 1/3, b = 1/2, else an incorrect one, b = 1: k = 2 or 4 of 40 tokens, 4 or 8 of 80. Prompt 1: 1.
+def test_shaped_share_is_the_expectation_over_groups():
+    # k = floor(length / 10 * b). Prompt 0: the correct completion always has b = 1/2 and k = 2. An incorrect
+    # completion is grouped with the correct one with probability 1/3 (b = 1/2), otherwise with an incorrect one
+    # (b = 1): k = 2 or 4 for 40 tokens, 4 or 8 for 80 tokens. Prompt 1: k = 1.
     expected = 2 + 2 * (2 / 3 + 2 * 4 / 3) + (4 / 3 + 2 * 8 / 3) + 4
     assert facts_of(TWO_PROMPTS)["shaped_share"] == pytest.approx(expected / (200 + 40))
-    # Without dynamic b: 4 + 4 + 4 + 8 and four times 1.
+    # Without dynamic b, k is 4, 4, 4, 8 in prompt 0 and 1 in prompt 1.
     assert facts_of(TWO_PROMPTS, dynamic_multiplier=False)["shaped_share"] == 24 / 240
 
 
-def test_truncated_completions_do_not_count_where_training_masks_them():
+def test_truncated_completions_are_excluded_if_training_masks_them():
     completions = [completion(0, 400, ended=False), *[completion(0, 5)] * 3]
     shares = [
         group_facts(completions, [False] * 4, size=2, tau=0.1, mask_truncated=masked)["shaped_share"]
@@ -43,8 +44,8 @@ def test_truncated_completions_do_not_count_where_training_masks_them():
     assert shares == [40 / 415, 0.0]  # k = floor(0.1 * 5) = 0
 
 
-def test_all_shares_agree_with_every_group_listed():
-    """With Eq. 7 and TRL's advantage written out."""
+def test_shares_match_an_enumeration_of_all_groups():
+    """Compute Eq. 7 and TRL's advantage explicitly for every group."""
     bits = [2.0, 0.3, 1.0, 0.0, 0.7, 1.5, 0.1, 0.9, 0.2, 0.4]
     completions = [SampledCompletion(0, [5] * 10, True, bits[n:] + bits[:n], []) for n in range(6)]
     correct, size, tau, beta = [True, False, False, True, False, False], 3, 0.5, 0.8
@@ -71,14 +72,14 @@ def test_all_shares_agree_with_every_group_listed():
     assert 0 < equal < rewarded < shaped
 
 
-def test_the_floor_is_exact():
-    """300 tokens at tau 0.01 and b = 1 - 2/3 are one token and 100 at 0.29 are 29; as floats, both fall just short."""
+def test_floor_is_exact():
+    """300 * 0.01 * (1 - 2/3) gives k = 1 and 100 * 0.29 gives k = 29, although the float products are smaller."""
     scored = [(0, 300, True), (0, 300, True), (0, 300, False)]
     assert facts_of(scored, size=3, tau=0.01)["shaped_share"] == (2 + 2 + 1) / 900
     assert facts_of([(0, 100, True)] * 2, tau=0.29)["shaped_share"] == 0.29
 
 
-def test_unscored_completions_and_prompts_without_a_whole_group_are_left_out():
+def test_unscored_completions_and_prompts_with_too_few_completions_are_excluded():
     assert facts_of([*TWO_PROMPTS, (0, 500, None), (2, 500, True), (3, 500, None)]) == facts_of(TWO_PROMPTS)
     found = facts_of(TWO_PROMPTS, size=5)
     assert all(math.isnan(found[name]) for name in ("groups_all_incorrect", "groups_all_correct", "shaped_share"))
@@ -86,7 +87,7 @@ def test_unscored_completions_and_prompts_without_a_whole_group_are_left_out():
 
 
 def hand_made():
-    """Three completions: positions between 5 and 6, where the likelier one changes, and between 7 and 8."""
+    """Make three completions with the token pairs (5, 6), where the likelier token varies, and (7, 8)."""
     first = [HighEntropyToken(0, (5, 6), (0.8, 0.2), 1.0, 5)]
     second = [HighEntropyToken(1, (6, 5), (0.6, 0.5), 0.5, 6), HighEntropyToken(2, (7, 8), (0.7, 0.1), 0.3, 7)]
     third = [HighEntropyToken(1, (5, 6), (0.7, 0.1), 0.5, 5), HighEntropyToken(2, (7, 8), (0.5, 0.4), 0.1, 8)]
@@ -97,16 +98,16 @@ def hand_made():
     ]
 
 
-def test_positions_are_grouped_by_their_pair_in_either_order():
+def test_positions_are_grouped_by_unordered_pair():
     first, second = count_pairs(hand_made(), [True, False, None]).itertuples()
     assert (first.count, first.share) == (3, 0.6)
     assert first.entropy == pytest.approx(2 / 3)
-    assert first.leads == pytest.approx(0.75)  # 1.5 of 2 bits at positions where 5 is the likelier one
+    assert first.leads == pytest.approx(0.75)  # token 5 is likelier at positions with 1.5 of 2 bits
     assert first.likelier_token == 5
     assert first.likelier_probability == pytest.approx((0.8 + 0.5 + 0.7) / 3)
     assert first.likelier_sampled == pytest.approx(2 / 3)
     assert first.likelier_tokens_left == 4.0  # the third completion did not end
-    assert first.likelier_correct == 1.0  # and is unscored
+    assert first.likelier_correct == 1.0  # the third completion is unscored
     assert first.other_probability == pytest.approx((0.2 + 0.6 + 0.1) / 3)
     assert (first.other_sampled, first.other_tokens_left, first.other_correct) == (pytest.approx(1 / 3), 3.0, 0.0)
     assert (second.likelier_token, second.likelier_tokens_left) == (7, 2.0)
@@ -115,10 +116,10 @@ def test_positions_are_grouped_by_their_pair_in_either_order():
     assert math.isnan(sample_facts(hand_made(), 0.2)["accuracy"])
 
 
-def test_the_shorter_alternative_is_weighted_by_count_and_entropy():
+def test_shorter_share_is_weighted_by_count_and_entropy():
     columns = {
         "count": [10, 2, 4, 8],
-        "entropy": [0.6, 1.0, 0.5, 0.25],  # 6 bits: shorter; 1.5 bits longer, 0.5 shorter; 2: unknown; 2: equal
+        "entropy": [0.6, 1.0, 0.5, 0.25],  # bits: 6 shorter; 1.5 longer and 0.5 shorter; 2 unknown; 2 equal
         "leads": [1.0, 0.75, 1.0, 0.75],
         "likelier_tokens_left": [4.0, 9.0, 3.0, 4.0],
         "other_tokens_left": [20.0, 5.0, math.nan, 4.0],

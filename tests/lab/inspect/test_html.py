@@ -1,4 +1,4 @@
-"""The page of completions: marks by Eq. 7 worked out by hand, escaping, two models side by side."""
+"""HTML page of `trl-ces inspect`: hand-computed token shaping, escaping, and comparison of two models."""
 
 import math
 from html.parser import HTMLParser
@@ -22,32 +22,36 @@ TOKENIZER = SimpleNamespace(
 
 
 def sample(rows, prompts=("q",), reason=None):
-    """`rows`: per completion its correctness, its entropies in bits, and whether it ended."""
+    """Make a sample. `rows`: correctness, entropies in bits, and whether it ended, for each completion."""
     completions = []
     for number, (_, bits, ended) in enumerate(rows):
-        tokens = [place % 4 for place in range(len(bits))]
-        top = [HighEntropyToken(place, (0, 1), (0.7, 0.2), value, tokens[place]) for place, value in enumerate(bits)]
+        tokens = [position % 4 for position in range(len(bits))]
+        top = [
+            HighEntropyToken(position, (0, 1), (0.7, 0.2), value, tokens[position])
+            for position, value in enumerate(bits)
+        ]
         completions.append(SampledCompletion(number * len(prompts) // len(rows), tokens, ended, list(bits), top))
     return RecipeSample(f"model {EVIL}", TOKENIZER, list(prompts), completions, [row[0] for row in rows], reason)
 
 
 def shaping(rows, mask_truncated=False, **changes):
-    """Position -> A' - A of the changed tokens, per completion."""
+    """Map the positions of shaped tokens to A' - A, for each completion."""
     found = html.token_shaping(sample(rows), SETTINGS | changes, mask_truncated)
-    return [{place: round(change, 4) for place, change in enumerate(row) if change} for row in found.tolist()]
+    return [{position: round(change, 4) for position, change in enumerate(row) if change} for row in found.tolist()]
 
 
-def test_shaping_is_that_of_algorithm_1():
+def test_token_shaping_follows_algorithm_1():
     bits = [0.1, 0.9, 0.3, 0.2], [0.5, 0.1, 0.8, 0.7], [0.6, 0.4, 0.2, 0.9], [1.0] * 4
     rows = [(correct, own, True) for correct, own in zip((True, False, False, None), bits, strict=True)]
-    # a = 1/3. Correct: b = 1/3, k = floor(4/2/3) = 0. Incorrect: b = 2/3, k = floor(4/3) = 1.
+    # a = 1/3. Correct: b = 1/3, k = floor(4/2 * 1/3) = 0. Incorrect: b = 2/3, k = floor(4/2 * 2/3) = 1.
     assert shaping(rows) == [{}, {2: 0.16}, {3: 0.18}, {}]
     lowered, raised = {1: -0.36, 2: -0.12}, [{2: 0.16, 3: 0.14}, {0: 0.12, 3: 0.18}]
     assert shaping(rows, dynamic_multiplier=False) == [lowered, *raised, {}]
-    # Nothing is shaped where beta is 0.
+    # If beta is 0, no token is shaped.
     assert shaping(rows, dynamic_multiplier=False, beta_correct=0.0) == [{}, *raised, {}]
     assert shaping(rows, dynamic_multiplier=False, beta_incorrect=0.0) == [lowered, {}, {}, {}]
-    # With one of two correct A = -sqrt(1/2), and the cap |A| / 2 is below 0.2 x 4 bits; A = 0 if both are incorrect.
+    # If one of two completions is correct, A = -sqrt(1/2) and the cap |A| / 2 is below 0.2 x 4 bits. If both are
+    # incorrect, A = 0.
     capped = {"cap_incorrect": 2.0, "dynamic_multiplier": False}
     rows = [(False, [4.0, 0.9], True), (True, [0.0, 0.0], True)]
     assert shaping(rows, **capped)[0] == {0: round(math.sqrt(1 / 2) / 2, 4)}
@@ -55,13 +59,13 @@ def test_shaping_is_that_of_algorithm_1():
     assert shaping([(False, [4.0, 0.9], False)], mask_truncated=True) == [{}]
 
 
-def test_each_prompt_is_shown_with_its_most_shaped_correct_and_incorrect_completion(monkeypatch):
+def test_page_shows_the_most_shaped_correct_and_incorrect_completion_of_each_prompt(monkeypatch):
     monkeypatch.setattr(html, "MAX_TOKENS", 3)
     rows = [(False, [0.0] * 4, True), (False, [0.0, 0.6, 0.3, 1.2], False), (True, [3.0] * 4, True)]
     both = sample([*rows, (True, [0.1], True), *[(None, [0.2], True)] * 4], prompts=["first", "second"])
     view = html.model_view(both, html.token_shaping(both, SETTINGS))
     first, second = view["completions"]
-    # a = 1/2 in the first prompt: k = floor(4/4) = 1.
+    # The first prompt has a = 1/2 and k = floor(4/2 * 1/2) = 1.
     assert [(one["title"], one["facts"], one["hidden"]) for one in first] == [
         ("Correct", "4 tokens, 1 shaped", 1),
         ("Incorrect", "4 tokens, 1 shaped, truncated", 1),
@@ -72,7 +76,7 @@ def test_each_prompt_is_shown_with_its_most_shaped_correct_and_incorrect_complet
 
 
 class Page(HTMLParser):
-    """Tags with their attributes, and the text."""
+    """Collect the tags with attributes and the text of a page."""
 
     def __init__(self, text):
         super().__init__()
@@ -89,7 +93,7 @@ class Page(HTMLParser):
         return [attributes["title"] for name, attributes in self.tags if name == tag and "title" in attributes]
 
 
-def test_all_text_of_a_model_is_escaped_and_the_page_loads_nothing():
+def test_all_text_is_escaped_and_the_page_loads_nothing():
     rows = sample([(False, [0.2, 2.5, 0.0, 0.0], True)], prompts=[EVIL], reason=EVIL)
     page = Page(html.render_page(RECIPE, [rows], 0.25))
     assert {tag for tag, _ in page.tags}.isdisjoint({"script", "img", "iframe", "object", "a"})
@@ -97,7 +101,7 @@ def test_all_text_of_a_model_is_escaped_and_the_page_loads_nothing():
     assert [attributes["href"] for tag, attributes in page.tags if tag == "link"] == ["data:,"]
     policy = next(attributes["content"] for _, attributes in page.tags if "http-equiv" in attributes)
     assert policy == "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-    # Title, model name, note, prompt; the token itself is shaped, so its spaces are visible.
+    # Title, model name, note and prompt. In shaped tokens, spaces are replaced by a visible character.
     assert page.text.count(EVIL) == 4
     assert page.text.count(EVIL.replace(" ", "␣")) == 1
     assert page.tips("span") == ["0.20 bits", "0.00 bits", "0.00 bits"]

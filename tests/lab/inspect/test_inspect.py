@@ -1,4 +1,4 @@
-"""`trl-ces inspect` from the outside: its report on a model known by hand, its file, and what it refuses."""
+"""`trl-ces inspect` report and JSON file for a model with known statistics, and error messages."""
 
 import json
 import math
@@ -46,7 +46,7 @@ LATER = ("--reward_funcs", "inspect_test_rewards.y_is_correct_later")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A model, data, rewards and a recipe. The chat template ends in "a", after which two tokens are likely."""
+    """Write a model, data, rewards and a recipe. The chat template ends with "a", which "x" or "y" follows."""
     folder = tmp_path_factory.mktemp("inspect")
     bigram_model().save_pretrained(folder / "model")
     tiny_tokenizer().save_pretrained(folder / "model")
@@ -63,17 +63,17 @@ def working_directory(folder, monkeypatch):
 
 
 def inspect(capsys, *words, code=0):
-    """The printed text, on one line, and the rows of its table without units."""
+    """Run the command; return the printed text as one line, and the cells of each table row."""
     found = main(["inspect", *map(str, words)])
     out, err = capsys.readouterr()
     assert found == code, err
-    assert all(len(line) <= 119 for line in out.splitlines() if "/" not in line)  # a path is not broken
+    assert all(len(line) <= 119 for line in out.splitlines() if "/" not in line)  # paths are not wrapped
     lines = out.splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("---"))
     return " ".join(out.split()), [line.split() for line in lines[start + 1 : lines.index("", start)]]
 
 
-def test_a_recipes_model_is_sampled_and_graded_by_its_reward(folder, capsys):
+def test_model_of_a_recipe_is_sampled_and_graded(folder, capsys):
     words = ["--config", "recipe.yaml", "--num_samples", "50", "--output_dir", folder / "out"]
     text, (cells,) = inspect(capsys, *words)
     sampled = float(cells[5])
@@ -81,11 +81,11 @@ def test_a_recipes_model_is_sampled_and_graded_by_its_reward(folder, capsys):
     assert cells[6:10] == ["2.0", "0.0", "'y'", "0.250"]
     assert [float(cell) for cell in cells[10:]] == [100 - sampled, 4.0, 100.0]
     assert f"{folder / 'model'}: 200 completions (4 prompts x 50) at temperature 1, at most 8 tokens, seed 0" in text
-    assert "it is the shorter one at 100.0 % of positions" in text
+    assert "it leads to shorter completions at 100.0 % of positions" in text
 
     numbers = json.loads((folder / "out" / "inspect.json").read_text())
     assert (numbers["tau"], numbers["temperature"], numbers["completions"]) == (0.25, 1.0, 200)
-    scored = numbers["accuracy"] * 150  # three prompts of four: the reward cannot score the fourth
+    scored = numbers["accuracy"] * 150  # the reward scores three of four prompts
     assert scored == pytest.approx(round(scored), abs=1e-6)
     assert numbers["accuracy"] == pytest.approx(0.25, abs=0.12)
     (row,) = numbers["pairs"]
@@ -94,13 +94,13 @@ def test_a_recipes_model_is_sampled_and_graded_by_its_reward(folder, capsys):
     assert not (folder / "never").exists()
 
 
-def test_groups_and_shaped_tokens_are_those_of_the_recipes_group_size(folder, capsys):
-    """All completions are correct, so b is 1: none of 2 tokens is shaped at tau 1/4, and one of 4."""
+def test_group_statistics_use_the_group_size_of_the_recipe(folder, capsys):
+    """All completions are correct, so b = 1. With tau = 1/4, CES shapes 0 of 2 tokens and 1 of 4 tokens."""
     words = ["--config", "recipe.yaml", *LATER, "--ces_correct_threshold", "0", "--output_dir", folder / "groups"]
     words += ["--num_generations", "9"]
     text, _ = inspect(capsys, *words)
     numbers = json.loads((folder / "groups" / "inspect.json").read_text())
-    assert numbers["num_samples"] == 9  # a whole group
+    assert numbers["num_samples"] == 9  # one group
     long_share = (numbers["mean_length"] - 2) / 2  # share of completions of 4 tokens
     assert 0 < long_share < 1
     assert numbers["shaped_share"] == pytest.approx(long_share / numbers["mean_length"])
@@ -109,7 +109,7 @@ def test_groups_and_shaped_tokens_are_those_of_the_recipes_group_size(folder, ca
     assert f"tokens that CES shapes (Eq. 5) {100 * numbers['shaped_share']:.1f} %" in text
 
     text, _ = inspect(capsys, *words, "--num_samples", "5")
-    assert "need 9 scored completions of some prompt: --num_samples 9." in text
+    assert "require a prompt with 9 scored completions: use --num_samples 9." in text
     assert "groups of 9" not in text
     assert json.loads((folder / "groups" / "inspect.json").read_text())["shaped_share"] is None
 
@@ -122,62 +122,64 @@ def test_groups_and_shaped_tokens_are_those_of_the_recipes_group_size(folder, ca
         (["--reward_funcs", "[]", "--reward_model_name_or_path", "x/judge"], "the reward model x/judge", 0),
     ],
 )
-def test_without_a_usable_reward_the_rest_is_printed_with_the_reason(capsys, words, part, code):
+def test_report_without_usable_reward_states_the_reason(capsys, words, part, code):
     text, rows = inspect(capsys, "--config", "recipe.yaml", "--num_samples", "4", *words, code=code)
     assert part in text.split("The completions are not graded: ")[1]
     assert len(rows[0]) == 11
 
 
-def test_where_no_completion_is_correct_one_is_shown_as_the_reward_got_it(capsys):
+def test_report_shows_an_example_if_no_completion_is_correct(capsys):
     words = ["--config", "recipe.yaml", "--num_samples", "2", "--reward_funcs"]
     text, _ = inspect(capsys, *words, "inspect_test_rewards.nothing_is_correct")
-    assert re.search(r"nothing_is_correct finds no completion correct. For example, it received '(x|yzw)'", text)
-    assert "Use easier problems or a stronger model first" in text
+    assert re.search(r"nothing_is_correct scored no completion as correct. For example, it received '(x|yzw)'", text)
+    assert "Start with easier problems or a stronger model" in text
 
 
-def test_the_advice_depends_on_accuracy_and_length(capsys):
+def test_advice_depends_on_accuracy_and_length(capsys):
     words = ["--config", "recipe.yaml", "--num_samples", "40", *LATER]
     text, ((*_, accuracy_of_y),) = inspect(capsys, *words)
     share = re.search(r"correct (\d+\.\d) %", text)[1]
     assert (10 < float(share) < 40, accuracy_of_y) == (True, "100.0")
-    assert f"Only {share} % of the completions are correct: below half, CES's bonus on incorrect" in text
+    assert f"Only {share} % of the completions are correct. Below 50 %, CES's bonus for incorrect" in text
     text, _ = inspect(capsys, *words, "--ces_correct_threshold", "0")
-    assert "below half" not in text
+    assert "Below 50 %" not in text
     mean = float(re.search(r"end token included (\d+\.\d) tokens", text)[1])
-    limit = int(re.search(r"`ces_mai`, for accuracy `on_policy_sft` with `--max_completion_length (\d+)`", text)[1])
+    limit = int(
+        re.search(r"`ces_mai`; for accuracy, use `on_policy_sft` with `--max_completion_length (\d+)`", text)[1]
+    )
     assert 2 * mean - 0.1 <= limit <= 2 * mean + 1.1
     text, _ = inspect(capsys, *words, "--ces_correct_threshold", "0", "--max_new_tokens", "3")
     assert "`--max_completion_length 3`" in text
 
 
-def test_prompts_of_the_command_line_need_no_data(folder, capsys):
+def test_command_line_prompts_need_no_data(folder, capsys):
     words = ["--model", folder / "model", "--num_samples", "50", "--max_new_tokens", "3", "--tau", "0.5"]
     text, (cells,) = inspect(capsys, *words, "--prompt", "1+1=", "--prompt", "2+2=")
     assert "100 completions (2 prompts x 50)" in text
     assert (cells[3], cells[6], cells[7], cells[10]) == ("'x'", "2.0", "'y'", "-")  # completions with y are truncated
-    assert "so alternatives that lead to long completions look shorter than they are" in text
+    assert "so alternatives that lead to long completions appear shorter than they are" in text
     assert "Whether it leads to shorter completions is unknown" in text
-    assert "below half" not in text
+    assert "Below 50 %" not in text
 
 
-def test_a_file_alone_gives_prompts_and_no_grades(folder, capsys):
+def test_data_without_reward_is_not_graded(folder, capsys):
     words = ["--model", folder / "model", "--data", folder / "data.jsonl"]
     text, (cells,) = inspect(capsys, *words, "--num_samples", "30")
-    assert "120 completions (4 prompts x 30)" in text  # of 16 that would be taken
+    assert "120 completions (4 prompts x 30)" in text  # all prompts, because the default is 16
     assert len(cells) == 11
     assert "groups of" not in text
     assert "100.0 % of the completions are so short that floor(length x tau) is 0" in text
     assert "16 completions (2 prompts x 8)" in inspect(capsys, *words, "--num_prompts", "2")[0]
 
 
-def test_a_lora_adapter_is_loaded_over_its_base(tmp_path, capsys):
+def test_lora_adapter_is_loaded_with_its_base_model(tmp_path, capsys):
     bigram_model().save_pretrained(tmp_path / "base")
     model = type(bigram_model()).from_pretrained(tmp_path / "base")
     adapted = get_peft_model(model, LoraConfig(target_modules=["lm_head"], r=1, lora_alpha=1))
     layer = adapted.base_model.model.lm_head
     for weight in (layer.lora_A["default"].weight, layer.lora_B["default"].weight):
         torch.nn.init.zeros_(weight)
-    # Adds log 9 to the logit of "y" after "a", so that 3 to 1 becomes 1 to 3.
+    # Add log 9 to the logit of "y" after "a": the odds of "x" to "y" change from 3:1 to 1:3.
     layer.lora_A["default"].weight.data[0, token_of("a")] = 1.0
     layer.lora_B["default"].weight.data[token_of("y"), 0] = math.log(9)
     adapted.save_pretrained(tmp_path / "adapter")
@@ -186,7 +188,7 @@ def test_a_lora_adapter_is_loaded_over_its_base(tmp_path, capsys):
     assert (cells[3], cells[4], cells[7], cells[8]) == ("'y'", "0.750", "'x'", "0.250")
 
 
-def test_the_top_pairs_are_printed_and_tau_auto_follows_from_the_length(tmp_path, capsys):
+def test_top_pairs_and_automatic_tau(tmp_path, capsys):
     save_tiny(tmp_path / "model")
     words = ["--model", tmp_path / "model", "--prompt", "1+1=", "--max_new_tokens", "12", "--top", "3", "--ces_tau"]
     text, rows = inspect(capsys, *words, "auto", "--output_dir", tmp_path / "out")
@@ -196,42 +198,44 @@ def test_the_top_pairs_are_printed_and_tau_auto_follows_from_the_length(tmp_path
     weights = [pair["count"] * pair["entropy"] for pair in numbers["pairs"]]
     assert weights == sorted(weights, reverse=True)
     share = 100 * sum(weights[:3]) / sum(weights)
-    assert f"{len(weights) - 3} more pairs not shown (--top); those shown make up {share:.1f} % of count x" in text
+    assert (
+        f"{len(weights) - 3} more pairs are not shown (--top). The rows above make up {share:.1f} % of count x" in text
+    )
     assert inspect(capsys, *words, numbers["tau"])[1] == rows
 
 
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (["--prompt", "a"], ["No model is named", "`--model`", "`--config`"]),
+        (["--prompt", "a"], ["No model is specified", "`--model`", "`--config`"]),
         (["--model", "MODEL"], ["There are no prompts", "`--prompt`, `--data`"]),
         (["--model", "no-one/nothing", "--prompt", "a"], ["'no-one/nothing' cannot be loaded", "huggingface.co"]),
-        (["--config", "arithmetic", "--model", "./empty"], ["'./empty' holds no config.json"]),
+        (["--config", "arithmetic", "--model", "./empty"], ["'./empty' has no config.json"]),
         (["--model", "MODEL", "--data", "nowhere.jsonl"], ["nowhere.jsonl does not exist"]),
         (["--model", "MODEL", "--data", "broken.jsonl"], ["'broken.jsonl'", "cannot be read"]),
         (["--model", "MODEL", "--data", "data.jsonl", "--prompt", "a"], ["both given", "remove one of them"]),
         (["--model", "MODEL", "--data", "data.jsonl", "--num_prompts", "9"], ["lower `--num_prompts`"]),
         (["--model", "MODEL", "--prompt", ""], ["`--prompt` is empty"]),
         (["--model", "MODEL", "--prompt", "a", "--ces_tau", "-0.1"], ["`--tau` is -0.1", "[0, 1]"]),
-        (["--model", "MODEL", "--prompt", "a", "--temperature", "0"], ["temperature is 0.0", "above 0"]),
+        (["--model", "MODEL", "--prompt", "a", "--temperature", "0"], ["`--temperature` is 0.0", "above 0"]),
         (["--model", "MODEL", "--prompt", "a", "--ces_tua", "1"], ["`ces_tua`", "`ces_tau`"]),
         (["--model", "MODEL", "--prompt", "a", "--num_processes", "2"], ["runs in one process"]),
         (["--config", "recipe.yaml", "--model_builder", "inspect_test_rewards.build"], ["cannot build MODEL with"]),
     ],
 )
-def test_bad_input_is_refused_in_one_sentence(folder, capsys, words, parts):
+def test_errors_are_one_line(folder, capsys, words, parts):
     (folder / "broken.jsonl").write_text('{"question": ')
     (folder / "empty").mkdir(exist_ok=True)
     assert main(["inspect", *(word.replace("MODEL", str(folder / "model")) for word in words)]) == 2
     out, err = capsys.readouterr()
-    (refusal,) = (line for line in err.splitlines() if line.startswith("trl-ces inspect: error: "))
+    (error,) = (line for line in err.splitlines() if line.startswith("trl-ces inspect: error: "))
     assert out == ""
     for part in parts:
-        assert part.replace("MODEL", str(folder / "model")) in refusal
-    assert not list((folder / "empty").iterdir())  # the builder of recipes/arithmetic would have made a model there
+        assert part.replace("MODEL", str(folder / "model")) in error
+    assert not list((folder / "empty").iterdir())  # the recipe's model builder was not called
 
 
-def test_a_named_model_is_not_built_and_flash_attention_is_left_out_on_a_cpu(folder, capsys):
+def test_named_model_is_not_built_and_flash_attention_is_ignored(folder, capsys):
     words = ["--config", "recipe.yaml", "--num_samples", "2", "--model_builder", "inspect_test_rewards.build"]
     words += ["--model", folder / "model", "--attn_implementation"]
     assert inspect(capsys, *words, "flash_attention_2") == inspect(capsys, *words, "sdpa")

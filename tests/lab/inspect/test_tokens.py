@@ -1,4 +1,4 @@
-"""Sampled completions and their entropies: a model known by hand, and a plain loop over single rows."""
+"""Sampling and entropies, compared with a model with known statistics and with plain loops over single rows."""
 
 import math
 from types import SimpleNamespace
@@ -25,7 +25,7 @@ def sample_bigram(num_samples=40, prompts=([A],), **changes):
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0])
-def test_a_known_model_gives_known_numbers(temperature):
+def test_statistics_of_the_bigram_model(temperature):
     odds = 3 ** (1 / temperature)
     likelier = odds / (1 + odds)
     bits = -likelier * math.log2(likelier) - (1 - likelier) * math.log2(1 - likelier)
@@ -47,34 +47,34 @@ def test_a_known_model_gives_known_numbers(temperature):
     assert (facts["completions"], facts["truncated"]) == (400, 0.0)
 
 
-def test_completions_are_in_the_order_of_the_prompts_whatever_the_batches():
+def test_completions_keep_the_order_of_the_prompts():
     completions = sample_bigram(num_samples=3, prompts=([A], [Z, A, A], [X]), batch_size=2)
     assert [one.prompt for one in completions] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     assert all(one.tokens[0] in (X, Y) for one in completions[:6])
     assert all(one.tokens == [EOS] for one in completions[6:])
 
 
-def test_the_seed_determines_the_completions_and_the_callers_random_state_stays():
+def test_seed_determines_the_completions_and_the_random_state_is_restored():
     model, tokenizer, state = bigram_model(), tiny_tokenizer(), torch.random.get_rng_state()
     first, again, other = (sample_completions(model, tokenizer, [[A]] * 20, Sampling(seed=seed)) for seed in (1, 1, 2))
     assert torch.equal(torch.random.get_rng_state(), state)
     assert first == again != other
 
 
-def test_the_models_own_generation_settings_are_not_used_and_stay():
+def test_generation_config_of_the_model_is_ignored_and_unchanged():
     model = bigram_model()
     model.generation_config.update(
         do_sample=False, top_k=1, top_p=0.5, min_p=0.9, repetition_penalty=3.0, eos_token_id=[Z]
     )
     own = model.generation_config
     completions = sample_completions(model, tiny_tokenizer(), [[A]], Sampling(num_samples=40, max_new_tokens=8))
-    # Only its end token counts, beside the tokenizer's.
+    # Only its end token is used, in addition to the tokenizer's end token.
     assert {(tuple(one.tokens), one.ended) for one in completions} == {((X, EOS), True), ((Y, Z), True)}
     assert model.generation_config is own
 
 
 def gpt2():
-    """Learned absolute positions: unlike rotary ones, they show any shift by padding."""
+    """Make a model with learned absolute positions, which, unlike rotary embeddings, reveal shifts by padding."""
     torch.manual_seed(3)
     config = GPT2Config(
         vocab_size=len(tiny_tokenizer()), n_positions=64, n_embd=16, n_layer=2, n_head=2, initializer_range=0.5
@@ -84,7 +84,7 @@ def gpt2():
 
 
 def by_loops(model, prompt, completion, temperature, size):
-    """Entropies in bits; and of the `size` highest, by position, the two likeliest tokens. One row, no padding."""
+    """Compute entropies in bits and, at the `size` highest, the two likeliest tokens, for one row without padding."""
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([prompt + completion])).logits[0].double() / temperature
     bits, top = [], []
@@ -103,7 +103,7 @@ COMPLETIONS = [[20, 21, EOS], [22, 23, 24, 25, 26, 27, 28, 29, 30, 31], [17, 18,
 
 @pytest.mark.parametrize("make", [tiny_model, gpt2])
 @pytest.mark.parametrize(("temperature", "limits"), [(1.0, (2**29, 256)), (0.7, (1, 3))])
-def test_padding_changes_no_number(make, temperature, limits, monkeypatch):
+def test_padding_does_not_change_results(make, temperature, limits, monkeypatch):
     monkeypatch.setattr(tokens_module, "LOGITS_PER_FORWARD", limits[0])
     monkeypatch.setattr(tokens_module, "POSITIONS_PER_CHUNK", limits[1])
     model = make().eval()
@@ -119,7 +119,7 @@ def test_padding_changes_no_number(make, temperature, limits, monkeypatch):
             assert (token.entropy, token.sampled) == (entropies[token.position], completion[token.position])
 
 
-def test_entropies_of_impossible_tokens_and_of_bfloat16_logits():
+def test_entropies_with_impossible_tokens_and_bfloat16_logits():
     entropies, probabilities, tokens = distribution_facts(torch.tensor([[0.0, -math.inf, 0.0, 0.0, 0.0]]), 1.0)
     assert entropies.tolist() == [2.0]
     assert probabilities.tolist() == [[0.25, 0.25]]
@@ -130,7 +130,7 @@ def test_entropies_of_impossible_tokens_and_of_bfloat16_logits():
     assert entropies.item() == pytest.approx(-(exact * exact.log2()).sum().item(), abs=1e-4)
 
 
-def test_the_text_of_a_token_shows_white_space_and_fragments_of_characters():
+def test_token_text_shows_white_space_and_partial_characters():
     tokenizer = tiny_tokenizer()
     ids = [*tokenizer.convert_tokens_to_ids([" ", "a"]), EOS, 9999]
     assert [token_text(tokenizer, token) for token in ids] == [" ", "a", "<eos>", "<9999>"]
@@ -146,7 +146,7 @@ def test_the_text_of_a_token_shows_white_space_and_fragments_of_characters():
         assert token_text(tokenizer, 7) == shown
 
 
-def test_text_is_encoded_as_it_is_and_messages_by_the_chat_template():
+def test_text_is_encoded_unchanged_and_messages_with_the_chat_template():
     tokenizer = tiny_tokenizer()
     assert tokenizer.decode(encode_prompt(tokenizer, "1+1=")) == "1+1="
     assert tokenizer.decode(encode_prompt(tokenizer, [{"role": "user", "content": "hi"}])) == "[uhi][a"

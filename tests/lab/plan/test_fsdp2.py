@@ -1,4 +1,4 @@
-"""Planned FSDP2 memory against torch's `fully_shard` as accelerate applies it, on two gloo processes."""
+"""Compare planned FSDP2 memory with torch's `fully_shard`, applied by accelerate to two gloo processes."""
 
 import json
 
@@ -10,13 +10,13 @@ from trl_ces.lab.plan.memory import Engine, Generation, Setup, plan_memory
 from trl_ces.lab.plan.step import count_step
 
 LORA = {"task_type": "CAUSAL_LM", "r": 8, "target_modules": "all-linear"}
-# Deep and wide enough that weights matter beside activations.
+# Large enough that the memory of the weights is not negligible compared with the activations.
 SHAPE = {**SMALL, "hidden_size": 256, "intermediate_size": 1024, "vocab_size": 8192}
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("lora", [False, True], ids=["whole", "LoRA"])
+@pytest.mark.parametrize("lora", [False, True], ids=["full", "LoRA"])
 def test_shards_moments_and_sent_weights_have_the_planned_dtypes_and_bytes(tmp_path, lora):
     loaded = "bfloat16" if lora else "float32"
     arguments = (json.dumps(SHAPE), json.dumps(LORA if lora else None), loaded, "2", "64")
@@ -35,10 +35,10 @@ def test_shards_moments_and_sent_weights_have_the_planned_dtypes_and_bytes(tmp_p
     for part in ("weights", "gradients", "optimizer"):
         assert sum(facts[part].values()) == pytest.approx(planned.parts[part], rel=0.001), part
     assert set(facts["gradients"]) == set(facts["optimizer"]) == {"torch.float32"}
-    # TRL sends weights as they are kept, and merged adapters in the frozen weights' dtype.
+    # TRL sends weights in their stored dtype, and merged adapters in the dtype of the frozen weights.
     assert facts["sent"] == {f"torch.{loaded}": count.base}
     assert setup.sent_bytes == width
-    # The peak is in the head's backward: the head is gathered, and the last layer on its way.
+    # The peak is in the LM head's backward, when the head is gathered and the last layer is being gathered.
     if not lora:
         assert facts["peak"] == pytest.approx(count.peak + 2 * (count.head + count.layer), rel=0.01)
     assert facts["peak"] <= planned.parts["gradients"] + count.peak + planned.parts["engine's buffers"]

@@ -1,4 +1,4 @@
-"""Seconds of a rollout, computed by hand from the documented formula."""
+"""Seconds per rollout, compared with values computed by hand from the documented formula."""
 
 import json
 
@@ -8,80 +8,80 @@ from plan_steps import SMALL
 
 from trl_ces.cli import plan as command
 from trl_ces.lab.plan.memory import GIB, VLLM_WORKSPACE
-from trl_ces.lab.plan.plan import DEVICES, LENGTHS, PROMPT, UTILISATION, plan_recipe, rollout_seconds
+from trl_ces.lab.plan.plan import DEVICES, LENGTHS, PROMPT, UTILIZATION, plan_recipe, rollout_seconds
 from trl_ces.lab.plan.step import count_step
 
 FLOPS, BANDWIDTH = DEVICES["A800"]
-KEYS = 2 * 4 * 2 * 32 * 2  # bytes a token: keys and values, layers, heads, width, bfloat16
+KEYS = 2 * 4 * 2 * 32 * 2  # bytes per token: keys and values, layers, heads, width, bfloat16
 
 
 @pytest.fixture
 def plan_of(tmp_path):
-    """The plan of a small model's recipe: 16 completions of up to 100 tokens a rollout, 8 a step, on 4 GPUs."""
+    """Plan a small model's recipe: 16 completions of up to 100 tokens per rollout, 8 per step, on 4 GPUs."""
     (tmp_path / "config.json").write_text(json.dumps(SMALL))
 
     def make(options=None, engine=None, **fields):
-        usual = {"model_name_or_path": "someone/model", "output_dir": "out", "dataset_name": "someone/data"}
-        usual |= {"bf16": True, "dtype": "float32", "num_generations": 4, "per_device_train_batch_size": 1}
-        usual |= {"responses_per_step": 8, "responses_per_rollout": 16, "max_completion_length": 100}
-        usual |= {"use_vllm": True, "attn_implementation": "flash_attention_2", "gradient_checkpointing": False}
-        (tmp_path / "recipe.yaml").write_text(yaml.safe_dump({**usual, **fields}))
-        given = {"gpus": 4, "rows": 8, "prompt_length": 20, "model_config": str(tmp_path), **(options or {})}
-        return plan_recipe([str(tmp_path / "recipe.yaml")], {}, accelerate_config=engine, **given)
+        default = {"model_name_or_path": "someone/model", "output_dir": "out", "dataset_name": "someone/data"}
+        default |= {"bf16": True, "dtype": "float32", "num_generations": 4, "per_device_train_batch_size": 1}
+        default |= {"responses_per_step": 8, "responses_per_rollout": 16, "max_completion_length": 100}
+        default |= {"use_vllm": True, "attn_implementation": "flash_attention_2", "gradient_checkpointing": False}
+        (tmp_path / "recipe.yaml").write_text(yaml.safe_dump({**default, **fields}))
+        arguments = {"gpus": 4, "rows": 8, "prompt_length": 20, "model_config": str(tmp_path), **(options or {})}
+        return plan_recipe([str(tmp_path / "recipe.yaml")], {}, accelerate_config=engine, **arguments)
 
     return make
 
 
-def test_generation_reads_the_weights_in_each_step_and_the_keys_of_every_token(plan_of):
+def test_generation_reads_all_weights_in_each_step_and_all_cached_keys_for_each_token(plan_of):
     plan = plan_of()
     weights = count_step(plan.setup.step).weights
-    # Four completions on each engine, all at once: as many steps as the longest has tokens.
+    # Each engine generates its four completions together, so there is one step per token of the longest completion.
     lengths = [10, 30]
     read = 2 * weights * 30 + KEYS * 4 * (20 * PROMPT + (10**2 + 30**2) / 2 / 2)
-    for phases, (_, of_bandwidth) in zip(rollout_seconds(plan, lengths), UTILISATION, strict=True):
-        assert phases["generation"] == pytest.approx(read / (BANDWIDTH * of_bandwidth))
-    # Two devices an engine share weights and keys, and write twice as many completions.
+    for phases, (_, bandwidth_share) in zip(rollout_seconds(plan, lengths), UTILIZATION, strict=True):
+        assert phases["generation"] == pytest.approx(read / (BANDWIDTH * bandwidth_share))
+    # An engine of two devices shards weights and keys, and generates twice as many completions.
     read = 2 * weights * 30 + KEYS * 8 * (20 * PROMPT + 500 / 2)
     shared = rollout_seconds(plan_of(vllm_tensor_parallel_size=2), lengths)[0]
-    assert shared["generation"] == pytest.approx(read / 2 / (BANDWIDTH * UTILISATION[0][1]))
+    assert shared["generation"] == pytest.approx(read / 2 / (BANDWIDTH * UTILIZATION[0][1]))
 
 
-def test_completions_wait_for_a_small_cache(plan_of):
+def test_completions_queue_if_the_cache_is_small(plan_of):
     weights = count_step(plan_of().setup.step).weights
-    cache = KEYS * 2 * (PROMPT + 1000 / 2)  # of two completions, half written on average
+    cache = KEYS * 2 * (PROMPT + 1000 / 2)  # two completions, on average half complete
     gib = 2 * (cache + 2 * weights + VLLM_WORKSPACE) / GIB
     fields = {"max_completion_length": 1000, "vllm_gpu_memory_utilization": 0.5}
     small, large = (
         rollout_seconds(plan_of({"gpu_memory": memory}, **fields), [1000, 1000])[0] for memory in (gib, 80)
     )
-    # Four completions in twos: the weights are read 1,000 times more, the keys as often.
-    once = 2 * weights * 1000 / (BANDWIDTH * UTILISATION[0][1])
+    # Four completions, two at a time: the weights are read 1,000 more times, and the keys equally often.
+    once = 2 * weights * 1000 / (BANDWIDTH * UTILIZATION[0][1])
     assert small["generation"] - large["generation"] == pytest.approx(once, rel=0.01)
 
 
-def test_an_update_is_three_forwards_and_one_more_with_checkpointing(plan_of):
+def test_an_update_costs_three_forwards_or_four_with_checkpointing(plan_of):
     def phases(**fields):
         return rollout_seconds(plan_of(**fields), [10, 30])[0]
 
-    usual = phases()
+    default = phases()
     weights = count_step(plan_of().setup.step).weights
     attention = 2 * 4 * 128 * (PROMPT**2 + 2 * PROMPT * 20 + 500)
-    forward = (2 * weights * (PROMPT + 20) + attention) * 16 / 4 / (FLOPS * UTILISATION[0][0])
-    assert usual["log-probs"] == pytest.approx(forward)
-    assert usual["update"] == pytest.approx(3 * forward)
+    forward = (2 * weights * (PROMPT + 20) + attention) * 16 / 4 / (FLOPS * UTILIZATION[0][0])
+    assert default["log-probs"] == pytest.approx(forward)
+    assert default["update"] == pytest.approx(3 * forward)
     assert phases(gradient_checkpointing=True)["update"] == pytest.approx(4 * forward)
     assert phases(num_iterations=2)["update"] == pytest.approx(6 * forward)
-    # A frozen base needs no gradient of its own.
+    # The weights of a frozen base model need no gradients.
     lora = phases(gradient_checkpointing=True, use_peft=True, lora_target_modules=["all-linear"])
     assert lora["update"] == pytest.approx(3 * lora["log-probs"])
-    # On-policy TRL scores only to correct vLLM's log-probs, its default.
+    # On-policy, TRL computes log-probs only for the importance sampling correction, which is on by default.
     on_policy = {"responses_per_rollout": 8}
     assert phases(**on_policy)["log-probs"] == pytest.approx(forward / 2)
     assert phases(**on_policy, vllm_importance_sampling_correction=False)["log-probs"] == 0
     assert phases(beta=0.1)["log-probs"] == pytest.approx(2 * forward)
 
 
-def test_hours_are_those_of_all_rollouts_at_r1s_lengths(plan_of):
+def test_hours_add_up_all_rollouts_with_r1s_lengths(plan_of):
     plan = plan_of({"rows": 16})
     assert plan.schedule.rollouts == 3 * 4  # epochs
     phases = rollout_seconds(plan, [100 * share for share in LENGTHS])
@@ -89,12 +89,12 @@ def test_hours_are_those_of_all_rollouts_at_r1s_lengths(plan_of):
     assert plan.hours[0] < plan.hours[1]
 
 
-def test_hours_only_for_colocated_vllm_on_the_gpus_of_one_node(plan_of):
-    served = {"vllm_mode": "server"}
-    for plan in (plan_of(use_vllm=False), plan_of(**served), plan_of(use_cpu=True, bf16=False), plan_of({"nodes": 2})):
-        assert plan.hours is None
+def test_hours_are_estimated_only_for_colocated_vllm_on_one_nodes_gpus(plan_of):
+    for changes in ({"use_vllm": False}, {"vllm_mode": "server"}, {"use_cpu": True, "bf16": False}):
+        assert plan_of(**changes).hours is None
+    assert plan_of({"nodes": 2}).hours is None
     assert plan_of({"rows": None}).hours is None
 
 
-def test_the_command_knows_the_devices():
+def test_the_command_accepts_all_devices():
     assert set(command.DEVICES) == set(DEVICES)

@@ -1,4 +1,4 @@
-"""A device's memory by part, computed by hand, and one measured on an H100."""
+"""Planned memory by part, compared with values computed by hand and with a measurement on an H100."""
 
 import json
 
@@ -23,10 +23,10 @@ def parts(engine, **changes):
 
 
 @pytest.mark.slow
-def test_one_and_a_half_billion_weights_are_within_half_a_percent_of_an_h100():
-    # experiments/h100: 2 rows of 12,032 tokens, float32 weights, bf16 autocast, PyTorch's allocator at its peak
+def test_the_1_5b_plan_is_within_half_a_percent_of_the_h100_measurement():
+    # experiments/h100: peak of PyTorch's allocator for 2 rows of 12,032 tokens, float32 weights and bf16 autocast
     shape = KNOWN_SHAPES["deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B"]
-    usual = {
+    changes = {
         "rows": 2,
         "tokens": 12_032,
         "checkpointing": True,
@@ -34,13 +34,13 @@ def test_one_and_a_half_billion_weights_are_within_half_a_percent_of_an_h100():
         "flash_attention": True,
         "gpu": True,
     }
-    memory = plan_memory(setup(Engine(1), step(shape, **usual)))
+    memory = plan_memory(setup(Engine(1), step(shape, **changes)))
     planned = (memory.training - memory.parts["reserve (estimate)"]) / 2**20
     assert round(planned) == 30_089
     assert planned == pytest.approx(29_964, rel=0.005)
 
 
-def test_bytes_for_each_weight_by_engine():
+def test_bytes_per_weight_of_each_engine():
     weights = count_step(step()).weights
     assert parts(Engine(1)) == ((4 * weights, 4 * weights, 8 * weights, 0), 0)
     assert parts(Engine(2))[0] == (4 * weights, 4 * weights, 8 * weights, 4 * weights)  # DDP's buckets
@@ -56,12 +56,12 @@ def test_bytes_for_each_weight_by_engine():
 def test_fsdp2_shards_float32_and_gathers_layers_in_bfloat16():
     count = count_step(step(**HALF))
     weights, layer, head = count.weights, count.layer, 2048 * 128
-    # q and o 128 x 128, k and v 128 x 64, their biases, three of 128 x 384, two norms
+    # q and o: 128 x 128. k and v: 128 x 64. Biases of q, k and v. MLP: three matrices of 128 x 384. Two norms.
     assert layer == 2 * 128 * 128 + 2 * 128 * 64 + 128 + 2 * 64 + 3 * 128 * 384 + 2 * 128
     assert count.head == head
     mixed = setup(Engine(4, fsdp=True), step(**HALF), loaded_bytes=4, frozen_bytes=4, trained_bytes=4)
     assert parts_of(plan_memory(mixed)) == (weights, weights, 2 * weights, 2 * (3 * layer + max(layer, head)))
-    # Without `bf16` and loaded as bfloat16, nothing is float32.
+    # Without `bf16`, a model loaded as bfloat16 has no float32 weights.
     half = setup(Engine(4, fsdp=True), step(**HALF))
     assert parts_of(plan_memory(half))[:3] == (weights / 2, weights / 2, weights)
     assert (mixed.sent_bytes, half.sent_bytes) == (4, 2)
@@ -73,11 +73,11 @@ def test_lora_keeps_the_base_in_its_dtype_and_trains_float32_adapters():
     adapted = step(**HALF, lora=LORA)
     ddp = setup(Engine(2), adapted, trained_bytes=4)
     assert parts_of(plan_memory(ddp)) == (2 * base + 4 * adapters, 4 * adapters, 8 * adapters, 4 * adapters)
-    # The model without its adapters is the reference.
+    # The reference model is the model without its adapters.
     assert plan_memory(setup(Engine(2), adapted, trained_bytes=4, reference=True)) == plan_memory(ddp)
     fsdp = plan_memory(setup(Engine(2, fsdp=True), adapted, trained_bytes=4))
     assert parts_of(fsdp)[:3] == ((2 * base + 4 * adapters) // 2, 2 * adapters, 4 * adapters)
-    # DeepSpeed casts the adapters with the rest; its masters are float32.
+    # DeepSpeed casts the adapters like all other weights; its master weights are float32.
     assert parts(Engine(2, 2), **HALF, lora=LORA)[0][:3] == (2 * (base + adapters), adapters, 6 * adapters)
     assert ddp.sent_bytes == 2  # merged into the base
 
@@ -88,7 +88,7 @@ def test_a_kl_term_keeps_a_second_model():
     assert memory.parts["weights"] == 2 * 4 * weights
 
 
-def test_under_zero3_trl_gathers_a_tensor_at_a_time_but_with_lora_all():
+def test_zero3_gathers_one_tensor_at_a_time_or_all_with_lora():
     vllm = Generation(True, utilization=0.5, sleeps=True, sequences=24, kv_bytes=1024)
 
     def gathered(engine, **changes):
@@ -101,7 +101,7 @@ def test_under_zero3_trl_gathers_a_tensor_at_a_time_but_with_lora_all():
     assert gathered(Engine(2, 2), lora=LORA) == 0
 
 
-def test_host_memory_is_that_of_a_node():
+def test_host_memory_is_counted_per_node():
     weights = count_step(step()).weights
 
     def planned(engine):
@@ -109,7 +109,7 @@ def test_host_memory_is_that_of_a_node():
 
     offloaded = planned(Engine(4, 3, offload_optimizer=True, nodes=2))
     assert offloaded.host == 18 * weights // 2
-    # The first process reads bfloat16; or each process, or one of each node, loads float32.
+    # ZeRO-3: the first process reads bfloat16. ZeRO-2: each process loads float32. FSDP2: one process per node does.
     assert offloaded.loading == 2 * weights
     assert planned(Engine(4, 2, nodes=2)).loading == 2 * 4 * weights
     assert planned(Engine(4, fsdp=True, loads_once=True, nodes=2)).loading == 4 * weights
@@ -118,7 +118,7 @@ def test_host_memory_is_that_of_a_node():
 
 def test_gradients_coexist_with_activations_only_if_accumulated():
     count = count_step(step())
-    static = 4 * count.weights + 8 * count.weights + GIB  # the reserve of a CPU
+    static = 4 * count.weights + 8 * count.weights + GIB  # `RESERVE_CPU`
     assert plan_memory(setup(Engine(1), step())).training == static + max(count.peak_with_gradients, 4 * count.weights)
     accumulated = plan_memory(setup(Engine(1), step(), accumulation=2)).training
     assert accumulated == static + 4 * count.weights + count.peak
@@ -129,21 +129,21 @@ def colocated(sleeps=True, utilization=0.5):
     return plan_memory(setup(Engine(2, 3), step(**HALF, gpu=True), generation=vllm, device=40 * GIB))
 
 
-def test_vllms_share_counts_in_training_unless_it_sleeps():
+def test_vllms_share_counts_during_training_unless_it_sleeps():
     awake, asleep = colocated(sleeps=False), colocated()
-    assert awake.training - asleep.training == 19 * GIB  # 20, of which 1 is assumed to stay
+    assert awake.training - asleep.training == 19 * GIB  # 20 GiB, of which vLLM is assumed to keep 1
     assert awake.generating == asleep.generating
     assert awake.full_completions == pytest.approx(
         (20 * GIB - 2 * count_step(step()).weights - 2 * GIB) / (1024 * 256)
     )
-    # 2.4 and 2 GiB, 2 of them for vLLM's own work
+    # shares of 2.4 and 2 GiB, including a workspace of 2 GiB
     assert colocated(utilization=0.06).full_completions > 1 > colocated(utilization=0.05).full_completions
 
 
-def test_without_vllm_the_cache_is_the_processes_own_and_a_server_takes_nothing():
+def test_without_vllm_each_process_has_a_cache_and_with_a_server_none_has():
     generation = Generation(False, sequences=24, kv_bytes=1024)
-    here = plan_memory(setup(Engine(2, 3), step(**HALF), generation=generation))
-    assert here.parts["key-value cache"] == 24 * 1024 * 256
+    local = plan_memory(setup(Engine(2, 3), step(**HALF), generation=generation))
+    assert local.parts["key-value cache"] == 24 * 1024 * 256
     served = plan_memory(setup(Engine(2, 3), step(**HALF), generation=Generation(False, server=True)))
     assert (served.parts["key-value cache"], served.generating) == (0, 0)
-    assert served.training == here.training == served.peak
+    assert served.training == local.training == served.peak

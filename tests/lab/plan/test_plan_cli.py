@@ -39,35 +39,35 @@ def test_schedule_memory_and_fit_are_printed(recipe, capsys):
     output = planned(capsys, recipe, "--gpus", 2, "--gpu_memory", 8, "--rows", 10, "--prompt_length", 28)
     assert "DDP on 2 processes" in output
     assert "16 completions for 4 prompts" in output
-    assert "8 completions = 2 in a pass x 2 accumulated x 2 devices" in output
+    assert "8 completions = 2 per pass x 2 accumulated x 2 devices" in output
     assert "2 steps, off-policy (1 of 2 updates)" in output
-    assert "in all       2 rollouts, 4 steps" in output
-    assert "at most      128 tokens a row (prompt: --prompt_length)" in output
-    assert "Fits: 38 % of 8.0 GiB at the peak." in output  # 3 GiB of reserve and next to nothing
+    assert "total        2 rollouts, 4 steps" in output
+    assert "row length   at most 128 tokens (prompt: --prompt_length)" in output
+    assert "Fits: 38 % of 8.0 GiB at the peak." in output  # almost only the reserve of 3 GiB
 
 
-def test_unknown_rows_and_capacity_are_requested(recipe, capsys):
+def test_missing_rows_and_device_memory_are_requested(recipe, capsys):
     output = planned(capsys, recipe)
-    assert "in all       unknown, as is the number of rows: give --rows" in output
-    assert "Set the memory of a device with --gpu_memory" in output
-    assert "No hours are estimated" in output
+    assert "total        unknown, because the number of rows is unknown: set --rows" in output
+    assert "Set --gpu_memory, the memory of a device, to check" in output
+    assert "Hours are not estimated" in output
 
 
 def test_the_rows_of_a_local_file_are_counted(recipe, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [{"question": f"{n}+{n}=", "answer": 2 * n} for n in range(20)]
     (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert "in all       5 rollouts, 10 steps" in planned(capsys, recipe)
-    assert "in all       2 rollouts, 4 steps" in planned(capsys, recipe, "--max_train_samples", 9)
-    assert "in all       3 rollouts, 6 steps" in planned(capsys, recipe, "--num_eval_samples", 8)
+    assert "total        5 rollouts, 10 steps" in planned(capsys, recipe)
+    assert "total        2 rollouts, 4 steps" in planned(capsys, recipe, "--max_train_samples", 9)
+    assert "total        3 rollouts, 6 steps" in planned(capsys, recipe, "--num_eval_samples", 8)
     other = ("--num_eval_samples", 8, "--eval_dataset_name", "data.jsonl")
-    assert "in all       5 rollouts, 10 steps" in planned(capsys, recipe, *other)
-    assert "in all       4 rollouts, 8 steps" in planned(capsys, recipe, "--rows", 16)
+    assert "total        5 rollouts, 10 steps" in planned(capsys, recipe, *other)
+    assert "total        4 rollouts, 8 steps" in planned(capsys, recipe, "--rows", 16)
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert "in all       5 rollouts, 10 steps" in planned(capsys, recipe, "--dataset_name", "~/data.jsonl")
+    assert "total        5 rollouts, 10 steps" in planned(capsys, recipe, "--dataset_name", "~/data.jsonl")
 
 
-def test_disk_at_the_peak(recipe, capsys):
+def test_peak_disk_usage_is_printed(recipe, capsys):
     words = ("--prompt_length", 28, "--max_steps", 10, "--save_steps", 2, "--save_total_limit", 2)
     weights = count_step(plan_recipe([str(recipe)], {}).setup.step).weights
     limited = planned(capsys, recipe, *words)
@@ -77,30 +77,30 @@ def test_disk_at_the_peak(recipe, capsys):
     assert "GB, the model at the end." in planned(capsys, recipe, "--save_strategy", "no")
 
 
-def test_vllms_cache_its_margin_and_the_largest_part_first(recipe, capsys):
+def test_the_margin_of_vllms_cache_is_printed_and_parts_are_sorted_by_size(recipe, capsys):
     words = ("--use_vllm", "true", "--prompt_length", 28, "--gpu_memory", 24, "--rows", 8)
     output = planned(capsys, recipe, *words)
-    assert re.search(r"cache: 16 full-length completions are wanted at a time, [\d.]+ fit: \d+ % to spare\.", output)
+    assert re.search(r"cache fits [\d.]+ full-length completions; 16 run at a time: \d+ % to spare\.", output)
     assert re.search(r"^Hours on A800: [\d.]+( to [\d.]+)?, a coarse estimate\.", output, flags=re.MULTILINE)
-    table = output[output.index("| GiB a device") : output.index("| peak while training")]
+    table = output[output.index("| GiB per device") : output.index("| peak while training")]
     sizes = [float(size) for size in re.findall(r"\| +([\d.]+) \|", table)]
     assert sizes == sorted(sizes, reverse=True)
     waiting = planned(capsys, recipe, *words, "--prompt_length", 400, "--vllm_gpu_memory_utilization", 0.08334)
-    assert re.search(r"are wanted at a time, \d+\.\d fit: the others wait\.", waiting)
+    assert re.search(r"fits \d+\.\d full-length completions; 16 run at a time: the rest wait\.", waiting)
 
 
-def test_what_does_not_fit_comes_with_remedies(recipe, capsys):
+def test_a_plan_that_does_not_fit_lists_remedies(recipe, capsys):
     output = planned(capsys, recipe, "--gpus", 2, "--gpu-memory=1")
-    assert "Does not fit: 2.1 GiB a device are missing. Try `gradient_checkpointing: true`" in output
+    assert "Does not fit: each device needs 2.1 GiB more. Try `gradient_checkpointing: true`" in output
     vllm = ("--use_vllm", "true", "--gpu_memory", 24, "--vllm_gpu_memory_utilization", 0.08)
     assert "Does not fit: vLLM's cache cannot hold one full-length completion" in planned(capsys, recipe, *vllm)
 
 
-def test_a_server_and_several_nodes(recipe, capsys):
+def test_a_plan_with_a_server_and_two_nodes(recipe, capsys):
     words = ("--use_vllm", "true", "--vllm_mode", "server", "--accelerate_config", "zero3")
     output = planned(capsys, recipe, *words, "--gpus", 4, "--nodes", 2)
     assert "ZeRO-3 on 4 processes, 2 nodes" in output
-    assert "The devices of vLLM's server are not planned." in output
+    assert "The memory of the vLLM server's devices is not computed." in output
     assert "peak while generating" not in output
     assert "Host memory of a node while the model loads: 0.00 GiB." in output
 
@@ -109,14 +109,14 @@ def test_fields_and_overlays_change_the_recipe(recipe, tmp_path, capsys):
     output = planned(capsys, recipe, "--responses_per_rollout", 8, "--gpus=4", "--max_steps", 6)
     assert "8 completions for 2 prompts" in output
     assert "on-policy" in output
-    assert "in all       6 rollouts, 6 steps" in output
+    assert "total        6 rollouts, 6 steps" in output
     (tmp_path / "more.yaml").write_text("shaping: none\ndynamic_sampling: true\n")
     output = planned(capsys, recipe, tmp_path / "more.yaml")
     assert output.startswith(f"{recipe} {tmp_path / 'more.yaml'}: ")
     assert "dynamic sampling generates up to 10 times as many" in output
 
 
-def test_a_config_file_replaces_a_model_that_is_not_here(recipe, tmp_path, capsys):
+def test_a_config_file_replaces_a_model_that_is_not_available(recipe, tmp_path, capsys):
     settings = json.loads((tmp_path / "model" / "config.json").read_text())
     (tmp_path / "other.json").write_text(json.dumps({**settings, "hidden_size": 32}))
     words = ("--model_name_or_path", "nobody/nothing", "--model_config", tmp_path / "other.json")
@@ -135,7 +135,7 @@ def test_a_config_file_replaces_a_model_that_is_not_here(recipe, tmp_path, capsy
         ("--config RECIPE --device A900", ["A900", "A800", "H100"]),
         ("--config RECIPE --gpu_mem 24", ["`gpu_mem`", "Did you mean `gpu_memory`?"]),
         ("--config RECIPE --gpus 3", ["`responses_per_step` is 8", "1, 2, 4, 8 processes with --gpus"]),
-        ("--config RECIPE --load_in_4bit true", ["no plan for quantized weights"]),
+        ("--config RECIPE --load_in_4bit true", ["does not support quantized weights"]),
         ("--config RECIPE --attn_implementation eager", ["eager", "sdpa"]),
         ("--config RECIPE --model_name_or_path nobody/nothing", ["'nobody/nothing'", "--model_config"]),
         ("--config RECIPE --accelerate_config zero4", ["zero4", "zero3"]),
@@ -145,7 +145,7 @@ def test_a_config_file_replaces_a_model_that_is_not_here(recipe, tmp_path, capsy
         ),
     ],
 )
-def test_refusals_are_one_sentence(recipe, capsys, words, parts):
+def test_invalid_options_are_refused_in_one_sentence(recipe, capsys, words, parts):
     assert main(["plan", *(str(recipe) if word == "RECIPE" else word for word in words.split())]) == 2
     message = capsys.readouterr().err
     assert message.startswith("trl-ces plan: error: ")

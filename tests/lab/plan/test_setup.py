@@ -1,4 +1,4 @@
-"""From a recipe and an accelerate file to a setup: engines, dtypes of weights, generation."""
+"""Setups made from a recipe and an accelerate file: engines, dtypes of weights, generation."""
 
 import json
 
@@ -19,14 +19,14 @@ LORA = {"use_peft": True, "dtype": "bfloat16", "lora_target_modules": ["all-line
 
 @pytest.fixture
 def setup_of(tmp_path):
-    """The setup of a small recipe with `fields`, on 2 GPUs under an engine by name."""
+    """Make the setup of a small recipe with `fields` on 2 GPUs, with the named engine."""
     tiny_model().save_pretrained(tmp_path / "model")
     (tmp_path / "fsdp2.yaml").write_text("{distributed_type: FSDP, fsdp_config: {fsdp_version: 2}}")
 
     def make(engine=None, **fields):
-        usual = {"model_name_or_path": str(tmp_path / "model"), "output_dir": "out", "dataset_name": "data.jsonl"}
-        usual |= {"bf16": True, "dtype": "float32", "num_generations": 4, "per_device_train_batch_size": 4}
-        (tmp_path / "recipe.yaml").write_text(yaml.safe_dump({**usual, **fields}))
+        default = {"model_name_or_path": str(tmp_path / "model"), "output_dir": "out", "dataset_name": "data.jsonl"}
+        default |= {"bf16": True, "dtype": "float32", "num_generations": 4, "per_device_train_batch_size": 4}
+        (tmp_path / "recipe.yaml").write_text(yaml.safe_dump({**default, **fields}))
         named = str(tmp_path / "fsdp2.yaml") if engine == "fsdp2" else engine
         return plan_recipe([str(tmp_path / "recipe.yaml")], {}, gpus=2, accelerate_config=named).setup
 
@@ -34,9 +34,9 @@ def setup_of(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("engine", "fields", "kept", "sent", "computed"),
+    ("engine", "fields", "stored", "sent", "dtype"),
     [
-        (None, {}, (4, 4), 4, "float32"),  # and autocast
+        (None, {}, (4, 4), 4, "float32"),  # with autocast
         ("zero2", {}, (2, 2), 2, "bfloat16"),
         ("zero3", {}, (2, 2), 2, "bfloat16"),
         ("fsdp2", {}, (4, 4), 4, "bfloat16"),
@@ -48,29 +48,29 @@ def setup_of(tmp_path):
         (None, {**LORA, "dtype": "float32"}, (4, 4), 4, "float32"),
     ],
 )
-def test_bytes_of_frozen_trained_and_sent_weights(setup_of, engine, fields, kept, sent, computed):
+def test_bytes_of_frozen_trained_and_sent_weights(setup_of, engine, fields, stored, sent, dtype):
     setup = setup_of(engine, **fields)
-    assert (setup.frozen_bytes, setup.trained_bytes) == kept
+    assert (setup.frozen_bytes, setup.trained_bytes) == stored
     assert setup.sent_bytes == sent
-    assert setup.step.dtype == computed
+    assert setup.step.dtype == dtype
 
 
 @pytest.mark.parametrize(("saved", "loaded"), [(torch.float32, 4), (torch.bfloat16, 2)])
-def test_dtype_auto_is_that_of_the_saved_model(setup_of, tmp_path, saved, loaded):
+def test_dtype_auto_selects_the_dtype_of_the_saved_model(setup_of, tmp_path, saved, loaded):
     tiny_model().to(saved).save_pretrained(tmp_path / "model")
     assert setup_of(dtype="auto").loaded_bytes == loaded
 
 
-def test_each_engine_of_vllm_generates_its_share_of_a_rollout(setup_of):
+def test_each_vllm_engine_generates_its_share_of_a_rollout(setup_of):
     batches = {"responses_per_step": 48, "responses_per_rollout": 576, "use_vllm": True}
     on_one, on_two = (setup_of(**batches, vllm_tensor_parallel_size=size).generation for size in (1, 2))
     assert (on_one.sequences, on_two.sequences) == (576 // 2, 576)
-    # Bytes, keys and values, layers, width of the one head, which both devices hold.
+    # Bytes, keys and values, layers, width of the single head, of which both devices hold a copy.
     assert on_one.kv_bytes == on_two.kv_bytes == 2 * 2 * 2 * 8
 
 
-def test_a_token_budget_cuts_the_micro_batch(setup_of):
-    fields = {"per_device_train_batch_size": 4, "max_completion_length": 512}  # and 512 of an assumed prompt
+def test_a_token_budget_reduces_the_micro_batch(setup_of):
+    fields = {"per_device_train_batch_size": 4, "max_completion_length": 512}  # and an assumed prompt length of 512
     rows = [setup_of(**fields, max_tokens_per_micro_batch=budget) for budget in (4096, 2048, 100)]
     assert [(setup.step.rows, setup.accumulation) for setup in rows] == [(4, 1), (2, 2), (1, 4)]
 
@@ -89,17 +89,17 @@ def test_a_token_budget_cuts_the_micro_batch(setup_of):
         ("fsdp2_multinode", Engine(4, fsdp=True, loads_once=True, nodes=2)),
     ],
 )
-def test_shipped_accelerate_files_start_the_engine_of_their_name(name, engine):
+def test_shipped_accelerate_files_select_the_engine_in_their_name(name, engine):
     assert read_engine(read_accelerate_config(find_config(name, "accelerate")), 4) == engine
 
 
-def test_nodes_come_from_the_user_or_the_file():
+def test_the_number_of_nodes_comes_from_the_option_or_the_file():
     assert read_engine({}, 2) == Engine(2)
     assert read_engine({"num_machines": 2}, 4).nodes == 2
     assert read_engine({"num_machines": 2}, 4, 4).nodes == 4
 
 
-def test_a_deepspeed_file_is_read(tmp_path):
+def test_a_deepspeed_config_file_is_read(tmp_path):
     file = tmp_path / "ds.json"
     file.write_text(json.dumps({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}))
     fields = {"distributed_type": "DEEPSPEED", "deepspeed_config": {"deepspeed_config_file": str(file)}}
@@ -110,13 +110,13 @@ def test_a_deepspeed_file_is_read(tmp_path):
     ("settings", "message"),
     [
         ({"num_machines": 2}, "`--gpus` is 3, which is not a multiple of the 2 nodes: .*`--nodes`"),
-        ({"distributed_type": "MEGATRON_LM"}, "no plan for `distributed_type: MEGATRON_LM`"),
+        ({"distributed_type": "MEGATRON_LM"}, "does not support `distributed_type: MEGATRON_LM`"),
         ({"distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stage": 0}}, "ZeRO stage 0"),
-        ({"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 1}}, "for FSDP2 only"),
+        ({"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 1}}, "only FSDP2"),
         ({"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 2, "fsdp_offload_params": True}}, "offloading"),
     ],
 )
-def test_engines_without_a_plan_are_refused(settings, message):
+def test_unsupported_engines_are_refused(settings, message):
     with pytest.raises(UserError, match=message):
         read_engine(settings, 3)
 

@@ -1,10 +1,11 @@
-"""Rollouts, steps and checkpoints counted before a run equal those of a real one; shapes come from several places."""
+"""Planned rollouts, steps and checkpoints compared with real runs, and the sources of model shapes."""
 
 import pytest
 import torch
 from peft import LoraConfig
 from tiny import random_script, scripted_accuracy_reward, scripted_rollout, settings, tiny_model
 from trainers import scripted_trainer
+from transformers import AutoModelForCausalLM
 
 from trl_ces import CESConfig
 from trl_ces.lab.plan.sizes import BUILT_SHAPES, KNOWN_SHAPES, Disk, find_shape, make_schedule, plan_disk
@@ -13,8 +14,8 @@ from trl_ces.support.errors import UserError
 from trl_ces.train.recipe import make_recipe
 
 
-def made(tmp_path, **fields):
-    usual = {
+def recipe_of(tmp_path, **fields):
+    default = {
         "model_name_or_path": "unused",
         "dataset_name": "arithmetic",
         "output_dir": str(tmp_path),
@@ -22,13 +23,13 @@ def made(tmp_path, **fields):
         "bf16": False,
         "num_generations": 4,
     }
-    return make_recipe({**usual, **fields}, "this test")
+    return make_recipe({**default, **fields}, "this test")
 
 
-# Rows of the data, and fields; per_device_train_batch_size is for one process.
+# (rows of the data, fields); per_device_train_batch_size is for one process.
 SCHEDULES = {
     "on-policy": (7, {"per_device_train_batch_size": 8}),
-    "two steps a rollout, two epochs": (
+    "two steps per rollout, two epochs": (
         9,
         {"per_device_train_batch_size": 4, "steps_per_generation": 2, "num_train_epochs": 2},
     ),
@@ -41,24 +42,24 @@ SCHEDULES = {
             "num_train_epochs": 1.5,
         },
     ),
-    "used twice": (6, {"per_device_train_batch_size": 4, "steps_per_generation": 2, "num_iterations": 2}),
-    "a number of steps": (6, {"per_device_train_batch_size": 4, "steps_per_generation": 2, "max_steps": 5}),
+    "two iterations": (6, {"per_device_train_batch_size": 4, "steps_per_generation": 2, "num_iterations": 2}),
+    "max_steps": (6, {"per_device_train_batch_size": 4, "steps_per_generation": 2, "max_steps": 5}),
 }
 
 
 @pytest.mark.parametrize("case", SCHEDULES)
-def test_the_steps_and_rollouts_are_those_of_a_real_run(tmp_path, case):
+def test_planned_steps_and_rollouts_equal_those_of_a_real_run(tmp_path, case):
     rows, fields = SCHEDULES[case]
-    plan = make_schedule(made(tmp_path, **fields).check_training(1), 1, rows)
+    plan = make_schedule(recipe_of(tmp_path, **fields).check_training(1), 1, rows)
     prompts = [f"{n}+{n}=" for n in range(rows)]
     script = random_script(prompts, [[1, 0, 0, 1]] * rows, torch.Generator().manual_seed(1), lengths=(2, 4))
     scripted, rollouts = scripted_rollout(script, 4), []
 
-    def counted(prompts, trainer):
+    def count_prompts(prompts, trainer):
         rollouts.append(len(prompts))
         return scripted(prompts, trainer)
 
-    more = {"rollout_func": counted}
+    more = {"rollout_func": count_prompts}
     trainer = scripted_trainer(tmp_path, script, [scripted_accuracy_reward], more=more, **fields)
     trainer.train()
     assert plan.steps == trainer.state.global_step
@@ -68,32 +69,32 @@ def test_the_steps_and_rollouts_are_those_of_a_real_run(tmp_path, case):
 
 @pytest.mark.parametrize("processes", [1, 2, 4])
 def test_the_papers_schedule_is_the_same_on_any_number_of_devices(tmp_path, processes):
-    recipe = made(tmp_path, responses_per_step=4, responses_per_rollout=48, num_train_epochs=1)
+    recipe = recipe_of(tmp_path, responses_per_step=4, responses_per_rollout=48, num_train_epochs=1)
     plan = make_schedule(recipe.check_training(processes), processes, 2500)
-    # fidelity: 12 prompts x 4 samples, 12 steps a rollout, 208 rollouts, 2,496 steps
+    # 12 prompts x 4 samples, 12 steps per rollout, 208 rollouts, 2,496 steps
     assert (plan.responses, plan.prompts, plan.responses_per_step, plan.updates) == (48, 12, 4, 12)
     assert (plan.rollouts, plan.steps, plan.policy) == (208, 2496, "off-policy (11 of 12 updates)")
     assert (plan.micro_batch, plan.accumulation) == {1: (2, 2), 2: (2, 1), 4: (1, 1)}[processes]
 
 
-def test_too_few_rows_for_a_rollout_are_refused_before_it(tmp_path):
-    config = made(tmp_path, per_device_train_batch_size=8, max_steps=5).check_training(1)
+def test_too_few_rows_for_a_rollout_are_refused(tmp_path):
+    config = recipe_of(tmp_path, per_device_train_batch_size=8, max_steps=5).check_training(1)
     assert make_schedule(config, 1, 2).rollouts == 5
-    with pytest.raises(UserError, match="There are 1 rows to train on, and a rollout takes 2 prompts: give more rows"):
+    with pytest.raises(UserError, match="There are 1 training rows, but a rollout takes 2 prompts: add rows"):
         make_schedule(config, 1, 1)
 
 
-def test_one_update_of_a_rollout_is_on_policy_and_unknown_rows_leave_the_steps_open(tmp_path):
-    plan = make_schedule(made(tmp_path, responses_per_step=8).check_training(1), 1, None)
+def test_a_single_update_is_on_policy_and_steps_are_unknown_without_rows(tmp_path):
+    plan = make_schedule(recipe_of(tmp_path, responses_per_step=8).check_training(1), 1, None)
     assert (plan.updates, plan.policy, plan.steps, plan.rollouts) == (1, "on-policy", None, None)
-    drawn = make_schedule(
-        made(tmp_path, responses_per_step=8, shaping="none", dynamic_sampling=True).check_training(1), 1, None
+    sampled = make_schedule(
+        recipe_of(tmp_path, responses_per_step=8, shaping="none", dynamic_sampling=True).check_training(1), 1, None
     )
-    assert drawn.rounds == 10
+    assert sampled.rounds == 10
 
 
 def size_of(folder):
-    """Bytes of weights and optimizer: of the files whose size grows with the model."""
+    """Count the bytes of the files that contain weights and optimizer state."""
     return sum(file.stat().st_size for name in ("*.safetensors", "optimizer.pt") for file in folder.glob(name))
 
 
@@ -105,18 +106,17 @@ def test_a_checkpoint_is_as_large_as_planned(tmp_path, adapter):
     more = {"peft_config": LoraConfig(r=64, target_modules="all-linear") if adapter else None}
     trainer = scripted_trainer(tmp_path, script, [scripted_accuracy_reward], more=more, **saves)
     trainer.train()
-    numbers = [parameter.numel() for parameter in trainer.model.parameters()]
+    weights = [parameter.numel() for parameter in trainer.model.parameters()]
     trained = [parameter.numel() for parameter in trainer.model.parameters() if parameter.requires_grad]
-    disk = plan_disk(trainer.args, 2, weights=sum(numbers), trained=sum(trained), width=4)
+    disk = plan_disk(trainer.args, 2, weights=sum(weights), trained=sum(trained), width=4)
     assert disk.checkpoint == 12 * sum(trained)
-    assert (disk.saves, disk.most) == (2, 2)
-    left = tmp_path / "checkpoint-2"
-    headers = 40_000  # names of tensors, and the rollout's own file
-    assert disk.checkpoint < size_of(left) < disk.checkpoint + headers
+    assert (disk.saves, disk.max_checkpoints) == (2, 2)
+    headers = 40_000  # names of tensors, and the file of the rollout
+    assert disk.checkpoint < size_of(tmp_path / "checkpoint-2") < disk.checkpoint + headers
 
 
 @pytest.mark.parametrize(
-    ("engine", "bytes_of_a_weight"),
+    ("engine", "bytes_per_weight"),
     [
         ({}, 4 + 8),
         ({"width": 2}, 2 + 4),
@@ -125,10 +125,10 @@ def test_a_checkpoint_is_as_large_as_planned(tmp_path, adapter):
         ({"fsdp": True}, 4 + 4 + 8),
     ],
 )
-def test_engines_write_what_their_source_says(tmp_path, engine, bytes_of_a_weight):
+def test_checkpoint_size_of_each_engine(tmp_path, engine, bytes_per_weight):
     config = CESConfig(**settings(tmp_path, save_strategy="steps"))
     disk = plan_disk(config, 100, weights=1000, trained=1000, **{"width": 4, **engine})
-    assert disk.checkpoint == 1000 * bytes_of_a_weight
+    assert disk.checkpoint == 1000 * bytes_per_weight
     only = CESConfig(**settings(tmp_path, save_strategy="steps", save_only_model=True))
     assert plan_disk(only, 100, weights=1000, trained=1000, **{"width": 4, **engine}).checkpoint == disk.model
 
@@ -144,54 +144,56 @@ def test_engines_write_what_their_source_says(tmp_path, engine, bytes_of_a_weigh
         ({"save_strategy": "epoch", "max_steps": 6}, 6, None),
     ],
 )
-def test_the_number_of_checkpoints_follows_from_the_settings(tmp_path, fields, steps, saves):
+def test_number_of_checkpoints(tmp_path, fields, steps, saves):
     config = CESConfig(**settings(tmp_path, **fields))
     assert plan_disk(config, steps, weights=10, trained=10, width=4).saves == saves
 
 
 @pytest.mark.parametrize(
-    ("saves", "limit", "most", "peak"),
+    ("saves", "limit", "max_checkpoints", "peak"),
     [
         (11, 2, 3, 300),  # two are kept, and a third is written before the first is deleted
-        (11, None, 11, 1110),  # all are kept, and the model at the end
+        (11, None, 11, 1110),  # all are kept, and the final model is added
         (2, 2, 2, 210),
         (0, None, 0, 10),
         (None, 2, 3, 300),
         (None, None, None, 110),
     ],
 )
-def test_the_peak_is_one_more_than_is_kept(saves, limit, most, peak):
+def test_peak_disk_usage_includes_one_checkpoint_above_the_limit(saves, limit, max_checkpoints, peak):
     disk = Disk(model=10, checkpoint=100, saves=saves, limit=limit)
-    assert (disk.most, disk.peak) == (most, peak)
+    assert (disk.max_checkpoints, disk.peak) == (max_checkpoints, peak)
 
 
 @pytest.mark.parametrize(
     ("name", "weights"),
     [
-        # What the Hub says of their safetensors.
+        # Parameter counts of the safetensors files, as shown on the Hub.
         ("deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B", 1_777_088_000),
         ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", 7_615_616_512),
         ("HuggingFaceTB/SmolLM2-135M-Instruct", 134_515_008),
     ],
 )
-def test_the_known_shapes_have_the_models_numbers_of_weights(name, weights):
-    assert find_shape(name).weights() == weights
+def test_known_shapes_have_the_parameter_counts_of_their_models(name, weights):
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(find_shape(name).config())
+    assert model.num_parameters() == weights
 
 
-def test_the_quickstarts_shape_is_that_of_the_model_it_makes():
-    made = _new_model(build_tokenizer(), 0, BASE_TRAINING["layers"], BASE_TRAINING["width"]).config
+def test_the_quickstarts_shape_equals_that_of_its_model():
+    config = _new_model(build_tokenizer(), 0, BASE_TRAINING["layers"], BASE_TRAINING["width"]).config
     ((builder, known),) = BUILT_SHAPES.items()
-    assert {name: getattr(made, name) for name in known} == known
-    assert find_shape("runs/not/there", builder).config().vocab_size == made.vocab_size
+    assert {name: getattr(config, name) for name in known} == known
+    assert find_shape("runs/missing", builder).config().vocab_size == config.vocab_size
 
 
-def test_a_models_directory_goes_before_what_is_known(tmp_path, monkeypatch):
+def test_a_config_file_takes_precedence_over_known_shapes(tmp_path, monkeypatch):
     tiny_model().save_pretrained(tmp_path / "model")
     assert find_shape(str(tmp_path / "model")).config().hidden_size == 16
     (name, *_) = KNOWN_SHAPES
     assert find_shape(name, config_file=str(tmp_path / "model" / "config.json")).config().hidden_size == 16
     (tmp_path / "config.json").write_text('{"hidden_size": 16}')
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="Cannot read the model configuration"):
         find_shape(name, config_file=str(tmp_path))
     with pytest.raises(UserError, match="--model_config"):
         find_shape("nobody/nothing")

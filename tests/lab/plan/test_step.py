@@ -1,4 +1,4 @@
-"""Bytes counted on fake tensors, against PyTorch's allocator and by hand."""
+"""Bytes counted on fake tensors, compared with PyTorch's allocator and with values computed by hand."""
 
 import json
 from contextlib import nullcontext
@@ -13,7 +13,7 @@ from trl_ces.lab.plan.step import count_step
 
 
 def allocated(settings):
-    """Peak bytes of PyTorch's CPU allocator in a real step."""
+    """Return the peak bytes of PyTorch's CPU allocator during a real step."""
     model = AutoModelForCausalLM.from_config(
         AutoConfig.for_model(**json.loads(settings.shape.settings)), dtype=getattr(torch, settings.dtype)
     ).train()
@@ -24,20 +24,20 @@ def allocated(settings):
     mask = torch.ones_like(ids)
     mask[0, :9] = 0  # a padded row, as in a rollout
 
-    def act():
+    def run_step():
         with torch.autocast("cpu", torch.bfloat16) if settings.autocast else nullcontext():
             outputs = model(input_ids=ids, attention_mask=mask, labels=ids, fused_lm_head=True)
         (outputs.log_probs.sum() + outputs.entropy.sum()).backward()
 
-    return allocator_peak(act)
+    return allocator_peak(run_step)
 
 
 STEPS = {
-    "as it is": {},
+    "default": {},
     "checkpointing": {"checkpointing": True},
     "long": {"tokens": 900, "rows": 1},
     "long, checkpointing": {"tokens": 900, "rows": 1, "checkpointing": True},
-    "bfloat16 by autocast": {"autocast": True},
+    "bfloat16 autocast": {"autocast": True},
     "llama, tied, large vocabulary": {
         "shape": {**SMALL, "model_type": "llama", "vocab_size": 40000, "tie_word_embeddings": True}
     },
@@ -45,17 +45,17 @@ STEPS = {
 
 
 @pytest.mark.parametrize("case", STEPS)
-def test_the_counted_peak_is_the_allocators(case):
+def test_the_counted_peak_equals_the_allocators_peak(case):
     settings = step(**STEPS[case])
     assert count_step(settings).peak_with_gradients == pytest.approx(allocated(settings), rel=0.05)
 
 
 def test_flash_attention_needs_neither_masks_nor_repeated_heads():
     square = 2 * 256 * 256
-    usual, flash = count_step(step()), count_step(step(flash_attention=True))
-    # In each of four layers the mask as float32, and keys and values of 2 heads more.
+    full_mask, flash = count_step(step()), count_step(step(flash_attention=True))
+    # Each of four layers saves the mask as float32, and the keys and values of 2 more heads.
     repeated = 2 * 2 * 256 * 2 * 32 * 4
-    assert usual.saved - flash.saved == 4 * (4 * square + repeated)
+    assert full_mask.saved - flash.saved == 4 * (4 * square + repeated)
 
 
 def test_on_a_gpu_the_lm_head_works_in_place():
@@ -63,7 +63,7 @@ def test_on_a_gpu_the_lm_head_works_in_place():
     cpu, gpu = (count_step(step(wide, gpu=on, tokens=512)) for on in (False, True))
     tile = 2 * 511 * 32768 * 4
     assert cpu.peak - gpu.peak > 2 * tile
-    # One tile, the gradient of the head, and little else.
+    # The memory is almost only a tile and the gradient of the head.
     head = tile + 32768 * 128 * 4
     assert head < gpu.peak - gpu.saved < 1.05 * head
 
@@ -75,14 +75,14 @@ def test_lora_trains_only_the_adapters():
     count = count_step(step(lora=json.dumps(LORA)))
     # r x (in + out): q 128 -> 128, v 128 -> 64, four layers
     assert count.trained == 4 * 4 * (128 + 128 + 128 + 64)
-    whole = count_step(step())
-    assert count.weights == whole.weights + count.trained
-    assert whole.trained == whole.weights
-    assert count.base == whole.base == whole.weights
+    full = count_step(step())
+    assert count.weights == full.weights + count.trained
+    assert full.trained == full.weights
+    assert count.base == full.base == full.weights
 
 
-def test_loras_dropout_saves_mask_and_dropped_input():
+def test_lora_dropout_saves_a_mask_and_the_dropped_input():
     plain, dropped = (count_step(step(lora=json.dumps({**LORA, "lora_dropout": p}))).saved for p in (0.0, 0.1))
-    # Per layer and adapter, of (2, 256, 128) inputs: a mask, a byte or a float32 each, and the dropped input, float32.
+    # Per layer and adapter with a (2, 256, 128) input: a mask of bytes or float32, and the float32 dropped input.
     inputs = 4 * 2 * 2 * 256 * 128
     assert inputs <= dropped - plain <= 8 * inputs

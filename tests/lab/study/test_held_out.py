@@ -1,4 +1,4 @@
-"""The evaluation by a recipe samples its held-out problems and grades them with its accuracy reward."""
+"""`held_out.evaluate` samples the held-out problems of a recipe and grades them with its accuracy reward."""
 
 import json
 import statistics
@@ -15,7 +15,7 @@ from trl_ces.support.errors import UserError
 from trl_ces.train.data import load_datasets
 from trl_ces.train.recipe import compose, load_recipe
 
-REWARD = '''"""A reward of a test."""
+REWARD = '''"""Reward for a test."""
 
 def accuracy_reward(completions, solution, **kwargs):
     return [None if "=" not in text else float(len(text) % 2 == int(gold) % 2)
@@ -32,7 +32,7 @@ def base(tmp_path_factory):
 
 @pytest.fixture
 def recipe_file(tmp_path, monkeypatch):
-    """The toy task's recipe with a reward of correct, wrong and unscored completions."""
+    """Write the toy task's recipe with a reward that makes completions correct, incorrect or unscored."""
     (tmp_path / "parity_reward.py").write_text(REWARD)
     monkeypatch.syspath_prepend(tmp_path)
     fields = compose(["arithmetic"])
@@ -42,7 +42,7 @@ def recipe_file(tmp_path, monkeypatch):
     return file
 
 
-def test_it_measures_completions_of_the_held_out_problems(base, recipe_file):
+def test_completions_of_the_held_out_problems_are_measured(base, recipe_file):
     found = evaluate(base, str(recipe_file), num_problems=6, num_samples=3, seed=4, batch_size=9)
     assert list(found) == ["held out"]
     problems = load_problems("held_out", 6, 0)
@@ -52,11 +52,11 @@ def test_it_measures_completions_of_the_held_out_problems(base, recipe_file):
     sample = sample_recipe(recipe, prompts, sampling)
     assert {True, False, None} == set(sample.correct)
     assert found["held out"]["accuracy"] == sample.correct.count(True) / 18
-    assert found["held out"]["length_tokens"] == statistics.fmean(len(one.tokens) for one in sample.completions)
+    assert found["held out"]["length_tokens"] == statistics.fmean(len(row.tokens) for row in sample.completions)
     graded = zip(sample.completions, sample.correct, strict=True)
-    area = sum(correct is True and 1 - len(one.tokens) / 20 for one, correct in graded) / 18
+    area = sum(correct is True and 1 - len(row.tokens) / 20 for row, correct in graded) / 18
     assert found["held out"]["area"] == pytest.approx(area)
-    bits = [value for one in sample.completions for value in one.entropies]
+    bits = [value for row in sample.completions for value in row.entropies]
     assert found["held out"]["entropy_bits"] == pytest.approx(sum(bits) / len(bits))
 
 
@@ -65,15 +65,15 @@ def test_a_column_of_the_data_groups_the_problems(base, recipe_file, monkeypatch
     monkeypatch.setattr("trl_ces.lab.study.held_out.load_datasets", lambda script: (None, data))
     found = evaluate(base, str(recipe_file), num_problems=4, num_samples=2, group_by="task")
     assert list(found) == ["product", "sum"]
-    whole = evaluate(base, str(recipe_file), num_problems=4, num_samples=2)["held out"]
-    # The mean over completions, of which three quarters are of sums.
+    overall = evaluate(base, str(recipe_file), num_problems=4, num_samples=2)["held out"]
+    # The overall mean is over completions, three quarters of which belong to sums.
     for measure in ("accuracy", "length_tokens"):
-        assert whole[measure] == pytest.approx(0.25 * found["product"][measure] + 0.75 * found["sum"][measure])
+        assert overall[measure] == pytest.approx(0.25 * found["product"][measure] + 0.75 * found["sum"][measure])
 
 
 @pytest.fixture
 def sampled(monkeypatch):
-    """Collects question -> solution instead of sampling, and stops the evaluation with `UserError`."""
+    """Collect question -> solution instead of sampling, and stop the evaluation with `UserError`."""
     problems = {}
 
     def collect(recipe, prompts, sampling):
@@ -86,7 +86,7 @@ def sampled(monkeypatch):
     return problems
 
 
-def test_its_problems_are_in_no_training_of_the_recipe(sampled):
+def test_evaluation_problems_are_not_in_the_recipes_training_data(sampled):
     train, _ = load_datasets(load_recipe("smollm2_135m").script)
     with pytest.raises(UserError, match="collected"):
         evaluate("model", "smollm2_135m", num_problems=30)
@@ -94,7 +94,7 @@ def test_its_problems_are_in_no_training_of_the_recipe(sampled):
     assert not {prompt[-1]["content"] for prompt in train["prompt"]} & set(sampled)
 
 
-def test_a_file_of_other_problems_may_be_named(recipe_file, tmp_path, sampled):
+def test_data_replaces_the_recipes_problems(recipe_file, tmp_path, sampled):
     file = tmp_path / "test.jsonl"
     rows = [{"question": f"{number}+1=", "answer": str(number + 1)} for number in range(5)]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -104,7 +104,7 @@ def test_a_file_of_other_problems_may_be_named(recipe_file, tmp_path, sampled):
     check_evaluate(str(recipe_file), num_problems=5, data=str(file))
 
 
-def test_an_evaluation_that_fits_no_model_is_refused_before_the_first_run(recipe_file):
+def test_invalid_evaluation_settings_are_refused_before_the_first_run(recipe_file):
     check_evaluate(str(recipe_file), num_problems=5)
     with pytest.raises(UserError, match="`group_by` is 'task', but the data have the columns solution"):
         check_evaluate(str(recipe_file), group_by="task")
@@ -112,7 +112,7 @@ def test_an_evaluation_that_fits_no_model_is_refused_before_the_first_run(recipe
         check_evaluate("nowhere.yaml")
 
 
-def test_a_recipe_with_its_own_data_must_hold_problems_out(recipe_file, tmp_path):
+def test_a_recipe_that_trains_on_all_its_data_is_refused(recipe_file, tmp_path):
     lines = [json.dumps({"problem": f"1+{number}=", "answer": str(number + 1)}) for number in range(30)]
     (tmp_path / "data.jsonl").write_text("\n".join(lines))
     fields = yaml.safe_load(recipe_file.read_text()) | {"dataset_name": str(tmp_path / "data.jsonl")}

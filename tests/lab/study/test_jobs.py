@@ -1,4 +1,4 @@
-"""The runs of a study: several at a time, independent, stopped together, and never two in one folder."""
+"""Runs of a study: concurrent, independent, stopped together, and never two in the same folder."""
 
 import json
 import os
@@ -22,33 +22,35 @@ from trl_ces.support.locks import lock_file, sign
 from trl_ces.train import launch
 
 ROOT = Path(__file__).parents[3]
-# The tree under test before any installed one, also in the children.
+# Child processes import the source tree under test, not an installed package.
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
 
 
 def shell(tmp_path, name, script, *more):
-    """A run whose steps are shell scripts."""
+    """Make a run with shell scripts as its steps."""
     folder = tmp_path / name
     steps = [Step(["sh", "-c", text], folder / "log") for text in (script, *more)]
     return Pending(name, folder, steps, {"CELL": name})
 
 
-def test_runs_work_side_by_side_and_each_slot_has_its_devices(tmp_path):
-    # Each waits until it sees another one at work, so that one after the other would never end.
-    together = "echo $CELL $SLOT > out; touch ../$CELL.on; until [ $(ls ../*.on | wc -l) -ge 2 ]; do sleep 0.05; done"
+def test_runs_are_concurrent_and_each_slot_has_its_devices(tmp_path):
+    # Each run waits for another run to start, so that sequential execution would never end.
+    wait_for_another = (
+        "echo $CELL $SLOT > out; touch ../$CELL.on; until [ $(ls ../*.on | wc -l) -ge 2 ]; do sleep 0.05; done"
+    )
     done = []
-    runs = [shell(tmp_path, name, f"cd {tmp_path}/{name}; {together}", "echo second") for name in "abcd"]
+    runs = [shell(tmp_path, name, f"cd {tmp_path}/{name}; {wait_for_another}", "echo second") for name in "abcd"]
 
     def on_finish(name):
         done.append((name, (tmp_path / name / "log").read_text()))
 
     assert run_all(runs, [{"SLOT": "x"}, {"SLOT": "y"}], on_finish) == []
-    assert sorted(done) == [(name, "second\n") for name in "abcd"]  # the second step, after the first
+    assert sorted(done) == [(name, "second\n") for name in "abcd"]  # the second step runs after the first
     slots = {name: (tmp_path / name / "out").read_text().split()[1] for name in "abcd"}
     assert {slots["a"], slots["b"]} == {"x", "y"} == set(slots.values())
 
 
-def test_a_failure_stops_no_other_run(tmp_path):
+def test_a_failure_does_not_stop_other_runs(tmp_path):
     done, reported = [], []
 
     def on_finish(name):
@@ -78,14 +80,14 @@ def test_a_failure_stops_no_other_run(tmp_path):
         ["ZeroDivisionError: division by zero"],
     ]
     assert done == ["good"]
-    assert reported[0] == ("bad", [])  # at once, not at the end
+    assert reported[0] == ("bad", [])  # immediately, not at the end
     assert not (tmp_path / "never").exists()
 
 
 @pytest.mark.timeout(120)
-def test_a_signal_ends_all_runs_and_what_left_their_session(tmp_path):
+def test_a_signal_ends_all_runs_and_descendants_in_other_sessions(tmp_path):
     pid_file = tmp_path / "pid"
-    # torchrun's workers have sessions of their own, and this one ignores the signal
+    # like torchrun's workers, the child has its own session; it ignores the signal
     script = (
         f"setsid sh -c 'trap \"\" TERM; echo $$ > {pid_file}; sleep 600' & sleep 1; kill -TERM {os.getpid()}; wait"
     )
@@ -93,11 +95,11 @@ def test_a_signal_ends_all_runs_and_what_left_their_session(tmp_path):
     with pytest.raises(SystemExit, match="143"):
         run_all(runs, [{}, {}], patience_s=2.0)
     state = subprocess.run(["ps", "-o", "stat=", "-p", pid_file.read_text()], capture_output=True, text=True).stdout
-    assert state.strip()[:1] in ("", "Z")  # gone, or dead and not yet collected by its new parent
+    assert state.strip()[:1] in ("", "Z")  # gone, or a zombie that its new parent has not yet reaped
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-def test_no_second_run_starts_in_a_folder_where_one_is_at_work(tmp_path):
+def test_no_second_run_starts_in_the_folder_of_a_running_one(tmp_path):
     first = shell(tmp_path, "a", f"touch {tmp_path}/on; sleep 60")
     text = f"""
 from pathlib import Path
@@ -108,7 +110,7 @@ run_all([Pending("a", folder, [Step({first.steps[0].command!r}, folder / "log")]
     study, lock = subprocess.Popen([sys.executable, "-c", text], env=ENVIRONMENT), first.folder / LOCK
     while not (lock.exists() and lock.read_text()):
         time.sleep(0.05)
-    study.kill()  # its child lives on
+    study.kill()  # its child survives
     study.wait()
     done = []
     try:
@@ -144,7 +146,7 @@ evaluation:
 
 
 def write_study(folder, keys=None, **overrides):
-    """The file of a small study; `keys` are other keys of it. Returns the study as it is read."""
+    """Write a small study with additional `keys`, and load it."""
     content = yaml.safe_load(MINI) | (keys or {})
     content["overrides"] |= overrides
     (folder / "mini.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
@@ -157,14 +159,14 @@ def write_study(folder, keys=None, **overrides):
         ({"ces_tua": 0.1}, "DAPO, seed 0: .* the key `ces_tua` is not known. Did you mean `ces_tau`?"),
         ({"ces_tau": 3.0}, "DAPO, seed 0: .*`ces_tau` is 3.0"),
         ({"max_steps": "many"}, "`max_steps`: expected"),
-        ({"model_builder": None, "model_builder_kwargs": None, "model_name_or_path": "./no"}, "holds no config.json"),
+        ({"model_builder": None, "model_builder_kwargs": None, "model_name_or_path": "./no"}, "has no config.json"),
         (
             {"reward_funcs": ["think_format_reward", "get_soft_overlong_punishment"]},
             "DAPO, seed 0: Set `ces_accuracy_reward` to the name",
         ),
     ],
 )
-def test_a_run_that_cannot_start_is_refused_before_any_does(tmp_path, monkeypatch, changes, words):
+def test_an_invalid_run_is_refused_before_any_run_starts(tmp_path, monkeypatch, changes, words):
     monkeypatch.chdir(tmp_path)
     write_study(tmp_path, **changes)
     with pytest.raises(UserError, match=words):
@@ -189,7 +191,7 @@ def test_a_run_that_cannot_start_is_refused_before_any_does(tmp_path, monkeypatc
         ({"function": "trl_ces.lab.study.held_out.evaluate", "group_by": "task"}, "`group_by` is 'task'"),
     ],
 )
-def test_an_evaluation_that_cannot_work_is_refused_before_the_first_run(tmp_path, monkeypatch, evaluation, words):
+def test_an_invalid_evaluation_is_refused_before_any_run_starts(tmp_path, monkeypatch, evaluation, words):
     monkeypatch.chdir(tmp_path)
     write_study(tmp_path, {"evaluation": evaluation})
     with pytest.raises(UserError, match=words):
@@ -197,16 +199,16 @@ def test_an_evaluation_that_cannot_work_is_refused_before_the_first_run(tmp_path
     assert not (tmp_path / "out").exists()
 
 
-def test_jobs_need_a_number_and_the_config_a_file(tmp_path, monkeypatch):
+def test_invalid_jobs_and_unknown_studies_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_study(tmp_path)
-    with pytest.raises(UserError, match="--jobs: '0' is not a whole number of at least 1"):
+    with pytest.raises(UserError, match="--jobs: '0' is not a uninterrupted number of at least 1"):
         command.run(["--config", "mini.yaml", "--jobs", "0"])
     with pytest.raises(UserError, match=r"The study aritmetic does not exist .* Did you mean `arithmetic`\?"):
         command.run(["--config", "aritmetic"])
 
 
-def test_on_gpus_runs_have_their_own_devices_and_ports(tmp_path, monkeypatch):
+def test_gpu_runs_have_separate_devices_and_ports(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3,6,7")
     monkeypatch.setattr(launch, "device_count", lambda: 4)
@@ -216,12 +218,12 @@ def test_on_gpus_runs_have_their_own_devices_and_ports(tmp_path, monkeypatch):
     for run in runs:
         words = run.steps[0].command
         assert words[words.index("--num_processes") + 1] == "2"
-        assert words[words.index("--main_process_port") + 1] == "0"  # accelerate looks for a free one
-    with pytest.raises(UserError, match="`--jobs 3` with 2 processes each needs 6 devices, but there are 4"):
+        assert words[words.index("--main_process_port") + 1] == "0"  # lets accelerate choose a free port
+    with pytest.raises(UserError, match="`--jobs 3` with 2 processes per run needs 6 devices, but there are 4"):
         prepare(study, 3)
 
 
-def test_devices_are_divided_evenly_and_an_accelerate_file_for_the_cpu_needs_none(tmp_path, monkeypatch):
+def test_devices_are_divided_evenly_and_cpu_runs_get_none(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")
     monkeypatch.setattr(launch, "device_count", lambda: 8)
@@ -236,21 +238,21 @@ def test_devices_are_divided_evenly_and_an_accelerate_file_for_the_cpu_needs_non
     assert (len(runs), slots) == (4, [{}, {}])
 
 
-def test_a_study_continues_only_with_its_number_of_processes(tmp_path, monkeypatch):
+def test_a_study_can_be_continued_only_with_its_number_of_processes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     two = write_study(tmp_path, {"num_processes": 2})
     two.cells[0].folder.mkdir(parents=True)
     prepare(two, 1)[0][0].steps[0].before()
-    with pytest.raises(UserError, match=r"DAPO, seed 0: .*\(`num_processes` 2 there, 1 here\)"):
+    with pytest.raises(UserError, match=r"DAPO, seed 0: .*\(`num_processes` was 2 and is now 1\)"):
         prepare(write_study(tmp_path), 1)
     assert len(prepare(two, 1)[0]) == 4
-    for cell in two.cells:  # nothing is left to train: only to measure
+    for cell in two.cells:  # all cells are trained but not measured
         cell.folder.mkdir(parents=True, exist_ok=True)
         write_json(cell.folder / "training.json", {})
     assert len(prepare(write_study(tmp_path), 1)[0]) == 4
 
 
-def test_runs_start_with_the_models_before_training_and_go_seed_by_seed(tmp_path, monkeypatch):
+def test_untrained_models_come_first_and_runs_are_ordered_by_seed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     study = write_study(tmp_path, {"untrained": "Before training"}, model_name_or_path="base-{seed}")
     runs, _ = prepare(study, 1)
@@ -258,7 +260,7 @@ def test_runs_start_with_the_models_before_training_and_go_seed_by_seed(tmp_path
     assert [run.name for run in runs] == [f"{method}, seed {seed}" for method, seed in order]
 
 
-def test_a_study_is_not_started_twice(tmp_path, monkeypatch):
+def test_a_running_study_cannot_be_started_again(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_study(tmp_path)
     with lock_file(tmp_path / "out" / LOCK) as lock:
@@ -268,16 +270,16 @@ def test_a_study_is_not_started_twice(tmp_path, monkeypatch):
 
 
 def run_study(folder, *words):
-    # An absolute folder, so that every process of the study has it in its command line.
+    # An absolute path, so that the command line of every process of the study contains it.
     place = ["--output_dir", str(folder / "out")]
     line = [sys.executable, "-m", "trl_ces.cli.main", "study", "--config", "mini.yaml", "--jobs", "2", *place, *words]
     return subprocess.Popen(line, cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """The study run without interruption."""
-    folder = tmp_path_factory.mktemp("whole")
+def uninterrupted(tmp_path_factory):
+    """Run the study without interruption, and return its folder."""
+    folder = tmp_path_factory.mktemp("uninterrupted")
     write_study(folder)
     study = run_study(folder)
     printed = study.communicate()[0].decode()
@@ -288,38 +290,38 @@ def whole(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_study_killed_in_the_middle_and_started_again_yields_the_same(tmp_path, whole, number):
-    broken = tmp_path
-    write_study(broken)
-    study = run_study(broken)
+def test_a_killed_and_restarted_study_yields_the_same_results(tmp_path, uninterrupted, number):
+    interrupted = tmp_path
+    write_study(interrupted)
+    study = run_study(interrupted)
 
     def folders(pattern):
-        return {Path(*file.relative_to(broken).parts[:3]) for file in broken.glob(f"out/*/*/{pattern}")}
+        return {Path(*file.relative_to(interrupted).parts[:3]) for file in interrupted.glob(f"out/*/*/{pattern}")}
 
     def half_trained():
         return folders("checkpoint-*/trainer_state.json") - folders("training.json")
 
-    # In the middle: some run is finished, and another has a checkpoint and is not trained.
+    # Wait until at least one run is finished, and another has a checkpoint but is not fully trained.
     while not (folders("evaluation.json") and half_trained()):
         assert study.poll() is None, study.communicate()[0].decode()
         time.sleep(0.05)
     study.send_signal(number)
     study.wait()
-    if number == signal.SIGKILL:  # the machine went down: nothing of it lives on
-        subprocess.run(["pkill", "-KILL", "-f", str(broken / "out")], check=False)
+    if number == signal.SIGKILL:  # like a machine that loses power: no process survives
+        subprocess.run(["pkill", "-KILL", "-f", str(interrupted / "out")], check=False)
         time.sleep(1)
-    attempts = {file.parent: file.read_bytes() for file in broken.glob("out/*/*/training.json")}
+    attempts = {file.parent: file.read_bytes() for file in interrupted.glob("out/*/*/training.json")}
     finished = folders("evaluation.json")
     assert half_trained()
-    again = run_study(broken)
+    again = run_study(interrupted)
     printed = again.communicate()[0].decode()
     assert again.returncode == 0, printed
     assert f"{len(finished)} finished" in printed
     for folder, content in attempts.items():
-        assert (folder / "training.json").read_bytes() == content  # never run again
-    resumed = [json.loads(file.read_text())["attempts"] for file in broken.glob("out/*/*/training.json")]
+        assert (folder / "training.json").read_bytes() == content  # not trained again
+    resumed = [json.loads(file.read_text())["attempts"] for file in interrupted.glob("out/*/*/training.json")]
     assert max(resumed) == 2
-    assert (broken / "out/comparison.md").read_text() == (whole / "out/comparison.md").read_text()
-    assert (broken / "out/curves.csv").read_text() == (whole / "out/curves.csv").read_text()
-    for model in sorted(whole.glob("out/*/*/model.safetensors")):
-        assert (broken / model.relative_to(whole)).read_bytes() == model.read_bytes(), model
+    assert (interrupted / "out/comparison.md").read_text() == (uninterrupted / "out/comparison.md").read_text()
+    assert (interrupted / "out/curves.csv").read_text() == (uninterrupted / "out/curves.csv").read_text()
+    for model in sorted(uninterrupted.glob("out/*/*/model.safetensors")):
+        assert (interrupted / model.relative_to(uninterrupted)).read_bytes() == model.read_bytes(), model

@@ -1,4 +1,4 @@
-"""The quickstart's numbers come from the correct places, and it trains through `trl-ces train`."""
+"""The quickstart reports the numbers that it measures, and trains with `trl-ces train`."""
 
 import json
 import math
@@ -36,7 +36,7 @@ def test_the_table_has_a_column_for_each_model_with_units_and_bands(monkeypatch)
     ]
 
 
-def test_a_result_outside_its_band_is_named_and_a_shown_end_is_inside(monkeypatch):
+def test_results_outside_their_band_are_listed_after_rounding(monkeypatch):
     wide = ((0.0, 100.0), (0.0, 99.0), (0.0, 1.0))
     monkeypatch.setattr(quickstart, "BANDS", {"before": wide, "DAPO": wide, "CES": ((95.1, 96.0), *wide[1:])})
     inside = MEASURES | {"CES": {**MEASURES["CES"], "accuracy": 0.95051}}
@@ -60,7 +60,7 @@ def test_the_bands_are_prediction_intervals_over_the_seeds_of_the_study():
         assert quickstart.BANDS[name] == tuple(expected)
 
 
-def test_examples_show_the_first_completion_and_how_many_are_correct():
+def test_examples_contain_the_first_completion_and_the_number_of_correct_ones():
     completions = {"before": [["7+8=16#86", "#85", "#84"], ["#1"]], "CES": [["7+8=15#85", "#85", "#84"], ["#1"]]}
     lines = quickstart.examples(["37+48:", "0+1:"], ["85", "2"], completions, count=1).splitlines()[1:]
     assert [line.split(maxsplit=2) for line in lines] == [
@@ -70,17 +70,17 @@ def test_examples_show_the_first_completion_and_how_many_are_correct():
     ]
 
 
-def test_missing_matplotlib_is_one_sentence_before_training(tmp_path, monkeypatch):
+def test_missing_matplotlib_is_reported_before_training(tmp_path, monkeypatch):
     monkeypatch.setattr(quickstart, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"matplotlib: pip install .*\[quickstart\]"):
         command.run(["--output_dir", str(tmp_path / "out")])
     assert not (tmp_path / "out").exists()
 
 
-def test_a_failed_training_is_reported_with_the_end_of_its_log(tmp_path, monkeypatch, capsys):
+def test_a_failed_training_is_reported_with_the_last_line_of_its_log(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(quickstart, "METHODS", {"DAPO": ["no_recipe"]})
     monkeypatch.setattr("trl_ces.lab.tasks.arithmetic_model.make_base_model", lambda *args, **settings: None)
-    (tmp_path / "dapo.log").write_text("of an earlier run\n")
+    (tmp_path / "dapo.log").write_text("log of an earlier run\n")
     assert command.run(["--output_dir", str(tmp_path)]) == 1
     error = capsys.readouterr().err.strip()
     assert error.startswith(
@@ -92,7 +92,7 @@ def test_a_failed_training_is_reported_with_the_end_of_its_log(tmp_path, monkeyp
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_the_whole_quickstart_runs_in_small(tmp_path, capsys, monkeypatch):
+def test_a_small_quickstart_runs_to_the_end(tmp_path, capsys, monkeypatch):
     small = partial(quickstart.quickstart, base_steps=20, rl_steps=8, num_problems=10)
     monkeypatch.setattr(quickstart, "quickstart", small)
     assert command.run(["--output_dir", str(tmp_path), "--seed", "3"]) == 0
@@ -100,14 +100,14 @@ def test_the_whole_quickstart_runs_in_small(tmp_path, capsys, monkeypatch):
     assert [line.split()[0] for line in printed.out.splitlines() if "/4 " in line] == ["1/4", "2/4", "3/4", "4/4"]
     assert "| accuracy, %" in printed.out
     assert "trl-ces train --config smollm2_135m" in printed.out
-    assert "{'" not in printed.out  # the trainer's own lines
+    assert "{'" not in printed.out  # lines printed by the Trainer
     assert "Warning" not in printed.err
     numbers = json.loads((tmp_path / "quickstart.json").read_text())
     assert (numbers["seed"], set(numbers["CES"])) == (3, {"accuracy", "length_tokens", "entropy_bits"})
     assert (tmp_path / "quickstart.png").stat().st_size > 10_000
     dapo, ces = (quickstart.read_curves(tmp_path / name, "arithmetic_accuracy_reward") for name in ("dapo", "ces"))
     assert dapo["step"] == ces["step"] == [4, 8]
-    # The same model, seed and problems: the first rollout is the same, later ones differ.
+    # Model, seed and problems are the same, so the first rollout is the same. Later rollouts differ.
     assert (dapo["accuracy"][0], dapo["length"][0]) == (ces["accuracy"][0], ces["length"][0])
     assert dapo["entropy"] != ces["entropy"]
     history = json.loads((tmp_path / "ces" / "trainer_state.json").read_text())["log_history"]

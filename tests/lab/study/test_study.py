@@ -1,4 +1,4 @@
-"""A study's YAML as cells, finished cells as rows, and rows as means, intervals and tables."""
+"""Cells from a study's YAML, rows from finished cells, and means, intervals and tables from rows."""
 
 import json
 import math
@@ -38,7 +38,7 @@ def study_of(tmp_path, **changes):
     return load_study(file)
 
 
-def test_cells_are_methods_times_seeds_each_with_its_own_recipe(tmp_path):
+def test_there_is_a_cell_with_a_recipe_for_each_method_and_seed(tmp_path):
     study = study_of(tmp_path, overrides={"ces_tau": 0.1, "max_steps": 7, "model_name_or_path": "base/{seed}"})
     assert [(cell.method, cell.seed, str(cell.folder)) for cell in study.cells] == [
         ("DAPO", 3, "out/dapo/seed-3"),
@@ -49,15 +49,15 @@ def test_cells_are_methods_times_seeds_each_with_its_own_recipe(tmp_path):
     recipe = study.cells[-1].recipe
     assert (recipe["seed"], recipe["output_dir"]) == (5, "out/ces_w_o_b/seed-5")
     assert recipe["run_name"] == "small-ces_w_o_b-seed-5"
-    assert recipe["shaping"] == "ces"  # the recipe's
-    assert recipe["max_steps"] == 7  # the study's, over the recipe's
-    assert recipe["ces_tau"] == 0.5  # the method's, over both
+    assert recipe["shaping"] == "ces"  # from the recipe
+    assert recipe["max_steps"] == 7  # the study overrides the recipe
+    assert recipe["ces_tau"] == 0.5  # the method overrides both
     assert recipe["model_name_or_path"] == "base/5"
     assert study.cells[0].recipe["ces_tau"] == 0.1
     assert study.baseline == "DAPO"
 
 
-def test_variants_cross_methods_and_seeds_and_the_untrained_model_is_a_row(tmp_path):
+def test_there_is_a_cell_for_each_variant_method_and_seed_and_for_untrained_models(tmp_path):
     study = study_of(
         tmp_path,
         variants={"easy 0.2": {"max_steps": 1}, "hard": {"max_steps": 2}},
@@ -74,18 +74,18 @@ def test_variants_cross_methods_and_seeds_and_the_untrained_model_is_a_row(tmp_p
     assert (last.recipe["run"], last.recipe["max_steps"], last.name) == ("hard", 2, "hard, CES w/o b, seed 5")
 
 
-def test_a_model_before_training_that_all_seeds_share_is_one_cell(tmp_path):
+def test_an_untrained_model_that_all_seeds_share_has_one_cell(tmp_path):
     settings = {"untrained": "Before", "evaluation": {"function": "f"}}
-    one = study_of(tmp_path, overrides={"model_name_or_path": "base"}, **settings)
-    each = study_of(tmp_path, overrides={"model_name_or_path": "base/{seed}"}, **settings)
-    assert [cell.seed for cell in one.cells if not cell.trained] == [3]
-    assert [cell.seed for cell in each.cells if not cell.trained] == [3, 5]
+    shared = study_of(tmp_path, overrides={"model_name_or_path": "base"}, **settings)
+    separate = study_of(tmp_path, overrides={"model_name_or_path": "base/{seed}"}, **settings)
+    assert [cell.seed for cell in shared.cells if not cell.trained] == [3]
+    assert [cell.seed for cell in separate.cells if not cell.trained] == [3, 5]
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"seed": [1]}, "`seed` is not known in a study. Did you mean `seeds`?"),
+        ({"seed": [1]}, "`seed` is not a key of a study. Did you mean `seeds`?"),
         ({"seeds": []}, "expected distinct whole numbers"),
         ({"seeds": [1, 1]}, "expected distinct whole numbers"),
         ({"seeds": [True]}, "expected distinct whole numbers"),
@@ -104,47 +104,47 @@ def test_a_model_before_training_that_all_seeds_share_is_one_cell(tmp_path):
         ({"untrained": "Before"}, "`untrained` needs `evaluation`"),
         ({"output_dir": ""}, "`output_dir` is missing"),
         ({"seeds": None}, "`seeds` is missing"),
-        ({"methods": {"..": {"config": "arithmetic"}}}, "'..' gives no folder name"),
-        ({"overrides": {"model_name_or_path": "base/{sed}"}}, "{sed} is unknown; known are {seed} and {variant}"),
+        ({"methods": {"..": {"config": "arithmetic"}}}, "'..' cannot be converted to a folder name"),
+        ({"overrides": {"model_name_or_path": "base/{sed}"}}, "{sed} is unknown: use {seed} or {variant}"),
         ({"untrained": "DAPO", "evaluation": {"function": "f"}}, "share a folder"),
     ],
 )
-def test_a_study_that_cannot_work_is_refused_with_the_way_out(tmp_path, changes, words):
+def test_an_invalid_study_is_refused_with_a_remedy(tmp_path, changes, words):
     with pytest.raises(UserError) as error:
         study_of(tmp_path, **changes)
     assert words in str(error.value)
 
 
 @pytest.mark.parametrize("file", STUDIES, ids=lambda file: file.parent.name)
-def test_each_run_of_a_shipped_study_is_accepted(file):
+def test_all_runs_of_shipped_studies_are_valid(file):
     from trl_ces.train.recipe import make_recipe
 
     study = load_study(file)
     for cell in study.cells:
         make_recipe(cell.recipe, cell.name).check_training(study.num_processes or 1)
-        # what is written beside the run is read back as the same, or a second start would take it for another run
+        # the recipe must survive a round trip through YAML, or a second start would find a run with other settings
         assert parse_yaml(yaml.safe_dump(cell.recipe, sort_keys=False, allow_unicode=True)) == cell.recipe
     if study.evaluation and not study.evaluation["function"].startswith("trl_ces.lab.evaluation."):
         check_evaluation(study.evaluation, study.cells[-1].checked_recipe)
-    elif study.evaluation:  # no data here
+    elif study.evaluation:  # the data are not available
         with pytest.raises(UserError, match="data"):
             check_evaluation({**study.evaluation, "data_dir": "./nowhere"}, study.cells[-1].checked_recipe)
     assert f"trl-ces study --config {file.parent.name}" in file.read_text()
     assert yaml.safe_load(file.read_text())["output_dir"] == str(study.output_dir)
 
 
-def test_the_shipped_studies_hold_the_papers_rows():
+def test_the_shipped_studies_contain_the_papers_methods():
     def methods(name):
         return list(dict.fromkeys(cell.method for cell in load_study(find_config(name, kind="study")).cells))
 
     paper = ["DAPO", "Entropy Advantage", "CES w/o Dynamic b", "CES w/o Entropy Gradient", "CES"]
     assert methods("arithmetic") == ["Before training", *paper]
     for size in ("7B", "1.5B"):
-        rows = methods(f"DeepSeek-R1-Distill-Qwen-{size}")
-        assert [row for row in rows if row != "DAPO with dynamic sampling"] == [f"R1-{size}", *paper]
+        names = methods(f"DeepSeek-R1-Distill-Qwen-{size}")
+        assert [name for name in names if name != "DAPO with dynamic sampling"] == [f"R1-{size}", *paper]
 
 
-def test_the_sensitivity_study_is_the_papers_table_4():
+def test_the_sensitivity_study_contains_the_papers_table_4():
     study = load_study(find_config("sensitivity_7B", kind="study"))
     names = ("ces_tau", "ces_beta_correct", "ces_beta_incorrect")
     grid = [tuple(cell.recipe[name] for name in names) for cell in study.cells if cell.method != "DAPO"]
@@ -170,7 +170,7 @@ def cell_in(tmp_path, **recipe):
     return Cell("", "CES", 1, folder, fields)
 
 
-def test_a_row_holds_the_benchmarks_their_mean_and_the_end_of_training(tmp_path):
+def test_a_row_contains_the_benchmarks_their_mean_and_final_training_values(tmp_path):
     cell = cell_in(tmp_path, ces_tau=0.2)
     points = [(step, step / 100, 20.0 + step, math.log(2) * step) for step in range(1, 21)]
     write_json(cell.folder / "trainer_state.json", history(*points))
@@ -186,9 +186,9 @@ def test_a_row_holds_the_benchmarks_their_mean_and_the_end_of_training(tmp_path)
     assert (row["method"], row["seed"], row["measured_on"]) == ("CES", 1, "a + b")
     assert row["accuracy"] == pytest.approx(0.7)
     assert row["length_tokens"] == 20.0
-    assert "entropy_bits" not in row  # one of the benchmarks does not know it
+    assert "entropy_bits" not in row  # one of the benchmarks does not have it
     assert (row["a/accuracy"], row["b/length_tokens"]) == (0.5, 30.0)
-    # the last tenth of twenty points: steps 19 and 20; TRL's nats are bits here
+    # the last tenth of twenty points are steps 19 and 20; nats are converted to bits
     assert row["train/accuracy"] == pytest.approx(0.195)
     assert row["train/length_tokens"] == pytest.approx(39.5)
     assert row["train/entropy_bits"] == pytest.approx(19.5)
@@ -197,7 +197,7 @@ def test_a_row_holds_the_benchmarks_their_mean_and_the_end_of_training(tmp_path)
     assert json.loads(row["packages"])["trl"] == version("trl")
 
 
-def test_without_an_evaluation_a_run_is_judged_by_the_end_of_its_training(tmp_path):
+def test_without_an_evaluation_a_row_has_the_final_training_values(tmp_path):
     cell = cell_in(tmp_path)
     write_json(cell.folder / "trainer_state.json", history((4, 0.25, 30.0, 0.0), (8, 0.75, 20.0, math.log(2))))
     begin_training(cell)
@@ -207,50 +207,50 @@ def test_without_an_evaluation_a_run_is_judged_by_the_end_of_its_training(tmp_pa
     assert row["entropy_bits"] == pytest.approx(1.0)
 
 
-def test_averages_are_unweighted_and_the_last_point_counts_alone_in_a_short_log():
+def test_averages_are_unweighted_and_a_short_log_is_represented_by_its_last_point():
     assert average({"a": {"accuracy": 1.0}, "b": {"accuracy": 0.0}, "c": {"accuracy": 0.5}}) == {"accuracy": 0.5}
     measured = {"accuracy": 0.5, "length_tokens": 20.0, "area": 0.25}
     assert average({"a": measured, "b": {**measured, "area": 0.75}}) == {**measured, "area": 0.5}
     curve = {"step": [1, 2], "accuracy": [0.0, 1.0], "length": [5.0, 7.0], "entropy": [2.0, 4.0]}
     assert final_training(curve) == {"accuracy": 1.0, "length_tokens": 7.0, "entropy_bits": 4.0}
-    nothing = final_training({name: [] for name in curve})  # its accuracy was never known
-    assert all(map(math.isnan, nothing.values()))
+    empty = final_training({name: [] for name in curve})
+    assert all(map(math.isnan, empty.values()))
 
 
-def test_a_cell_is_finished_when_trained_and_measured_with_these_settings(tmp_path):
+def test_a_cell_is_finished_if_trained_and_measured_with_the_same_settings(tmp_path):
     cell, settings = cell_in(tmp_path), {"function": "f", "num_problems": 3}
     assert not is_finished(cell, settings)
     write_json(cell.folder / "evaluation.json", {"settings": settings})
-    assert not is_finished(cell, settings)  # measured, not trained
+    assert not is_finished(cell, settings)  # measured but not trained
     write_json(cell.folder / "training.json", {})
     assert is_finished(cell, settings)
     assert is_finished(cell, None)
     assert not is_finished(cell, {**settings, "num_problems": 4})
-    write_json(cell.folder / "evaluation.json", {"settings": {"map": {1: 2}}})  # JSON has no numbers as keys
+    write_json(cell.folder / "evaluation.json", {"settings": {"map": {1: 2}}})  # JSON keys are strings
     assert is_finished(cell, {"map": {1: 2}})
 
 
-def test_a_folder_with_other_settings_is_refused_by_field(tmp_path):
+def test_a_folder_with_other_settings_is_refused(tmp_path):
     cell = cell_in(tmp_path, ces_tau=0.2, env={"OMP_NUM_THREADS": 1})
     same = {"seed": 1, "model_name_or_path": "m", "dataset_name": "d", "env": {"OMP_NUM_THREADS": "1"}}
     cell.recipe_file.write_text(yaml.safe_dump({**same, "ces_tau": 0.1, "max_steps": 3}))
-    with pytest.raises(UserError, match=r"`ces_tau` 0.1 there, 0.2 here; `max_steps` 3 there, None here"):
+    with pytest.raises(UserError, match=r"`ces_tau` was 0.1 and is now 0.2; `max_steps` was 3 and is now None"):
         check_unchanged(cell)
     cell.recipe_file.write_text(yaml.safe_dump({**same, "ces_tau": 0.2, "output_dir": "moved", "run_name": "x"}))
-    check_unchanged(cell)  # its location and name do not matter, nor that `env` holds text there
+    check_unchanged(cell)  # the location, the name and the type of values in `env` are ignored
 
 
-def test_the_number_that_a_training_writes_for_auto_is_no_other_setting(tmp_path):
+def test_the_number_that_training_writes_for_auto_is_accepted(tmp_path):
     cell = cell_in(tmp_path, ces_tau="auto")
     recipe = {"seed": 1, "model_name_or_path": "m", "dataset_name": "d"}
     cell.recipe_file.write_text(yaml.safe_dump(recipe | {"ces_tau": 0.1739}))
     check_unchanged(cell)
-    cell.recipe_file.write_text(yaml.safe_dump(recipe))  # a run of the default
-    with pytest.raises(UserError, match=r"\(`ces_tau` None there, 'auto' here\)"):
+    cell.recipe_file.write_text(yaml.safe_dump(recipe))  # a run with the default `ces_tau`
+    with pytest.raises(UserError, match=r"\(`ces_tau` was None and is now 'auto'\)"):
         check_unchanged(cell)
 
 
-def test_the_clock_counts_an_interrupted_run_up_to_its_checkpoint(tmp_path):
+def test_the_clock_includes_an_interrupted_run_up_to_its_checkpoint(tmp_path):
     cell = cell_in(tmp_path)
     write_json(cell.folder / "clock.json", {"seconds_before": 50.0, "started": 1000.0, "attempts": 1})
     for step, saved in ((4, 1030.0), (10, 1070.0), (9, 1060.0)):
@@ -265,7 +265,7 @@ def test_the_clock_counts_an_interrupted_run_up_to_its_checkpoint(tmp_path):
     assert (clock["seconds_before"], clock["attempts"]) == (120.0, 2)
 
 
-def test_results_are_one_row_a_run_with_settings_last(tmp_path):
+def test_results_have_one_row_per_run_with_settings_last(tmp_path):
     first = {"method": "A", "train/steps": None, "settings": '{"a": 1}', "packages": "{}"}
     second = {"method": "None", "train/steps": 160, "x": 0.1 + 0.2, "settings": "{}"}
     write_results(tmp_path / "results.csv", [first, second])
@@ -277,7 +277,7 @@ def test_results_are_one_row_a_run_with_settings_last(tmp_path):
     ]
 
 
-def test_curves_are_one_row_a_logged_point(tmp_path):
+def test_curves_have_one_row_per_logged_point(tmp_path):
     first = {"step": [4, 8], "accuracy": [0.1 + 0.2, 0.5], "length": [20.0, 19.5], "entropy": [0.5, 0.25]}
     second = {"step": [4], "accuracy": [1.0], "length": [17.0], "entropy": [0.125]}
     write_curves(tmp_path / "curves.csv", {("", "None", 3): first, ("hard", "CES", 5): second})
@@ -295,9 +295,9 @@ def test_curves_are_one_row_a_logged_point(tmp_path):
 # The comparison
 
 
-def test_the_interval_is_students_over_seeds():
+def test_the_interval_is_students_t_interval_over_seeds():
     found = tables.estimate([1.0, 2.0, 3.0])
-    # t(0.975, 2 degrees) = 4.30265 (any table); the deviation is 1
+    # t(0.975) with 2 degrees of freedom is 4.30265; the standard deviation is 1
     assert found.mean == 2.0
     assert found.half_width == pytest.approx(4.302653 / math.sqrt(3), rel=1e-6)
     five = tables.estimate([0.0, 0.0, 0.0, 0.0, 5.0])
@@ -307,7 +307,7 @@ def test_the_interval_is_students_over_seeds():
     assert found.text(1, 1, signed=True) == "+2.0 ± 2.5"
 
 
-def test_differences_are_paired_by_seed_not_by_place():
+def test_differences_are_paired_by_seed_not_by_position():
     rows = [{"seed": 2, "accuracy": 0.9}, {"seed": 1, "accuracy": 0.6}, {"seed": 7, "accuracy": 0.0}]
     baseline = [{"seed": 1, "accuracy": 0.5}, {"seed": 2, "accuracy": 0.8}]
     found = tables.paired_difference(DataFrame(rows), DataFrame(baseline), "accuracy")
@@ -343,7 +343,7 @@ def test_the_tables_have_the_papers_layout():
         ["CES", "2", "70.0 ± 127.1", "+10.0 ± 0.0", "18.0 ± 12.7", "-3.0 ± 0.0"],
         ["strong", "1", "40.0", "-10.0", "30.0", "+10.0"],
     ]
-    found["entropy_bits"] = [0.5, 0.5, 0.25, math.nan, 0.5]  # one run has diverged
+    found["entropy_bits"] = [0.5, 0.5, 0.25, math.nan, 0.5]  # NaN: one run has diverged
     entropies = [line[6:] for line in tables.method_table(found, "DAPO")[1:]]
     assert entropies == [["0.500 ± 0.000", ""], ["nan", "-0.250"], ["0.500", "+0.000"]]
     assert tables.benchmark_table(found[found["method"] != "CES"]) == [
@@ -355,9 +355,9 @@ def test_the_tables_have_the_papers_layout():
     assert tables.benchmark_table(found.drop(columns=["hard/accuracy", "hard/length_tokens"])) == []
 
 
-def test_over_all_variants_each_counts_once():
+def test_each_variant_has_the_same_weight():
     rows = [
-        # In variant "a" CES is 0.1 and 0.3 better over two seeds, in "b" 0.1 worse; shorter by 2 and 4, longer by 1.
+        # Variant "a": CES is 0.1 and 0.3 better and 2 and 4 tokens shorter. Variant "b": 0.1 worse and 1 token longer.
         run_of("DAPO", 0, 0.5, 20.0, "a"),
         run_of("DAPO", 1, 0.5, 20.0, "a"),
         run_of("CES", 0, 0.6, 18.0, "a"),
@@ -365,14 +365,15 @@ def test_over_all_variants_each_counts_once():
         run_of("DAPO", 0, 0.5, 20.0, "b"),
         run_of("CES", 0, 0.4, 21.0, "b"),
         run_of("unpaired", 7, 0.4, 21.0, "b"),
-        # In "c" it is 0.2 better and shorter by 1.
+        # Variant "c": CES is 0.2 better and 1 token shorter.
         run_of("DAPO", 0, 0.5, 20.0, "c"),
         run_of("CES", 0, 0.7, 19.0, "c"),
     ]
-    rows[3]["hard/accuracy"] = 0.6  # there 0.1 and 0.2 better
+    rows[3]["hard/accuracy"] = 0.6  # on "hard", CES is only 0.1 and 0.2 better in variant "a"
     header, *lines = tables.variants_table(DataFrame(rows), "DAPO")
     assert header == ["Method", "Dataset", "Δ Acc", "Acc higher in", "Δ Len", "Len lower in"]
-    # Means of the variants 0.2, -0.1 and 0.2: t(0.975, 2) = 4.303 times 0.1; of -3, 1 and -1: times 2 / sqrt(3).
+    # t(0.975, 2) = 4.303. The accuracies of the variants are 0.2, -0.1 and 0.2, so the half width is 4.303 * 0.1. The
+    # lengths are -3, 1 and -1, so the half width is 4.303 * 2 / sqrt(3).
     assert lines[0] == ["CES", "easy", "+10.0 ± 43.0", "2 of 3", "-1.0 ± 5.0", "2 of 3"]
     assert lines[1][1:4] == ["hard", "+8.3 ± 39.9", "2 of 3"]
     assert lines[2][1:] == ["Average", *lines[0][2:]]
@@ -381,8 +382,8 @@ def test_over_all_variants_each_counts_once():
     assert tables.variants_table(DataFrame(rows[:4]), "DAPO") == []
 
 
-def test_a_tie_is_not_higher():
-    # Differences of -0.01, 0.03 and -0.02: in floats their sum is not 0.
+def test_a_tie_does_not_count_as_higher():
+    # The differences -0.01, 0.03 and -0.02 do not sum to 0 in floating point.
     before, after = (0.57, 0.7, 0.9), (0.56, 0.73, 0.88)
     assert sum(b - a for a, b in zip(before, after, strict=True)) > 0
     rows = [
@@ -395,7 +396,7 @@ def test_a_tie_is_not_higher():
     assert (higher, shorter) == ("0 of 2", "0 of 2")
 
 
-def test_a_model_that_was_measured_once_is_compared_with_the_baseline_of_each_seed():
+def test_an_untrained_model_measured_once_is_compared_with_all_baseline_seeds():
     trained = [run_of("DAPO", seed, accuracy, 10.0) | {"train/steps": 8} for seed, accuracy in ((3, 0.5), (5, 0.7))]
     rows = DataFrame([run_of("Before", 3, 0.4, 30.0) | {"train/steps": None}, *trained])
     found = tables.paired_difference(rows[:1], rows[1:], "accuracy")

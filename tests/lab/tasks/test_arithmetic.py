@@ -1,4 +1,4 @@
-"""The arithmetic toy task: texts follow its probabilities, splits are disjoint, the base model is reproducible."""
+"""The arithmetic toy task: probabilities in its texts, disjoint splits, and a reproducible base model."""
 
 import hashlib
 import itertools
@@ -33,9 +33,9 @@ from trl_ces.lab.tasks.arithmetic_model import build_base_model, build_tokenizer
 
 
 def split_completion(text):
-    """Passes and final answer."""
-    working, _, final_answer = text.partition("#")
-    return working.split("?"), final_answer
+    """Return the passes and the final answer."""
+    passes, _, final_answer = text.partition("#")
+    return passes.split("?"), final_answer
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def split_completion(text):
         ([99, 99], {}, ("9+9=18,9+9+1=19", "198")),
         ([5, 7, 9], {}, ("5+7+9=21", "21")),
         ([105, 207], {}, ("5+7=12,0+0+1=1,1+2=3", "312")),
-        # An error propagates to the carry and the result, and no column falls below 0.
+        # An error propagates to the carry and the result, and no column becomes negative.
         ([37, 48], {"error_column": 0, "error": 1}, ("7+8=16,3+4+1=8", "86")),
         ([37, 43], {"error_column": 0, "error": -1}, ("7+3=9,3+4=7", "79")),
         ([37, 48], {"error_column": 1, "error": -1}, ("7+8=15,3+4+1=7", "75")),
@@ -68,17 +68,17 @@ def test_errors_rechecks_and_corrections_have_their_probabilities(task):
     for _ in range(count):
         terms = draw_terms(task, "train", rng)
         correct = write_pass(terms)[0]
-        own, final_answer = split_completion(write_completion(terms, task, rng))
-        errors += own[0] != correct
-        passes += len(own)
-        for before, after in itertools.pairwise(own):
+        written, final_answer = split_completion(write_completion(terms, task, rng))
+        errors += written[0] != correct
+        passes += len(written)
+        for before, after in itertools.pairwise(written):
             if before == correct:
                 assert after == correct
             else:
                 wrong_rechecked += 1
                 corrected += after == correct
                 assert after in (before, correct)
-        assert (final_answer == str(sum(terms))) == (own[-1] == correct)
+        assert (final_answer == str(sum(terms))) == (written[-1] == correct)
     assert errors / count == pytest.approx(task.slip_probability, abs=0.02)
     assert (passes - count) / passes == pytest.approx(task.check_probability, abs=0.02)
     assert corrected / wrong_rechecked == pytest.approx(task.mend_probability, abs=0.05)
@@ -106,7 +106,7 @@ def test_the_training_texts_of_the_published_results_are_reproduced(task, digest
     assert hashlib.sha256("\n".join(texts).encode()).hexdigest() == digest
 
 
-def test_several_sums_are_named_and_solved_in_turn():
+def test_several_sums_are_named_and_solved_in_order():
     problem = [[37, 48], [21, 30]]
     task = ToyTask(sums=2, slip_probability=0.0, check_probability=0.0)
     assert write_prompt(problem) == "a37+48b21+30:"
@@ -123,14 +123,14 @@ def test_several_sums_are_named_and_solved_in_turn():
 def test_train_and_held_out_problems_are_disjoint():
     train = set(load_problems("train", 6000, seed=1)["prompt"])
     held_out = set(load_problems("held_out", 600, seed=2)["prompt"])
-    assert (len(train), len(held_out)) == (6000, 600)  # distinct
+    assert (len(train), len(held_out)) == (6000, 600)  # all are distinct
     swapped = {"+".join(reversed(prompt.rstrip(":").split("+"))) + ":" for prompt in train}
     assert not held_out & (train | swapped)
     share = sum(split_of([a, b]) == "held_out" for a in range(10, 100) for b in range(10, 100)) / 8100
     assert share == pytest.approx(0.1, abs=0.02)
 
 
-def test_problems_have_their_sum_as_solution_and_depend_on_the_seed_alone():
+def test_solutions_are_sums_and_problems_depend_only_on_the_seed():
     problems = load_problems("train", 50, seed=3)
     assert problems.column_names == ["prompt", "solution"]
     for row in problems:
@@ -141,7 +141,7 @@ def test_problems_have_their_sum_as_solution_and_depend_on_the_seed_alone():
     assert {prompt.count("+") for prompt in load_problems("train", 50, max_terms=3)["prompt"]} == {1, 2}
 
 
-def test_more_problems_than_a_split_has_are_refused():
+def test_more_problems_than_a_split_contains_are_refused():
     with pytest.raises(ValueError, match=r"num_problems is 200, but the split 'held_out' has about \d+: lower it"):
         load_problems("held_out", 200, digits=1)
 
@@ -155,25 +155,25 @@ def test_more_problems_than_a_split_has_are_refused():
         ({"sums": 27}, "1 to 26 sums"),
     ],
 )
-def test_impossible_tasks_are_refused(fields, message):
+def test_invalid_tasks_are_refused(fields, message):
     with pytest.raises(ValueError, match=message):
         ToyTask(**fields)
 
 
 @pytest.mark.parametrize(
-    ("solution", "correct", "wrong"),
+    ("solution", "correct", "incorrect"),
     [
         ("85", ["7+8=15,3+4+1=8#85", "#85"], ["7+8=16#86", "#085", "#85#85", "#85?", "#8", "85", "", "#-85"]),
         ("85,51", ["a7+8=15#85b3+4=7#51"], ["a#85b#52", "#51#85", "#85", "#85#51#7", "#85#51?", "#85#", "85#51"]),
     ],
 )
-def test_the_reward_is_for_the_correct_numbers_in_order_at_the_end(solution, correct, wrong):
-    texts = correct + wrong
+def test_the_reward_requires_the_correct_numbers_in_order_at_the_end(solution, correct, incorrect):
+    texts = correct + incorrect
     rewards = arithmetic_accuracy_reward(texts, [solution] * len(texts), trainer_state=None)
-    assert rewards == [1.0] * len(correct) + [0.0] * len(wrong)
+    assert rewards == [1.0] * len(correct) + [0.0] * len(incorrect)
 
 
-def test_the_tokenizer_has_a_token_for_each_character_and_refuses_others():
+def test_the_tokenizer_has_one_token_per_character_and_refuses_unknown_characters():
     tokenizer = build_tokenizer()
     text = "37+48:7+8=15,3+4+1=8?7+8=15,3+4+1=8#85"
     ids = tokenizer(text)["input_ids"]
@@ -188,38 +188,38 @@ def test_the_tokenizer_has_a_token_for_each_character_and_refuses_others():
 
 @pytest.fixture(scope="module")
 def tiny_base(tmp_path_factory):
-    """A base model and the arguments of `on_step`."""
+    """Train a base model; return its folder and the arguments of all calls of `on_step`."""
     folder, steps = tmp_path_factory.mktemp("parent") / "base", []
     make_base_model(str(folder), lambda *step: steps.append(step), steps=40, batch_size=16)
     return folder, steps
 
 
-def test_auto_classes_load_the_base_model_and_it_has_learned(tiny_base):
+def test_auto_classes_load_the_base_model_and_its_loss_falls(tiny_base):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     folder, steps = tiny_base
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder)
-    own = build_tokenizer()
-    assert tokenizer.get_vocab() == own.get_vocab()  # AutoTokenizer adds tokens of its own to a Qwen2's
-    assert tokenizer("37+48:#?<eos>")["input_ids"] == own("37+48:#?<eos>")["input_ids"]
+    built = build_tokenizer()
+    assert tokenizer.get_vocab() == built.get_vocab()  # for a Qwen2 model, AutoTokenizer would add tokens
+    assert tokenizer("37+48:#?<eos>")["input_ids"] == built("37+48:#?<eos>")["input_ids"]
     assert (tokenizer.pad_token, tokenizer.eos_token, tokenizer.padding_side) == ("<pad>", "<eos>", "left")
     assert model.config.vocab_size == len(tokenizer)
     assert model.generation_config.eos_token_id == tokenizer.eos_token_id
     assert [step[:2] for step in steps] == [(done, 40) for done in range(1, 41)]
-    assert steps[0][2] == pytest.approx(math.log(18), abs=0.1)  # nats per token: uniform
+    assert steps[0][2] == pytest.approx(math.log(18), abs=0.1)  # nats per token of a uniform distribution
     assert steps[-1][2] < 2.0
 
 
-def test_a_base_model_is_made_once_reproducibly_and_not_replaced_by_another(tmp_path):
+def test_a_base_model_is_reproducible_trained_once_and_never_replaced(tmp_path):
     folder, settings = tmp_path / "models" / "base", {"seed": 3, "steps": 4, "batch_size": 2, "check_probability": 0.1}
     weights = folder / "model.safetensors"
     assert make_base_model(str(folder), **settings) == str(folder)
     written = json.loads((folder / "base_model.json").read_text())
     assert (written["seed"], written["steps"], written["task"]["check_probability"]) == (3, 4, 0.1)
-    made = weights.stat().st_mtime_ns
+    written_at = weights.stat().st_mtime_ns
     make_base_model(str(folder), **settings)
     make_base_model(str(folder))  # without settings, any model is accepted
-    assert weights.stat().st_mtime_ns == made
+    assert weights.stat().st_mtime_ns == written_at
     with pytest.raises(ValueError, match="use another directory"):
         make_base_model(str(folder), **{**settings, "seed": 4})
     build_base_model(tmp_path / "again", ToyTask(check_probability=0.1), seed=3, steps=4, batch_size=2)
@@ -227,23 +227,23 @@ def test_a_base_model_is_made_once_reproducibly_and_not_replaced_by_another(tmp_
 
 
 @pytest.mark.slow
-def test_two_processes_make_the_same_base_model_once(tmp_path):
+def test_two_processes_train_the_same_base_model_only_once(tmp_path):
     folder = tmp_path / "base"
     code = (
         "import sys; from trl_ces.lab.tasks.arithmetic_model import make_base_model\n"
         "make_base_model(sys.argv[1], steps=3)"
     )
-    both = [
+    children = [
         subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    assert sum("Training the base model" in child.communicate()[0] for child in both) == 1
-    assert [child.returncode for child in both] == [0, 0]
+    assert sum("Training the base model" in child.communicate()[0] for child in children) == 1
+    assert [child.returncode for child in children] == [0, 0]
     assert (folder / "config.json").is_file()
     assert not list(tmp_path.glob("*.partial"))
 
 
-def test_the_loss_is_the_batch_mean_however_its_rows_are_split():
+def test_the_loss_is_the_batch_mean_although_rows_are_split_into_groups():
     tokenizer = build_tokenizer()
     model = arithmetic_model._new_model(tokenizer, seed=0, layers=1, width=32)
     batch = arithmetic_model._supervised_batch(tokenizer, ToyTask(), 1, 10, random.Random(0))
@@ -261,11 +261,11 @@ def test_the_loss_is_the_batch_mean_however_its_rows_are_split():
     ("steps", "sums", "expected"),
     [(3, 1, [1] * 3), (4, 2, [2] * 4), (4, 3, [2, 2, 3, 3]), (12, 10, [2, 2, 4, 4, 8, 8] + [10] * 6)],
 )
-def test_texts_grow_to_their_number_of_sums_in_half_of_the_steps(steps, sums, expected):
+def test_the_number_of_sums_per_text_grows_in_the_first_half_of_training(steps, sums, expected):
     assert [arithmetic_model.sums_at(step, steps, sums) for step in range(steps)] == expected
 
 
-def test_any_letters_name_the_sums_of_a_shorter_text_and_the_first_those_of_a_full_one():
+def test_texts_with_fewer_sums_use_any_letters_in_alphabetical_order():
     tokenizer = build_tokenizer(sums=4)
     task = ToyTask(sums=4, slip_probability=0.0, check_probability=0.0)
     found = set()
@@ -279,8 +279,8 @@ def test_any_letters_name_the_sums_of_a_shorter_text_and_the_first_those_of_a_fu
     assert found == {"ab", "ac", "ad", "bc", "bd", "cd", "abcd"}
 
 
-def test_a_measurement_counts_up_to_the_end_token_and_in_bits(tmp_path):
-    """With every weight 0 each of the 18 tokens is equally likely: log2(18) bits, 18 tokens to the end on average."""
+def test_lengths_include_the_end_token_and_entropies_are_in_bits(tmp_path):
+    """If all weights are 0, the 18 tokens are equally likely: log2(18) bits, and a mean length of 18 tokens."""
     from transformers import AutoModelForCausalLM
 
     build_base_model(tmp_path, steps=1, batch_size=2)
@@ -292,14 +292,14 @@ def test_a_measurement_counts_up_to_the_end_token_and_in_bits(tmp_path):
     problems = load_problems("held_out", 25)
     measures, completions = measure(tmp_path, problems, num_samples=8, seed=0, max_new_tokens=150)
     assert measures["entropy_bits"] == pytest.approx(4.169925, abs=1e-4)
-    assert measures["length_tokens"] == pytest.approx(18, abs=3.8)  # three standard errors of 18 / sqrt(200)
+    assert measures["length_tokens"] == pytest.approx(18, abs=3.8)  # three standard errors; one is 18 / sqrt(200)
     assert measures["accuracy"] < 0.05
     assert [len(texts) for texts in completions] == [8] * 25
-    again = measure(tmp_path, problems, num_samples=8, seed=0, max_new_tokens=150)
-    assert again == (measures, completions)
+    repeated = measure(tmp_path, problems, num_samples=8, seed=0, max_new_tokens=150)
+    assert repeated == (measures, completions)
 
 
-def test_an_evaluation_groups_the_held_out_problems_by_carry(tiny_base):
+def test_held_out_problems_are_grouped_by_carry(tiny_base):
     folder, _ = tiny_base
     found = evaluate(folder, num_problems=12, num_samples=2, max_new_tokens=20, group_by="carry", max_terms=3)
     assert list(found) == ["with a carry", "without a carry"]

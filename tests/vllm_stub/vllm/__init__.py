@@ -1,9 +1,8 @@
-"""A stand-in for the `vllm` package of a trainer in server mode, without CUDA. Its folder goes on PYTHONPATH.
+"""Stub of the package `vllm` for a trainer in server mode without CUDA; its folder must be on PYTHONPATH.
 
-TRL's client, its HTTP requests, their order and their bodies are real, and so is the rendezvous at the group's port.
-Not real: NCCL (the weights travel as a file whose name goes through the rendezvous' socket), and the refusal of a
-device that is not CUDA, which sampling_params.py lifts. There is no engine: that of colocated vLLM is stood in for by
-tests/helpers/colocated_vllm.py.
+TRL's client, its HTTP requests and the rendezvous at the group's port are real. NCCL is replaced: weights are written
+to a file, and its name is sent through the socket of the rendezvous. sampling_params.py disables the check for a CUDA
+device. The stub has no engine; tests/helpers/colocated_vllm.py is the stub of colocated vLLM.
 """
 
 __version__ = "0.31.0"
@@ -15,8 +14,8 @@ class LLM:
 
 
 class RequestOutput:
-    """Named in TRL's annotations."""
+    """Imported by TRL for type annotations."""
 
 
 class SamplingParams:
-    """Named by TRL, for colocated vLLM."""
+    """Imported by TRL for colocated vLLM."""

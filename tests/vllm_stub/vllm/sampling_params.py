@@ -1,14 +1,14 @@
-"""Imported by TRL right after its client, which thus can be told here that any device will do.
+"""Patch TRL's client to accept any device. TRL imports this module right after its client.
 
-TRL refuses a device that is not CUDA before it opens the group. An unnumbered "cuda" passes that check, and nothing
-is done with it but to hand it on: the group below has no device.
+Before TRL opens the group, it refuses devices other than CUDA. The device "cuda" without a number passes this check,
+and the stub of the group ignores the device.
 """
 
 from trl.generation.vllm_client import VLLMClient
 
 
 class StructuredOutputsParams:
-    """Named by TRL, for colocated vLLM."""
+    """Imported by TRL for colocated vLLM."""
 
 
 def _on_any_device(init_communicator):

@@ -1,1 +1,1 @@
-"""Accuracy and completion length on benchmarks."""
+"""Evaluation of accuracy and completion length on benchmarks."""

@@ -1,8 +1,9 @@
 """Benchmark definitions: data files, row readers and loading of problems.
 
-Questions and reference answers (`gold`) follow the Qwen2.5-Math evaluation, as in the paper. No instruction is added
-to the math questions, reference answers have the format that `trl_ces.grading` expects, and the reasoning sets are
-generative multiple choice. The code sets are those of EvalPlus. docs/evaluation.md lists sources and licences.
+Questions and reference answers (`gold`) follow the Qwen2.5-Math evaluation, as in the paper. Math questions get no
+additional instruction. Reference answers have the format that `trl_ces.grading` expects. Reasoning questions are
+multiple-choice questions; the model generates the letter. The code sets come from EvalPlus. docs/evaluation.md lists
+sources and licences.
 """
 
 import gzip
@@ -11,7 +12,6 @@ import json
 import math
 import re
 import string
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,7 @@ CHOICE_INSTRUCTION = "Give the letter of the correct option as the final answer.
 
 
 def _as_text(value: Any) -> str:
-    """Convert the value to text, empty if missing; an integer that JSON stores as a float loses its `.0`."""
+    """Convert the value to text, empty if missing, without the `.0` of integers that JSON stores as floats."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return ""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
@@ -55,7 +55,7 @@ def read_without_dollars(row: Row) -> tuple[str, str]:
 
 
 def read_gsm8k(row: Row) -> tuple[str, str]:
-    """Read the reference answer after `####`, which follows a worked solution."""
+    """Read the reference answer, which follows the worked solution and `####`."""
     return row["question"], row["answer"].rpartition("####")[2].strip()
 
 
@@ -76,7 +76,7 @@ def read_olympiadbench(row: Row) -> tuple[str, str]:
 
 
 def read_svamp(row: Row) -> tuple[str, str]:
-    """Join the story, with a full stop at its end, and the question."""
+    """Join the story and the question; add a full stop to the story if it has none."""
     body = row["Body"].strip()
     return f"{body if body.endswith('.') else body + '.'} {row['Question'].strip()}", _as_text(row["Answer"])
 
@@ -94,11 +94,11 @@ def last_box(text: str) -> str:
     r"""Return the content of the last `\boxed{...}`."""
     start = text.rfind("\\boxed{")
     depth = 0
-    for place in range(start + len("\\boxed"), len(text) if start >= 0 else 0):
-        depth += {"{": 1, "}": -1}.get(text[place], 0)
+    for index in range(start + len("\\boxed"), len(text) if start >= 0 else 0):
+        depth += {"{": 1, "}": -1}.get(text[index], 0)
         if depth == 0:
-            return text[start + len("\\boxed{") : place]
-    raise ValueError(f"there is no complete \\boxed{{...}} in {text[-80:]!r}")
+            return text[start + len("\\boxed{") : index]
+    raise ValueError(f"no complete \\boxed{{...}} in {text[-80:]!r}")
 
 
 def _choice_question(stem: str, options: list[str], correct: int) -> tuple[str, str]:
@@ -115,7 +115,7 @@ _NUMBERED = re.compile(
 
 
 def read_numbered_choice(row: Row) -> tuple[str, str]:
-    """Parse `instruction` (question and `Answer1: ... Answer2: ...`); `answer` is a name such as `answer2`."""
+    """Parse question and options (`Answer1: ... Answer2: ...`) from `instruction`; `answer` has the form `answer2`."""
     stem, listed, names = _NUMBERED.fullmatch(row["instruction"]).groups()  # type: ignore[union-attr]
     options = [option.strip() for option in re.split(r"Answer\d+: ", listed)[1:]]
     return _choice_question(stem, options, names.split("/").index(row["answer"]))
@@ -129,7 +129,7 @@ def read_commonsenseqa(row: Row) -> tuple[str, str]:
 
 
 def _read_hub_choice(stem: str) -> Reader:
-    """Make a reader for rows of a Hub data set; `stem` is the name of the question's field."""
+    """Make a reader for rows of a Hub data set; `stem` names the field with the question."""
 
     def read(row: Row) -> tuple[str, str]:
         choices = row["choices"]
@@ -150,19 +150,21 @@ class HubSource:
 
 @dataclass(frozen=True)
 class Benchmark:
-    name: str  # for `--benchmarks`, and for `trl_ces.grading`
-    title: str  # as in the paper's tables
+    """Definition of a benchmark."""
+
+    name: str  # used by `--benchmarks` and `trl_ces.grading`
+    title: str  # title in the paper's tables
     kind: str  # `"math"`, `"choice"` or `"code"`
     file: str  # path of the local copy under `--data_dir`
     count: int  # number of rows in the source
     read: Reader  # reads question and reference answer from a row of the local copy
     hub: HubSource | None = None  # `None`: a local copy is required
-    # Rows with an empty reference answer. Their `correct` is `None`, whereas the Qwen2.5-Math script accepts an empty
-    # final answer.
+    # Row numbers without a reference answer. `correct` is `None` for these rows, but the Qwen2.5-Math script accepts
+    # an empty final answer.
     without_gold: tuple[int, ...] = ()
-    dataset: str = ""  # `"humaneval"` or `"mbpp"` for code, else empty
-    url: str = ""  # where EvalPlus publishes the file
-    base: str | None = None  # the set with the same questions and fewer tests
+    dataset: str = ""  # `"humaneval"` or `"mbpp"` for code sets, otherwise empty
+    url: str = ""  # URL of the file published by EvalPlus
+    base: str | None = None  # name of the set with the same questions but fewer tests
 
 
 def _math(name: str, title: str, count: int, read: Reader, hub: HubSource | None = None, **more: Any) -> Benchmark:
@@ -179,8 +181,8 @@ _EVALPLUS = {"humaneval": ("HumanEvalPlus", "v0.1.10", 164), "mbpp": ("MbppPlus"
 def _code(name: str, title: str, dataset: str, base: str | None = None) -> Benchmark:
     file, version, count = _EVALPLUS[dataset]
     url = f"https://github.com/evalplus/{file.lower()}_release/releases/download/{version}/{file}.jsonl.gz"
-    place = f"code/{file}.jsonl.gz"
-    return Benchmark(name, title, "code", place, count, read_code, dataset=dataset, base=base, url=url)
+    path = f"code/{file}.jsonl.gz"
+    return Benchmark(name, title, "code", path, count, read_code, dataset=dataset, base=base, url=url)
 
 
 _AIME = HubSource("HuggingFaceH4/aime_2024", None, "train", read_plain)
@@ -219,13 +221,13 @@ GROUPS = {
 
 @dataclass(frozen=True)
 class Problem:
-    """One question of a benchmark. `id`: row number in the source, from 0. `code`: the tests of a code problem."""
+    """One question of a benchmark."""
 
-    benchmark: str
-    id: int
+    benchmark: str  # name of the benchmark
+    id: int  # row number in the source, from 0
     question: str
-    gold: str
-    code: CodeTask | None = None
+    gold: str  # reference answer
+    code: CodeTask | None = None  # tests of a code problem
 
 
 def find_benchmarks(names: Sequence[str]) -> list[str]:
@@ -235,24 +237,24 @@ def find_benchmarks(names: Sequence[str]) -> list[str]:
         if name not in BENCHMARKS and name not in GROUPS:
             hint = nearest(name, [*BENCHMARKS, *GROUPS])
             known = f"groups: {', '.join(GROUPS)}; sets: {', '.join(BENCHMARKS)}"
-            raise UserError(f"`benchmarks`: there is no {name!r}.{hint} Available {known}.")
+            raise UserError(f"`benchmarks` contains an unknown name: {name!r}.{hint} Available {known}.")
         found |= dict.fromkeys(GROUPS.get(name, [name]))
     if not found:
-        raise UserError(f"`benchmarks` is empty: name one, or one of the groups {', '.join(GROUPS)}.")
+        raise UserError(f"`benchmarks` is empty: specify a benchmark or one of the groups {', '.join(GROUPS)}.")
     return list(found)
 
 
 def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Problem]:
-    """Read a set's problems from `data_dir` or the Hub.
+    """Read a benchmark's problems from `data_dir`, or from the Hub if `data_dir` is `None`.
 
-    Refuse a wrong number of rows, and rows with an empty question or reference answer.
+    Raise `UserError` if the number of rows is wrong, or if a row has an empty question or reference answer.
     """
     benchmark = BENCHMARKS[name]
     source, rows, read = _from_hub(benchmark) if data_dir is None else _from_folder(benchmark, Path(data_dir))
     if len(rows) != benchmark.count:
         raise UserError(
             f"{name}: {source} has {len(rows)} rows instead of {benchmark.count}: results on another version of the "
-            "set would not be comparable. Get the complete file."
+            "set would not be comparable. Download the complete file."
         )
     problems = []
     for number, row in enumerate(rows):
@@ -263,7 +265,7 @@ def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Proble
             cause = f"{type(error).__name__}: {first_line(error)}"
             raise UserError(f"{name}: row {number} of {source} does not have the set's format ({cause}).") from None
         if not question.strip() or (not gold.strip() and number not in benchmark.without_gold):
-            raise UserError(f"{name}: row {number} of {source} has an empty question or gold.")
+            raise UserError(f"{name}: row {number} of {source} has an empty question or reference answer.")
         if task is not None and benchmark.base is None:
             task = task.base()
         problems.append(Problem(name, number, question, gold, task))
@@ -271,14 +273,14 @@ def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Proble
 
 
 def choose(problems: list[Problem], max_problems: int | None) -> list[Problem]:
-    """Select at most `max_problems`, evenly spaced because some files are sorted by difficulty."""
+    """Select at most `max_problems` problems, evenly spaced because some files are sorted by difficulty."""
     if max_problems is None or max_problems >= len(problems):
         return problems
-    return [problems[place * len(problems) // max_problems] for place in range(max_problems)]
+    return [problems[index * len(problems) // max_problems] for index in range(max_problems)]
 
 
 def data_digest(problems: Sequence[Problem]) -> str:
-    """Return a digest of questions, reference answers, row numbers and program tests, as 16 hexadecimal digits."""
+    """Hash row numbers, questions, reference answers and program tests to 16 hexadecimal digits."""
     text = json.dumps([[p.id, p.question, p.gold, *([p.code.digest] if p.code else [])] for p in problems])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -287,24 +289,22 @@ def _from_folder(benchmark: Benchmark, data_dir: Path) -> tuple[str, list[Any], 
     """Read the rows of a JSON or JSON Lines file, which may be gzipped."""
     file = data_dir.expanduser() / benchmark.file
     if not file.is_file():
-        hint = f"; without it the set is read from the Hub ({benchmark.hub.repository})" if benchmark.hub else ""
+        hint = f", or omit it to read the set from the Hub ({benchmark.hub.repository})" if benchmark.hub else ""
         raise UserError(
-            f"{benchmark.name}: {file} does not exist. `--data_dir` names the folder with {benchmark.file}{hint}."
+            f"{benchmark.name}: {file} does not exist. Set `--data_dir` to the folder with {benchmark.file}{hint}."
         )
     content = file.read_bytes()
-    try:
-        content = gzip.decompress(content) if file.suffix == ".gz" else content
-    except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{file} cannot be decompressed ({first_line(error)}): get the complete file.") from None
+    content = gzip.decompress(content) if file.suffix == ".gz" else content
     return str(file), parse_rows(content, file), benchmark.read
 
 
 def _from_hub(benchmark: Benchmark) -> tuple[str, list[Any], Reader]:
-    place = f"give the folder that holds {benchmark.file} with `--data_dir`"
+    """Load the rows from the Hub."""
+    advice = f"pass the folder that contains {benchmark.file} with `--data_dir`"
     hub = benchmark.hub
     if hub is None:
         published = f" EvalPlus publishes it: {benchmark.url}" if benchmark.url else ""
-        raise UserError(f"{benchmark.name}: this set cannot be read from the Hub: {place}.{published}")
+        raise UserError(f"{benchmark.name}: this set cannot be read from the Hub: {advice}.{published}")
     from datasets import load_dataset
     from datasets.exceptions import DatasetNotFoundError
 
@@ -313,6 +313,6 @@ def _from_hub(benchmark: Benchmark) -> tuple[str, list[Any], Reader]:
     except (DatasetNotFoundError, *hub_errors(), ValueError, RuntimeError) as error:
         raise UserError(
             f"{benchmark.name}: {hub.repository} could not be loaded from the Hub ({first_line(error)}): check the "
-            f"network, or {place}."
+            f"network, or {advice}."
         ) from None
     return f"{hub.repository} ({hub.split})", rows, hub.read

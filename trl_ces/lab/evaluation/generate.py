@@ -1,9 +1,9 @@
 """
 Generation with transformers or vLLM.
 
-A backend takes token ids and a seed per completion, and yields completions as they finish. Its `batch_size` is the
-number of completions generated together; a resumed run uses the same batches. `batch_size` is `None` if rounding does
-not depend on the other completions of a batch.
+A backend takes token ids and one seed per completion, and yields completions as they finish. `batch_size` is the
+number of completions generated together; a resumed run uses the same batches. It is `None` if rounding does not depend
+on the other completions of a batch.
 """
 
 import os
@@ -21,19 +21,19 @@ from .settings import EvaluationSettings
 
 @dataclass(frozen=True)
 class GeneratedCompletion:
-    """One completion: index of its prompt, token ids without the end token, and `"stop"` or `"length"`."""
+    """One generated completion."""
 
-    index: int
-    tokens: list[int]
-    finish_reason: str
+    index: int  # index of its prompt
+    tokens: list[int]  # token ids, without the end token
+    finish_reason: str  # `"stop"` or `"length"`
 
 
 class Sampler:
     """
-    Logits processor that draws each row's token from the row's own seed, as vLLM does, and masks all other tokens.
+    Logits processor that draws each row's token with a separate generator, as vLLM does, and masks all other tokens.
 
-    Without it, `generate` draws a whole batch from one random state and applies the repetition penalty to padding, so
-    a completion depends on the rest of its batch.
+    Without this processor, `generate` uses one random state for the whole batch and applies the repetition penalty to
+    padding tokens, so a completion depends on the rest of its batch.
     """
 
     def __init__(self, prompts: Sequence[list[int]], seeds: Sequence[int], settings: EvaluationSettings):
@@ -42,7 +42,7 @@ class Sampler:
         self.occurred: Tensor | None = None  # (B, V) bool: tokens of the row's prompt and completion
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """`input_ids` (B, T) int64, `scores` (B, V) float -> (B, V) float: 0 at the drawn token, -inf elsewhere."""
+        """Return scores (B, V): 0 at the drawn token, -inf elsewhere. `input_ids`: (B, T) int64; `scores`: (B, V)."""
         rows = torch.arange(len(scores), device=scores.device)
         if self.occurred is None:
             self.occurred = torch.zeros_like(scores, dtype=torch.bool)
@@ -62,19 +62,19 @@ class Sampler:
     def _draw(self, scores: Tensor, uniforms: Tensor) -> Tensor:
         if self.settings.temperature == 0:
             return scores.argmax(dim=-1)
-        # Stable: equal logits keep the vocabulary's order on every device.
+        # A stable sort keeps equal logits in vocabulary order on every device.
         ordered, tokens = (scores / self.settings.temperature).sort(dim=-1, descending=True, stable=True)
         if self.settings.top_k is not None:
             ordered[:, self.settings.top_k :] = -torch.inf
         probabilities = ordered.softmax(dim=-1)
         reached = probabilities.cumsum(dim=-1)
-        # A token is kept if the tokens before it do not reach top_p; the first is always kept.
+        # Keep a token if the cumulative probability before it is below top_p. This always keeps the first token.
         probabilities = probabilities.masked_fill(reached - probabilities >= self.settings.top_p, 0.0)
         reached = probabilities.double().cumsum(dim=-1)
         target = uniforms[:, None] * reached[:, -1:]
-        # The first token whose cumulative probability exceeds the target; it never has probability 0.
-        place = (reached <= target).sum(dim=-1, keepdim=True).clamp(max=scores.shape[-1] - 1)
-        return tokens.gather(1, place)[:, 0]
+        # Select the first token with a cumulative probability above the target; its probability is never 0.
+        index = (reached <= target).sum(dim=-1, keepdim=True).clamp(max=scores.shape[-1] - 1)
+        return tokens.gather(1, index)[:, 0]
 
 
 class TransformersBackend:
@@ -86,11 +86,11 @@ class TransformersBackend:
 
     @classmethod
     def load(cls, facts: ModelFacts, settings: EvaluationSettings) -> "TransformersBackend":
-        """Load the weights and merge the adapter, if any, into them."""
+        """Load the weights and merge the LoRA adapter, if any."""
         from peft import PeftModel
         from transformers import AutoModelForCausalLM
 
-        refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError, ImportError, KeyError, RuntimeError)
+        load_errors: tuple[type[Exception], ...] = (*hub_errors(), ValueError, ImportError, KeyError, RuntimeError)
         device = str(torch.accelerator.current_accelerator()) if torch.accelerator.is_available() else "cpu"
         try:
             model = AutoModelForCausalLM.from_pretrained(
@@ -98,7 +98,7 @@ class TransformersBackend:
             )
             if facts.adapter is not None:
                 model = PeftModel.from_pretrained(model, facts.adapter).merge_and_unload()
-        except refusals as error:
+        except load_errors as error:
             raise UserError(f"The model {settings.model!r} cannot be loaded: {first_line(error)}") from error
         pad = facts.tokenizer.pad_token_id
         return cls(model, facts.ends, (facts.ends or [0])[0] if pad is None else pad, settings)
@@ -108,7 +108,7 @@ class TransformersBackend:
         from transformers import GenerationConfig
 
         config = GenerationConfig(
-            do_sample=False,  # the sampler masks all tokens but one
+            do_sample=False,  # the sampler leaves exactly one token unmasked
             max_new_tokens=self.settings.max_new_tokens,
             eos_token_id=self.ends or None,
             pad_token_id=self.pad,
@@ -125,11 +125,11 @@ class TransformersBackend:
 
 
 def generate_batch(model: Any, prompts: Sequence[list[int]], config: Any, **options: Any) -> list[list[int]]:
-    """Generate one left-padded batch; ignore the model's own generation config."""
+    """Generate one left-padded batch with `config`; ignore the model's generation config."""
     width, pad = max(map(len, prompts)), config.pad_token_id
     ids = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts], device=model.device)
     mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=model.device)
-    # transformers fills unset fields from the model's own config, which often sets a top-p or a repetition penalty.
+    # transformers fills unset fields from the model's config, which often sets top-p or a repetition penalty.
     own, model.generation_config = model.generation_config, config
     try:
         with torch.no_grad():
@@ -145,8 +145,8 @@ class VllmBackend:
     batch_size: int | None = None
 
     def __init__(self, facts: ModelFacts, settings: EvaluationSettings, longest: int):
-        """Load the weights. `longest`: maximum number of tokens of a prompt with its completion."""
-        # Run the engine in this process, so that it cannot outlive the process and keep the GPU.
+        """Load the weights. `longest`: maximum number of tokens in a prompt and its completion."""
+        # Run the engine in this process. A separate process could outlive this one and keep the GPU memory.
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
         from vllm import LLM
         from vllm.lora.request import LoRARequest
@@ -177,7 +177,7 @@ class VllmBackend:
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
-        # `LLM.generate` returns only when all requests are finished, so a killed run would lose every completion.
+        # `LLM.generate` returns only after all requests have finished, so a killed run would lose all completions.
         engine = self.llm.llm_engine
         for index, (prompt, seed) in enumerate(zip(prompts, seeds, strict=True)):
             sampling = SamplingParams(
@@ -196,8 +196,10 @@ class VllmBackend:
             finished = [output for output in engine.step() if output.finished]
             if finished:
                 yield [
-                    GeneratedCompletion(int(one.request_id), *cut_at_end(one.outputs[0].token_ids, self.facts.ends))
-                    for one in finished
+                    GeneratedCompletion(
+                        int(output.request_id), *cut_at_end(output.outputs[0].token_ids, self.facts.ends)
+                    )
+                    for output in finished
                 ]
 
     def close(self) -> None:

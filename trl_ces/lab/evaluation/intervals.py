@@ -1,11 +1,11 @@
 """
-95 % intervals over problems: Wilson's for accuracies, bootstrap-t for other means.
+95 % intervals over problems: Wilson intervals for accuracies, bootstrap-t intervals for other means.
 
-A set's problems are treated as a sample of similar problems. Completions of one problem are correlated (ρ), so n
-problems with k completions each count as n / (ρ + (1 - ρ) / k) independent completions, by the design effect of
-cluster sampling (Kish 1965). The difference of two runs on the same problems has Newcombe's square-and-add interval
-for paired proportions (1998, method 10). Unlike a bootstrap, these intervals also exist for 0 of n and n of n.
-docs/evaluation.md reports their coverage.
+The problems of a set are treated as a random sample of similar problems. Completions of one problem are correlated
+(ρ), so n problems with k completions each count as n / (ρ + (1 - ρ) / k) independent completions (design effect of
+cluster sampling, Kish 1965). The difference between two runs on the same problems uses Newcombe's square-and-add
+interval for paired proportions (1998, method 10). Unlike bootstrap intervals, these intervals are also defined if no
+completion or every completion is correct. docs/evaluation.md reports their coverage.
 """
 
 import math
@@ -17,25 +17,31 @@ from typing import NamedTuple
 import numpy as np
 
 Z = NormalDist().inv_cdf(0.975)
-# Added to the correlated variance, in problems. With few correct (or few incorrect) completions the estimate of ρ is
-# uncertain, and this term moves it towards 1. Chosen by simulation: with 0, intervals of accuracies near 0 and 1
-# undercover; with more, intervals of independent draws overcover.
-CAUTION = 1 / 8
+# Added to the variance in the denominator of correlations, in units of problems. With few correct (or few incorrect)
+# completions, the estimate of ρ is uncertain, and this term moves it towards 1. Chosen by simulation: with 0,
+# intervals for accuracies near 0 and 1 undercover; with more, intervals for independent completions overcover.
+EXTRA_VARIANCE = 1 / 8
 RESAMPLES, SEED = 10_000, 0
-# Number of indices drawn at a time; all indices for 2,818 problems would take 225 MB.
-INDICES_AT_A_TIME = 2**22
+# Number of resampling indices drawn at once; all indices for 2,818 problems would take 225 MB.
+INDICES_PER_CHUNK = 2**22
 
 
 class Interval(NamedTuple):
-    """A mean and its 95 % interval; all `None` without values, the ends `None` if they cannot be estimated."""
+    """
+    A mean and its 95 % interval.
+
+    All fields are `None` if there are no values. `low` and `high` are `None` if they cannot be estimated.
+    """
 
     mean: float | None
     low: float | None
     high: float | None
 
-    def text(self, write: Callable[[float | None], str], signed: bool = False) -> str:
-        """Format as `69.6 [67.1, 72.0]`, or as the mean alone without an interval."""
-        mean, *ends = (("+" if signed and value is not None and value >= 0 else "") + write(value) for value in self)
+    def text(self, format_number: Callable[[float | None], str], signed: bool = False) -> str:
+        """Format as `69.6 [67.1, 72.0]`, or only the mean if there is no interval."""
+        mean, *ends = (
+            ("+" if signed and value is not None and value >= 0 else "") + format_number(value) for value in self
+        )
         return mean if self.low is None else f"{mean} [{', '.join(ends)}]"
 
 
@@ -44,10 +50,10 @@ def interval_of_average(sets: Sequence[Sequence[float]], least: float = -math.in
     Compute the unweighted mean of several sets' means, as in the paper, with its bootstrap-t interval (Efron and
     Tibshirani 1993, section 12.5), which is suitable for skewed values such as lengths.
 
-    Problems are resampled within each set, because the choice of sets is not random. t = (mean* - mean) / error*, with
-    error* the standard error of a resample, but at least half of the sample's, because a resample of few distinct
-    values would make t arbitrarily large. There is no interval if a set has a single problem or if no set varies.
-    `least` and `most` limit the interval's ends.
+    Problems are resampled within each set, because the sets are not a random sample. t = (mean* - mean) / error*,
+    where error* is the standard error of a resample. error* is at least half of the sample's standard error, because a
+    resample with few distinct values could make t arbitrarily large. The interval is `None` if a set has only one
+    problem or if no set varies. `least` and `most` limit the ends of the interval.
     """
     if not sets or not all(map(len, sets)):
         return Interval(None, None, None)
@@ -56,7 +62,7 @@ def interval_of_average(sets: Sequence[Sequence[float]], least: float = -math.in
     error = math.sqrt(sum(values.var() / max(len(values) - 1, 1) for values in centred)) / len(sets)
     if error == 0 or min(map(len, sets)) == 1:
         return Interval(mean, None, None)
-    resampled = [_resampled(values, SEED + place) for place, values in enumerate(centred)]
+    resampled = [_resampled(values, SEED + number) for number, values in enumerate(centred)]
     means = sum(means for means, _ in resampled) / len(sets)
     errors = np.sqrt(sum(squares for _, squares in resampled)) / len(sets)
     low, high = np.quantile(means / np.maximum(errors, error / 2), [0.025, 0.975])
@@ -65,11 +71,11 @@ def interval_of_average(sets: Sequence[Sequence[float]], least: float = -math.in
 
 
 def _resampled(values: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the means of `RESAMPLES` resamples of the values' size, and their squared standard errors."""
-    random, at_a_time = np.random.default_rng(seed), max(1, INDICES_AT_A_TIME // len(values))
+    """Draw `RESAMPLES` bootstrap samples; return their means and squared standard errors."""
+    random, chunk = np.random.default_rng(seed), max(1, INDICES_PER_CHUNK // len(values))
     means, squares = [], []
-    for start in range(0, RESAMPLES, at_a_time):
-        drawn = values[random.integers(len(values), size=(min(at_a_time, RESAMPLES - start), len(values)))]
+    for start in range(0, RESAMPLES, chunk):
+        drawn = values[random.integers(len(values), size=(min(chunk, RESAMPLES - start), len(values)))]
         means.append(drawn.mean(axis=1))
         squares.append(drawn.var(axis=1) / max(len(values) - 1, 1))
     return np.concatenate(means), np.concatenate(squares)
@@ -91,21 +97,21 @@ def wilson(share: float, size: float) -> tuple[float, float]:
 
 
 def effective_size(shares: Shares) -> float:
-    """Compute how many independent completions have a mean of the same variance: from n to all completions."""
-    correct, n, several = shares.correct, len(shares.correct), shares.completions > 1
-    if not several.any():
+    """Compute the equivalent number of independent completions: from n (ρ = 1) to all completions (ρ = 0)."""
+    correct, n, repeated = shares.correct, len(shares.correct), shares.completions > 1
+    if not repeated.any():
         return n
     mean = correct.mean()
-    # Unbiased estimates for the set: the variance p (1 - p) of a completion, and its part within problems.
+    # n times the unbiased estimates of the variance p (1 - p) of a completion and of its within-problem component.
     total = n * mean * (1 - mean) + _products(correct, correct) / max(n - 1, 1)
-    x, k = correct[several], shares.completions[several]
+    x, k = correct[repeated], shares.completions[repeated]
     within = (x * (1 - x) * k / (k - 1)).mean() * n
-    correlation = min(max(1 - within / (total + CAUTION), 0.0), 1.0)
+    correlation = min(max(1 - within / (total + EXTRA_VARIANCE), 0.0), 1.0)
     return n / (correlation + (1 - correlation) * (1 / shares.completions).mean())
 
 
 def _products(a: np.ndarray, b: np.ndarray) -> float:
-    """Sum the products of the deviations from the means over problems."""
+    """Sum the products of the deviations from the two means over all problems."""
     return ((a - a.mean()) * (b - b.mean())).sum()
 
 
@@ -113,9 +119,10 @@ def accuracy_interval(sets: Sequence[Shares]) -> Interval:
     """
     Compute the unweighted mean of the sets' accuracies with its Wilson interval.
 
-    One set has the size N = [`effective_size`]. For S sets, N follows from p̄ (1 - p̄) / N = sum_s p_s (1 - p_s) / n_s
-    / S². Each p_s includes one additional, half-correct completion; otherwise sets that are all correct or all
-    incorrect would have no variance. All values are `None` if there is no set or a set has no problems.
+    The sample size N of one set is its [`effective_size`]. For S sets with effective sizes n_s, N solves
+    p̄ (1 - p̄) / N = sum_s p_s (1 - p_s) / n_s / S². Each p_s includes one additional, half-correct completion;
+    otherwise, sets with only correct or only incorrect completions would have zero variance. All fields are `None` if
+    there are no sets or a set has no problems.
     """
     return Interval(*_bounds(sets)) if _not_empty(sets) else Interval(None, None, None)
 
@@ -136,17 +143,20 @@ def _bounds(sets: Sequence[Shares]) -> tuple[float, float, float]:
 
 def accuracy_difference(first: Sequence[Shares], second: Sequence[Shares]) -> Interval:
     """
-    Subtract the second run's average accuracy from the first's, on the same problems in the same order.
+    Subtract the second run's average accuracy from the first run's, for the same problems in the same order.
 
-    low = d - sqrt(a² - 2 φ a b + b²), where a and b are the distances of the two runs' bounds from their means and φ
-    is the correlation of the means (Newcombe 1998, method 10), shrunk towards 0 for few completions.
+    low = d - sqrt(a² - 2 φ a b + b²), where a and b are the distances of the two runs' bounds from their means, and φ
+    is the correlation of the means (Newcombe 1998, method 10), shrunk towards 0 if there are few completions.
     """
     if not _not_empty(first):
         return Interval(None, None, None)
     (one, low, high), (two, other_low, other_high) = _bounds(first), _bounds(second)
     pairs = [(a.correct, b.correct) for a, b in zip(first, second, strict=True)]
     together = sum(_products(a, b) / len(a) ** 2 for a, b in pairs)
-    alone = [sum((_products(run[of], run[of]) + CAUTION) / len(run[of]) ** 2 for run in pairs) for of in (0, 1)]
+    alone = [
+        sum((_products(pair[run], pair[run]) + EXTRA_VARIANCE) / len(pair[run]) ** 2 for pair in pairs)
+        for run in (0, 1)
+    ]
     correlation = together / math.sqrt(alone[0] * alone[1])
 
     def distance(a: float, b: float) -> float:

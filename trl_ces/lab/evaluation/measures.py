@@ -1,11 +1,12 @@
-"""Measure accuracy, completion length and accuracy within token budgets, for one run or for several paired runs.
+"""Accuracy, completion length and accuracy within token budgets, for one run or several runs on the same problems.
 
-A completion counts within a budget if it is correct and ends within it. Its length includes the text after its final
-box, and a truncated completion counts only at the largest budget.
+A completion counts at a budget if it is correct and not longer than the budget. Its length includes the text after the
+final box. A truncated completion can count only at the largest budget.
 
-The area is the mean accuracy over all budgets from 0 to the limit, in [0, 1]. It equals the mean over completions of
-1 - tokens / limit, with 0 for incorrect ones. The reasoning efficiency gap (REG, arXiv 2506.07104) compares it between
-models; it separates a model that is good at every budget from one that is short only on average.
+The area is the mean accuracy over all budgets from 0 to the limit, in [0, 1]. It equals the mean of 1 - tokens / limit
+over all completions, where incorrect completions contribute 0. The reasoning efficiency gap (REG, arXiv 2506.07104)
+compares the areas of two models. The area distinguishes a model that is accurate at every budget from a model that is
+short only on average.
 """
 
 import math
@@ -18,12 +19,12 @@ import pandas as pd
 from .intervals import Interval, Shares, accuracy_difference, accuracy_interval, interval_of_average
 from .samples import FIELDS, Sample
 
-CORRECTNESS = ("correct", "correct_qwen")  # columns: by this package's grader, by the Qwen2.5-Math script's rules
-SMALLEST, FEWEST = 512, 6  # smallest budget in tokens, minimum number of budgets
+CORRECTNESS = ("correct", "correct_qwen")  # columns: this package's grader, rules of the Qwen2.5-Math script
+SMALLEST_BUDGET, FEWEST_BUDGETS = 512, 6  # smallest budget in tokens, minimum number of budgets
 
 
 def by_benchmark(samples: Sequence[Sample]) -> dict[str, pd.DataFrame]:
-    """Map each benchmark to the table of its samples, sorted by problem and sample; correctness is nullable."""
+    """Map each benchmark to the table of its samples, sorted by problem and sample; correctness may be NA."""
     table = pd.DataFrame(samples, columns=list(FIELDS), dtype=object)
     table = table.astype({"problem": int, "sample": int, "tokens": int, **dict.fromkeys(CORRECTNESS, "boolean")})
     return {str(name): own for name, own in table.sort_values(["problem", "sample"]).groupby("benchmark")}
@@ -31,8 +32,8 @@ def by_benchmark(samples: Sequence[Sample]) -> dict[str, pd.DataFrame]:
 
 def accuracies(samples: pd.DataFrame, by: str, budget: float = math.inf) -> pd.DataFrame:
     """
-    Compute for each problem `completions`, the number of scored completions, and `correct`, the share of them that is
-    correct within the budget. Problems without a scored completion are left out. `by`: one of `CORRECTNESS`.
+    Count each problem's scored completions (`completions`) and compute the share that is correct within the budget
+    (`correct`). Problems without a scored completion are omitted. `by`: one of `CORRECTNESS`.
     """
     scored = samples.dropna(subset=by)
     within = (scored[by].astype(bool) & (scored["tokens"] <= budget)).astype(float)
@@ -47,14 +48,15 @@ def scored_by_all(runs: Sequence[pd.DataFrame], by: str) -> pd.Index:
 def areas(samples: pd.DataFrame, by: str, limit: int) -> pd.Series:
     """Average each problem's accuracy over all budgets up to `limit`; omit problems without a scored completion."""
     scored = samples.dropna(subset=by)
-    left = (1 - scored["tokens"] / limit).clip(lower=0) * scored[by].astype(float)
-    return left.groupby(scored["problem"]).mean()
+    remaining = (1 - scored["tokens"] / limit).clip(lower=0) * scored[by].astype(float)
+    return remaining.groupby(scored["problem"]).mean()
 
 
 def pass_at(samples: pd.DataFrame, by: str) -> dict[str, float | None]:
     """
-    Compute pass@k for the powers of two up to the number of samples, over problems with all completions scored: the
-    probability that k of a problem's n completions include a correct one (Chen et al. 2021, Eq. 1).
+    Compute pass@k, the probability that k of n completions include a correct one (Chen et al. 2021, Eq. 1).
+
+    k runs over the powers of two up to the number of samples. Only problems with all completions scored are used.
     """
     problems = [own for _, own in samples.groupby("problem")[by]]
     complete = [own for own in problems if own.notna().all()]
@@ -66,9 +68,9 @@ def pass_at(samples: pd.DataFrame, by: str) -> dict[str, float | None]:
 
 
 def budgets_up_to(limit: int) -> list[int]:
-    """Halve the limit down to 512 tokens, or for small limits until there are six budgets or 1; ascending."""
+    """List budgets in ascending order: `limit` halved repeatedly down to 512 tokens, or further to get six budgets."""
     found = [limit]
-    while found[0] // 2 >= SMALLEST or (len(found) < FEWEST and found[0] > 1):
+    while found[0] // 2 >= SMALLEST_BUDGET or (len(found) < FEWEST_BUDGETS and found[0] > 1):
         found.insert(0, found[0] // 2)
     return found
 
@@ -77,18 +79,18 @@ def measure(
     runs: Sequence[Sequence[pd.DataFrame]], by: str, baseline: int = 0, limit: int | None = None
 ) -> dict[str, Any]:
     """
-    Measure several runs over the same sets, all sets with the same weight, with 95 % intervals.
+    Measure several runs on the same sets, with 95 % intervals. All sets have the same weight.
 
     Args:
         runs (`Sequence[Sequence[DataFrame]]`): Samples of each set, for each run.
         by (`str`): The column `"correct"` or `"correct_qwen"`.
-        baseline (`int`): Index of the run with which the others are compared, question by question.
-        limit (`int`, *optional*): Largest token budget; without it, budgets and area are left out.
+        baseline (`int`): Index of the run to which the other runs are compared, problem by problem.
+        limit (`int`, *optional*): Largest token budget. If `None`, budgets and areas are omitted.
 
     Returns:
-        `dict`: `problems`, the number of problems; `scored`, the number of problems scored in every run, on which
-        accuracy and area are based; for each run `accuracy`, `length` and `area`, each with `..._difference` to the
-        baseline (`None` for the baseline itself); `budgets`, the accuracy and difference at each budget.
+        `dict`: `problems`, the number of problems; `scored`, the number of problems scored in every run, which are the
+        problems used for accuracy and area; `accuracy`, `length` and `area` for each run, and their `..._difference`
+        from the baseline (`None` for the baseline itself); `budgets`, accuracies and differences at each budget.
     """
     kept = [scored_by_all(of_set, by) for of_set in zip(*runs, strict=True)]
 
@@ -101,7 +103,7 @@ def measure(
         return _paired("accuracy", shares, baseline, accuracy_interval, accuracy_difference)
 
     def mean(name: str, values: list[list[pd.Series]], most: float = math.inf) -> dict[str, Any]:
-        # Both runs have the same questions, so the questions' difficulty cancels in the difference.
+        # Both runs have the same problems, so the difficulty of the problems cancels in the difference.
         return _paired(
             name,
             values,

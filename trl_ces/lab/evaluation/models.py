@@ -20,29 +20,29 @@ class ModelFacts:
 
     base: str  # directory or Hub id of the weights
     adapter: str | None  # directory or Hub id of a LoRA adapter
-    adapter_rank: int  # its rank, 0 without an adapter
-    tokenizer: Any  # the adapter's if it has one, else the base model's
+    adapter_rank: int  # rank of the adapter, 0 without an adapter
+    tokenizer: Any  # the adapter's tokenizer if it has one, otherwise the base model's
     ends: list[int]  # end tokens of the generation config and the tokenizer
-    context: int | None  # limit on tokens of prompt and completion; `None` if the model has no limit
-    fingerprint: str | None  # of a local model's files; `None` for a Hub model
+    context: int | None  # maximum number of tokens in prompt and completion; `None` if the model has no limit
+    fingerprint: str | None  # hash of a local model's files; `None` for a Hub model
 
 
 @dataclass(frozen=True)
 class EncodedPrompts:
-    """Token ids of each prompt, and whether the chat template opens `<think>` at its end."""
+    """Token ids of each prompt, and whether the chat template ends the prompt with an open `<think>`."""
 
     ids: list[list[int]]
     thinking_prefilled: list[bool]
 
 
 def check_model(name: str) -> None:
-    """Refuse a path without a saved model; accept Hub ids unchecked."""
+    """Raise `UserError` for a path without a saved model; do not check Hub ids."""
     try_hub_once(name)
     folder = Path(name).expanduser()
     if is_local(name) and not any((folder / file).is_file() for file in ("config.json", "adapter_config.json")):
         raise UserError(
-            f"The model {name!r} holds no config.json (and no adapter_config.json): name a saved model's directory, "
-            "a checkpoint or a Hub id with `--model`."
+            f"The model {name!r} has no config.json (and no adapter_config.json): set `--model` to a saved model's "
+            "directory, a checkpoint or a Hub id."
         )
 
 
@@ -52,7 +52,7 @@ def read_model(settings: EvaluationSettings) -> ModelFacts:
     from transformers.utils import find_adapter_config_file
 
     name = str(Path(settings.model).expanduser()) if settings.model.startswith("~") else settings.model
-    refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError, ImportError, KeyError)
+    load_errors: tuple[type[Exception], ...] = (*hub_errors(), ValueError, ImportError, KeyError)
     hub: dict[str, Any] = {"trust_remote_code": settings.trust_remote_code}
     try:
         adapter_file = find_adapter_config_file(name)
@@ -62,7 +62,7 @@ def read_model(settings: EvaluationSettings) -> ModelFacts:
         own = adapter is None or not Path(name).is_dir() or (Path(name) / "tokenizer_config.json").is_file()
         tokenizer = AutoTokenizer.from_pretrained(name if own else base, **hub)
         config = AutoConfig.from_pretrained(base, **hub)
-    except refusals as error:
+    except load_errors as error:
         raise UserError(f"The model {settings.model!r} cannot be read: {first_line(error)}") from error
     try:
         ends = GenerationConfig.from_pretrained(base).eos_token_id
@@ -80,7 +80,7 @@ def read_model(settings: EvaluationSettings) -> ModelFacts:
 
 
 def end_tokens(tokenizer: Any, ends: int | Sequence[int] | None) -> list[int]:
-    """Collect the tokens that end a completion, as TRL does: `eos_token_id` of the tokenizer and of a config."""
+    """Combine the tokenizer's `eos_token_id` with `ends`, the `eos_token_id` of a config, as TRL does."""
     ends = [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
     own = tokenizer.eos_token_id
     return ends if own is None or own in ends else [own, *ends]
@@ -89,7 +89,7 @@ def end_tokens(tokenizer: Any, ends: int | Sequence[int] | None) -> list[int]:
 def fingerprint(folder: Path) -> str:
     """Hash the names and contents of a model's files to 16 hexadecimal digits."""
     digest = hashlib.sha256()
-    # Leave out a study's records in the same folder, which may change while the model does not.
+    # Ignore a study's records in the same folder, which may change although the model does not.
     names = ("config", "generation_config", "adapter", "tokenizer", "vocab", "merges", "special_tokens", "pytorch")
     for file in sorted(folder.iterdir()):
         named = file.suffix in (".json", ".txt", ".bin") and file.name.startswith(names)
@@ -112,30 +112,30 @@ def encode_prompts(
     check_chat_template([], "the model", tokenizer)
     chats = [build_prompt(problem.question, system_prompt) for problem in problems]
     texts = [apply_template(tokenizer, chat, tokenize=False) for chat in chats]
-    # The template has already written the special tokens, including BOS.
+    # The chat template has already added the special tokens, including BOS.
     ids = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
     return EncodedPrompts(ids, [opens_thinking(text) for text in texts])
 
 
 def apply_template(tokenizer: Any, messages: list[dict[str, str]], **options: Any) -> Any:
-    """Apply the tokenizer's chat template; raise `UserError` if it refuses the messages."""
+    """Apply the tokenizer's chat template; raise `UserError` if the template rejects the messages."""
     from jinja2 import TemplateError
 
     try:
         return tokenizer.apply_chat_template(messages, add_generation_prompt=True, **options)
     except TemplateError as error:
         raise UserError(
-            f"The model's chat template refuses the prompt ({error}): if it takes no system message, give "
-            "`--system_prompt null`."
+            f"The model's chat template rejects the prompt ({error}): if it does not support system messages, "
+            "set `--system_prompt null`."
         ) from None
 
 
 def check_context(facts: ModelFacts, prompts: EncodedPrompts, settings: EvaluationSettings) -> None:
-    """Refuse a `max_new_tokens` that does not fit into the model's context together with the longest prompt."""
+    """Raise `UserError` if the longest prompt and `max_new_tokens` together exceed the model's context."""
     longest = max(map(len, prompts.ids))
     if facts.context is not None and longest + settings.max_new_tokens > facts.context:
         raise UserError(
-            f"The model takes {facts.context} tokens, the longest prompt has {longest} and `max_new_tokens` is "
+            f"The model's context is {facts.context} tokens, the longest prompt has {longest} and `max_new_tokens` is "
             f"{settings.max_new_tokens}: set `--max_new_tokens` to at most {facts.context - longest}."
         )
 
@@ -144,9 +144,9 @@ def cut_at_end(ids: Sequence[int], ends: Sequence[int]) -> tuple[list[int], str]
     """
     Return the tokens before the first end token and `"stop"`, or all tokens and `"length"` without an end token.
 
-    Completion lengths count these tokens: thinking included, end token excluded.
+    The length of a completion is the number of these tokens: it includes thinking but not the end token.
     """
-    for place, token in enumerate(ids):
+    for index, token in enumerate(ids):
         if token in ends:
-            return list(ids[:place]), "stop"
+            return list(ids[:index]), "stop"
     return list(ids), "length"

@@ -1,4 +1,4 @@
-"""Results of one evaluation (the paper's Table 1), and comparison of several by paired differences and difficulty."""
+"""Result tables of one evaluation (as the paper's Table 1), and comparison of several evaluations by problem."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,9 +19,10 @@ from .tables import markdown, percent
 SUMMARY, TABLE = "summary.json", "table.md"
 KINDS = {"math": "Average", "choice": "Average of multiple choice", "code": "Average of code"}
 BUDGETS_NOTE = (
-    "Acc within: correct completions that end within the token budget, %. Area: mean over all budgets up to the last."
+    "Acc within: % of completions that are correct within the token budget. Area: mean accuracy over all budgets "
+    "up to the last."
 )
-# Section 5.2: a question is simple if more of the reference model's completions are correct.
+# Section 5.2: a question is simple if more than this share of the reference model's completions is correct.
 SIMPLE_ABOVE = 0.5
 
 
@@ -49,7 +50,7 @@ def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, 
 
 
 def _measure(sets: list[pd.DataFrame], limit: int) -> dict[str, Any]:
-    """Measure one set, or the average over several: mean length, and accuracy, area and budgets by both graders."""
+    """Measure one set or the average of several sets, with the correctness of both graders."""
     found: dict[str, Any] = {}
     for by in CORRECTNESS:
         measured = measure([sets], by, limit=limit)
@@ -65,14 +66,14 @@ def _measure(sets: list[pd.DataFrame], limit: int) -> dict[str, Any]:
 
 
 def tokens(value: float | None) -> str:
-    """Format whole tokens as in the paper (`8194`), with one decimal below 100, and `None` as `-`."""
+    """Format a number of tokens: `8194` as in the paper, `62.5` below 100, `-` for `None`."""
     return "-" if value is None else f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}"
 
 
 def _main_table(summary: dict[str, Any]) -> str:
     """Render one run in the layout of the paper's Table 1, with set sizes, pass@k and the truncated share."""
     found = summary["benchmarks"]
-    most = max(next(iter(found.values()))["correct"]["pass_at"], key=int)
+    largest_k = max(next(iter(found.values()))["correct"]["pass_at"], key=int)
 
     def cells(entry: dict[str, Any]) -> list[str]:
         own, script = entry["correct"], entry["correct_qwen"]
@@ -84,11 +85,11 @@ def _main_table(summary: dict[str, Any]) -> str:
     for kind, title in KINDS.items():
         names = [name for name in found if BENCHMARKS[name].kind == kind]
         for name in names:
-            rest = [percent(found[name]["correct"]["pass_at"][most]), percent(found[name]["truncated"])]
+            rest = [percent(found[name]["correct"]["pass_at"][largest_k]), percent(found[name]["truncated"])]
             rows.append([BENCHMARKS[name].title, *cells(found[name]), *rest])
         if len(names) > 1:
             rows.append([title, *cells(summary["averages"][kind]), "", ""])
-    return markdown(["Dataset", "Acc ↑", "n", "Script Acc", "n", "Len ↓", f"pass@{most}", "Cut off"], rows)
+    return markdown(["Dataset", "Acc ↑", "n", "Script Acc", "n", "Len ↓", f"pass@{largest_k}", "Cut off"], rows)
 
 
 def results_table(summary: dict[str, Any]) -> str:
@@ -102,15 +103,15 @@ def results_table(summary: dict[str, Any]) -> str:
         f"{settings['backend']}."
     )
     notes = (
-        "Acc: correct completions, %. Script Acc: by the rules of the Qwen2.5-Math script, as in the paper. n: "
-        "problems that count in the column to its left. Len: tokens, including thinking. In brackets: 95 % intervals "
-        "over problems, Wilson's at the effective number of completions for Acc, bootstrap-t for Len. Cut off: "
-        "completions that reached the token limit, %."
+        "Acc: % of completions that are correct. Script Acc: the same by the rules of the Qwen2.5-Math script, as in "
+        "the paper. n: number of problems in the column to the left. Len: mean number of tokens, including thinking. "
+        "Brackets: 95 % intervals over problems (Acc: Wilson intervals for the effective number of completions; Len: "
+        "bootstrap-t intervals). Cut off: % of completions that reached the token limit."
     )
     if unscored:
         notes += (
-            f"\n\n{unscored} completions are unscored: `correct` does not support their golds, which count only in "
-            "Script Acc, or a program's reference solution does not run here."
+            f"\n\n{unscored} completions are unscored: the grader does not support their reference answers (they "
+            "count only in Script Acc), or the reference solution of a code problem does not run on this machine."
         )
     measured = {BENCHMARKS[name].title: entry["correct"] for name, entry in found.items()}
     rows = [[title, *map(percent, [*own["budgets"].values(), own["area"]["mean"]])] for title, own in measured.items()]
@@ -120,11 +121,11 @@ def results_table(summary: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished evaluation: name, content of settings.json, benchmark -> table of samples (see [`by_benchmark`])."""
+    """A finished evaluation."""
 
     name: str
-    settings: dict[str, Any]
-    samples: dict[str, pd.DataFrame]
+    settings: dict[str, Any]  # content of settings.json
+    samples: dict[str, pd.DataFrame]  # benchmark -> table of samples, see `by_benchmark`
 
 
 def load_run(folder: Path, name: str) -> Run:
@@ -134,7 +135,7 @@ def load_run(folder: Path, name: str) -> Run:
     expected = settings["num_samples"] * sum(entry["problems"] for entry in settings["data"].values())
     if len(samples) != expected:
         raise UserError(
-            f"{folder} holds {len(samples)} of {expected} completions: start its `trl-ces eval` again to resume."
+            f"{folder} contains {len(samples)} of {expected} completions: repeat its `trl-ces eval` command to resume."
         )
     return Run(name, settings, by_benchmark(samples))
 
@@ -146,13 +147,13 @@ def compare_folders(
     correctness: str = "correct",
     output: Path | None = None,
 ) -> dict[str, Any]:
-    """Compare output directories of `trl-ces eval`; see [`compare`]. `output`: JSON file to write the numbers to."""
+    """Compare output directories of `trl-ces eval`; see [`compare`]. `output`: JSON file for the results."""
     if len(folders) < 2:
-        raise UserError("One directory is given: a comparison needs at least two.")
+        raise UserError("Only one directory is given: a comparison needs at least two.")
     names = names or [folder.resolve().name for folder in folders]
     if len(names) != len(folders) or len(set(names)) != len(names):
         raise UserError(
-            f"The names are {', '.join(names)} for {len(folders)} directories: give each a unique name with `--names`."
+            f"The {len(folders)} directories are named {', '.join(names)}: give each a unique name with `--names`."
         )
     baseline = baseline or names[0]
     if baseline not in names:
@@ -165,14 +166,14 @@ def compare_folders(
 
 
 def shared_benchmarks(runs: Sequence[Run]) -> list[str]:
-    """Return the benchmarks that all runs have, in the first run's order; refuse different problems."""
+    """Return the benchmarks of all runs, in the first run's order; raise `UserError` if their problems differ."""
     shared = [name for name in runs[0].settings["benchmarks"] if all(name in run.settings["data"] for run in runs)]
     if not shared:
-        raise UserError("The runs have no benchmark in common: there is nothing to compare.")
+        raise UserError("The runs have no benchmark in common, so they cannot be compared.")
     for run, name in product(runs[1:], shared):
         if run.settings["data"][name] != runs[0].settings["data"][name]:
             raise UserError(
-                f"{runs[0].name} and {run.name} have different problems of {name}: run both with the same data and "
+                f"{runs[0].name} and {run.name} contain different problems of {name}: run both with the same data and "
                 "`--max_problems`."
             )
     return shared
@@ -180,45 +181,46 @@ def shared_benchmarks(runs: Sequence[Run]) -> list[str]:
 
 def compare(runs: Sequence[Run], correctness: str = "correct", baseline: int = 0) -> dict[str, Any]:
     """
-    Compare runs question by question over the benchmarks that all of them have.
+    Compare runs problem by problem on their common benchmarks.
 
     Args:
-        runs (`Sequence[Run]`): Finished evaluations; the first decides which questions are simple.
+        runs (`Sequence[Run]`): Finished evaluations. The first run determines which questions are simple.
         correctness (`str`): `"correct"` or `"correct_qwen"`.
-        baseline (`int`): Index of the run with which the others are compared.
+        baseline (`int`): Index of the run to which the other runs are compared.
 
     Returns:
         `dict`: Results of [`measure`] for each benchmark, for the average of each kind of benchmark (with token
-        budgets), and for simple and hard questions; also the settings in which runs differ. `--output` writes it.
+        budgets), and for simple and hard questions; also the settings that differ between the runs. `--output` saves
+        this dictionary as JSON.
     """
     names = shared_benchmarks(runs)
     limit = min(run.settings["max_new_tokens"] for run in runs)
     kinds = {kind: own for kind in KINDS if (own := [name for name in names if BENCHMARKS[name].kind == kind])}
 
-    def of(names: list[str]) -> list[list[pd.DataFrame]]:
+    def tables(names: list[str]) -> list[list[pd.DataFrame]]:
         return [[run.samples[name] for name in names] for run in runs]
 
-    every = dict.fromkeys(chain(*(run.settings["data"] for run in runs)))
+    all_names = dict.fromkeys(chain(*(run.settings["data"] for run in runs)))
     return {
         "runs": [run.name for run in runs],
         "baseline": runs[baseline].name,
         "correctness": correctness,
         "differing": {run.name: found for run in runs[1:] if (found := _differing(runs[0], run))},
-        "left_out": [name for name in every if name not in names],
-        "benchmarks": {name: measure(of([name]), correctness, baseline) for name in names},
-        "averages": {kind: measure(of(own), correctness, baseline, limit) for kind, own in kinds.items()},
+        "left_out": [name for name in all_names if name not in names],
+        "benchmarks": {name: measure(tables([name]), correctness, baseline) for name in names},
+        "averages": {kind: measure(tables(own), correctness, baseline, limit) for kind, own in kinds.items()},
         "split": {name: _split([run.samples[name] for run in runs], correctness) for name in names},
     }
 
 
 def _differing(first: Run, other: Run) -> dict[str, list[Any]]:
-    left_out = ("model", "fingerprint", "benchmarks", "data")
+    ignored = ("model", "fingerprint", "benchmarks", "data")
     found = differences(first.settings, other.settings)
-    return {name: list(pair) for name, pair in found.items() if name.split(".")[0] not in left_out}
+    return {name: list(pair) for name, pair in found.items() if name.split(".")[0] not in ignored}
 
 
 def _split(runs: Sequence[pd.DataFrame], by: str) -> dict[str, Any]:
-    """Measure one set's simple and hard questions separately; the first run decides which is which."""
+    """Measure one set's simple and hard questions separately; the first run determines the split."""
     reference = accuracies(runs[0], by)["correct"].loc[scored_by_all(runs, by)]
     parts = {"simple": reference.index[reference > SIMPLE_ABOVE], "hard": reference.index[reference <= SIMPLE_ABOVE]}
     return {
@@ -228,24 +230,24 @@ def _split(runs: Sequence[pd.DataFrame], by: str) -> dict[str, Any]:
 
 
 def comparison_text(compared: dict[str, Any]) -> str:
-    """Render as Markdown: each run by benchmark (as in Table 1), differences, simple and hard questions, budgets."""
+    """Render Markdown tables: results by benchmark (as in Table 1), differences, question difficulty, budgets."""
     names, baseline = compared["runs"], compared["baseline"]
     kinds = [BENCHMARKS[name].kind for name in compared["benchmarks"]]
     titled = [(BENCHMARKS[name].title, row) for name, row in compared["benchmarks"].items()]
     titled += [(KINDS[kind], row) for kind, row in compared["averages"].items() if kinds.count(kind) > 1]
-    every, others = range(len(names)), [place for place, name in enumerate(names) if name != baseline]
-    minus = [f"{names[place]} − {baseline}" for place in others]
-    levels = [[title, *_cells(row, every)] for title, row in titled]
+    indices, others = range(len(names)), [index for index, name in enumerate(names) if name != baseline]
+    minus = [f"{names[index]} − {baseline}" for index in others]
+    levels = [[title, *_cells(row, indices)] for title, row in titled]
     differences = [[title, *_cells(row, others, "_difference")] for title, row in titled]
     split = [
-        [BENCHMARKS[name].title, part, str(row["problems"]), *_cells(row, every)]
+        [BENCHMARKS[name].title, part, str(row["problems"]), *_cells(row, indices)]
         for name, parts in compared["split"].items()
         for part, row in parts.items()
     ]
-    simple = f"Simple: more than half of {names[0]}'s completions are correct."
+    simple = f"Simple questions: more than half of the completions of {names[0]} are correct."
     tables = [
         ("By benchmark", ["Dataset", *_headings(names)], levels, _notes(compared)),
-        ("Differences problem by problem", ["Dataset", *_headings(minus)], differences, ""),
+        ("Paired differences", ["Dataset", *_headings(minus)], differences, ""),
         ("Simple and hard questions", ["Dataset", "Part", "Problems", *_headings(names)], split, simple),
     ]
     for kind, measured in compared["averages"].items():
@@ -270,14 +272,18 @@ def _headings(names: Sequence[str]) -> list[str]:
 def _cells(row: dict[str, Any], runs: Sequence[int], what: str = "") -> list[str]:
     """Format each run's accuracy and length, or their differences, with intervals: `69.6 [67.1, 72.0]`."""
     measures = (("accuracy", percent), ("length", tokens))
-    return [Interval(**row[of + what][run]).text(write, bool(what)) for run in runs for of, write in measures]
+    return [
+        Interval(**row[name + what][run]).text(format_number, bool(what))
+        for run in runs
+        for name, format_number in measures
+    ]
 
 
 def _notes(compared: dict[str, Any]) -> str:
-    grader = {"correct": "the mathematics", "correct_qwen": "the rules of the Qwen2.5-Math script"}
+    grader = {"correct": "this package's grader", "correct_qwen": "the rules of the Qwen2.5-Math script"}
     notes = [
-        f"Acc: completions correct by {grader[compared['correctness']]}, %. Len: tokens, including thinking. In "
-        "brackets: 95 % intervals over problems."
+        f"Acc: % of completions that are correct by {grader[compared['correctness']]}. Len: mean number of tokens, "
+        "including thinking. Brackets: 95 % intervals over problems."
     ]
     partly = [
         f"{row['scored']} of {row['problems']} problems of {BENCHMARKS[name].title}"
@@ -285,10 +291,10 @@ def _notes(compared: dict[str, Any]) -> str:
         if row["scored"] < row["problems"]
     ]
     if partly:
-        notes.append(f"Acc counts only problems that can be graded: {', '.join(partly)}; Len counts all.")
+        notes.append(f"Acc covers only problems that can be graded: {', '.join(partly)}. Len covers all problems.")
     if compared["left_out"]:
         titles = [BENCHMARKS[name].title for name in compared["left_out"]]
-        notes.append(f"Left out because not every run has them: {', '.join(titles)}.")
+        notes.append(f"Omitted because not every run includes them: {', '.join(titles)}.")
     for name, settings in compared["differing"].items():
         changes = "; ".join(f"`{key}` {old!r} and {new!r}" for key, (old, new) in settings.items())
         notes.append(f"Settings that differ from those of {compared['runs'][0]}: {name} ({changes}).")

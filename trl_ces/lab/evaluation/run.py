@@ -31,7 +31,7 @@ def choose_backend(settings: EvaluationSettings) -> EvaluationSettings:
     if backend == "auto":
         backend = "vllm" if installed else "transformers"
     if backend == "vllm" and not installed:
-        raise UserError(f"vLLM is not installed: {install_line('vllm')}, or give `--backend transformers`.")
+        raise UserError(f"vLLM is not installed: {install_line('vllm')}, or use `--backend transformers`.")
     return dataclasses.replace(settings, backend=backend)
 
 
@@ -41,14 +41,14 @@ def _prepare(settings: EvaluationSettings) -> tuple[EvaluationSettings, list[Pro
     check_code(settings.code_benchmarks(), settings.allow_code_execution)
     sets = [choose(load_benchmark(name, settings.data_dir), settings.max_problems) for name in settings.benchmarks]
     try:
-        grade_many(["\\boxed{\\sqrt{8}}"], ["2\\sqrt{2}"])  # requires the algebra package used by `correct_qwen`
+        grade_many(["\\boxed{\\sqrt{8}}"], ["2\\sqrt{2}"])  # fails without the algebra package of `correct_qwen`
     except RuntimeError as error:
         raise UserError(str(error)) from None
     return settings, [problem for problems in sets for problem in problems]
 
 
 def _encode(settings: EvaluationSettings, problems: Sequence[Problem]) -> tuple[ModelFacts, EncodedPrompts]:
-    """Read the model without its weights and encode the prompts; refuse prompts that do not fit."""
+    """Read the model without its weights, encode the prompts, and check that they fit into the context."""
     facts = read_model(settings)
     prompts = encode_prompts(facts.tokenizer, problems, settings.system_prompt, settings.prompt_template)
     check_context(facts, prompts, settings)
@@ -59,7 +59,7 @@ def _encode(settings: EvaluationSettings, problems: Sequence[Problem]) -> tuple[
 class Request:
     """One completion to generate."""
 
-    problems: list[Problem]  # one problem, or for a code set and its stricter set both, the one with more tests last
+    problems: list[Problem]  # one problem, or a code problem and its counterpart in the stricter set
     sample: int  # index among the problem's completions
     prompt: list[int]  # token ids
     thinking_prefilled: bool  # whether the prompt opens `<think>`
@@ -72,14 +72,14 @@ class Request:
 
 
 def sample_seed(seed: int, benchmark: str, problem: int, sample: int) -> int:
-    """Derive a 31-bit seed for one completion, so that no two completions of a run share a random stream."""
+    """Derive a 31-bit seed for one completion, so that the completions of a run use different random streams."""
     text = f"{seed}/{benchmark}/{problem}/{sample}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1
 
 
 def list_requests(settings: EvaluationSettings, problems: Sequence[Problem], prompts: EncodedPrompts) -> list[Request]:
     """List all completions to generate, sorted by benchmark and prompt length to reduce padding."""
-    rank = {name: place for place, name in enumerate(settings.benchmarks)}
+    rank = {name: index for index, name in enumerate(settings.benchmarks)}
     bases = {name: base for name in rank if (base := BENCHMARKS[name].base) in rank}
     stricter = {(bases[problem.benchmark], problem.id): problem for problem in problems if problem.benchmark in bases}
     entries = zip(problems, prompts.ids, prompts.thinking_prefilled, strict=True)
@@ -87,19 +87,19 @@ def list_requests(settings: EvaluationSettings, problems: Sequence[Problem], pro
     prompted.sort(key=lambda entry: (rank[entry[0].benchmark], len(entry[1]), entry[0].id))
     requests = []
     for problem, ids, prefilled in prompted:
-        place = problem.benchmark, problem.id
-        own = [problem, stricter[place]] if place in stricter else [problem]
+        key = problem.benchmark, problem.id
+        own = [problem, stricter[key]] if key in stricter else [problem]
         for sample in range(settings.num_samples):
-            requests.append(Request(own, sample, ids, prefilled, sample_seed(settings.seed, *place, sample)))
+            requests.append(Request(own, sample, ids, prefilled, sample_seed(settings.seed, *key, sample)))
     return requests
 
 
 def pending_batches(requests: Sequence[Request], done: set[Key], batch_size: int | None) -> list[list[Request]]:
     """
-    Return the batches with a missing completion.
+    Return the batches that lack at least one completion.
 
-    The other completions of a batch can change a completion's rounding, so an incomplete batch is regenerated as a
-    whole. Without a batch size, only the missing completions are generated.
+    Rounding can depend on the other completions of a batch, so incomplete batches are regenerated as a whole. Without
+    a batch size, only the missing completions are generated.
     """
     if batch_size is None:
         missing = [request for request in requests if not done.issuperset(request.keys)]
@@ -110,35 +110,42 @@ def pending_batches(requests: Sequence[Request], done: set[Key], batch_size: int
 
 def grade_completions(completions: Sequence[tuple[Request, Sample]], code_grader: CodeGrader) -> list[Sample]:
     """
-    Make samples with both graders' correctness from requests and their `tokens`, `finish_reason` and `text`.
+    Grade completions and return their samples.
 
-    Programs have a single grader; its result is stored for both.
+    Each completion is a pair of a request and a dictionary with `tokens`, `finish_reason` and `text`. Texts are graded
+    by both graders. Programs are graded only by their tests; the result is stored for both graders.
     """
-    texts = [(request, request.problems[0], made) for request, made in completions if request.problems[0].code is None]
+    texts = [
+        (request, request.problems[0], output) for request, output in completions if request.problems[0].code is None
+    ]
     grades = grade_many(
-        [made["text"] for *_, made in texts],
+        [output["text"] for *_, output in texts],
         [problem.gold for _, problem, _ in texts],
         [problem.benchmark for _, problem, _ in texts],
         questions=[problem.question for _, problem, _ in texts],
         thinking_prefilled=[request.thinking_prefilled for request, *_ in texts],
     )
     samples = [
-        _sample(request, problem, (grade.answer, grade.correct, grade.correct_qwen), made)
-        for (request, problem, made), grade in zip(texts, grades, strict=True)
+        _sample(request, problem, (grade.answer, grade.correct, grade.correct_qwen), output)
+        for (request, problem, output), grade in zip(texts, grades, strict=True)
     ]
-    coded = [(request, task, made) for request, made in completions if (task := request.problems[-1].code) is not None]
-    results = code_grader.grade([(task, made["text"], request.thinking_prefilled) for request, task, made in coded])
-    for (request, _, made), result in zip(coded, results, strict=True):
-        # The base set uses the first group of tests, the stricter set both.
+    coded = [
+        (request, task, output) for request, output in completions if (task := request.problems[-1].code) is not None
+    ]
+    results = code_grader.grade(
+        [(task, output["text"], request.thinking_prefilled) for request, task, output in coded]
+    )
+    for (request, _, output), result in zip(coded, results, strict=True):
+        # The base set uses the first group of tests; the stricter set uses both groups.
         for problem, correct in zip(request.problems, result.passed[-len(request.problems) :], strict=True):
-            samples.append(_sample(request, problem, (result.program, correct, correct), made))
+            samples.append(_sample(request, problem, (result.program, correct, correct), output))
     return samples
 
 
-def _sample(request: Request, problem: Problem, graded: tuple[Any, ...], made: Sample) -> Sample:
+def _sample(request: Request, problem: Problem, graded: tuple[Any, ...], output: Sample) -> Sample:
     """Make a line of samples.jsonl."""
     requested = (problem.benchmark, problem.id, request.sample, request.seed, problem.gold)
-    return dict(zip(FIELDS, (*requested, *graded, *(made[name] for name in GENERATED)), strict=True))
+    return dict(zip(FIELDS, (*requested, *graded, *(output[name] for name in GENERATED)), strict=True))
 
 
 def draw(
@@ -146,20 +153,23 @@ def draw(
 ) -> Iterator[list[Sample]]:
     """Yield the missing samples of the batches as they finish."""
     for batch in batches:
-        for finished in backend.generate([one.prompt for one in batch], [one.seed for one in batch]):
-            new = [one for one in finished if not done.issuperset(batch[one.index].keys)]
+        for finished in backend.generate([request.prompt for request in batch], [request.seed for request in batch]):
+            new = [completion for completion in finished if not done.issuperset(batch[completion.index].keys)]
             if not new:  # generated only because another completion of the batch is missing
                 continue
-            texts = tokenizer.batch_decode([one.tokens for one in new], skip_special_tokens=True)
-            made = [
-                (batch[one.index], dict(zip(GENERATED, (len(one.tokens), one.finish_reason, text), strict=True)))
-                for one, text in zip(new, texts, strict=True)
+            texts = tokenizer.batch_decode([completion.tokens for completion in new], skip_special_tokens=True)
+            outputs = [
+                (
+                    batch[completion.index],
+                    dict(zip(GENERATED, (len(completion.tokens), completion.finish_reason, text), strict=True)),
+                )
+                for completion, text in zip(new, texts, strict=True)
             ]
-            yield [sample for sample in grade_completions(made, code_grader) if key_of(sample) not in done]
+            yield [sample for sample in grade_completions(outputs, code_grader) if key_of(sample) not in done]
 
 
 def load_backend(facts: ModelFacts, settings: EvaluationSettings, longest: int) -> TransformersBackend | VllmBackend:
-    """Load the weights. `longest`: maximum number of tokens of a prompt and its completion together."""
+    """Load the weights. `longest`: maximum number of tokens in a prompt and its completion."""
     if settings.backend == "vllm":
         return VllmBackend(facts, settings, longest)
     return TransformersBackend.load(facts, settings)
@@ -176,8 +186,8 @@ def run_evaluation(
     """
     Evaluate a model, or resume an interrupted evaluation in `output_dir`; return the summary.
 
-    `say` receives messages for the user. `progress` shows a progress bar. If another process is using `output_dir`,
-    `wait` waits for it; otherwise `UserError` is raised.
+    `say` prints messages for the user. `progress` enables a progress bar. If another process uses `output_dir`, wait
+    for it if `wait` is set; otherwise raise `UserError`.
     """
     check_model(settings.model)
     settings, problems = _prepare(settings)
@@ -185,8 +195,10 @@ def run_evaluation(
     requests = list_requests(settings, problems, prompts)
     recorded, code_grader = record(settings, facts, problems), CodeGrader(settings.code_time_limit)
     with open_samples(output_dir, recorded, wait) as file:
-        done, total = {key_of(sample) for sample in file.samples}, sum(len(one.keys) for one in requests)
-        say(f"{len(problems)} problems x {settings.num_samples} completions in {output_dir}: {len(done)} are done.")
+        done, total = {key_of(sample) for sample in file.samples}, sum(len(request.keys) for request in requests)
+        say(
+            f"{len(problems)} problems x {settings.num_samples} completions in {output_dir}: {len(done)} already done."
+        )
         if len(done) < total:
             backend = load_backend(facts, settings, max(map(len, prompts.ids)) + settings.max_new_tokens)
             bar = tqdm(total=total, initial=len(done), unit="completion", disable=not progress, smoothing=0.05)
@@ -217,11 +229,11 @@ def evaluate(
     model_dir: str | Path, benchmarks: str | Sequence[str] = "math12", correctness: str = "correct", **options: Any
 ) -> dict[str, dict[str, float]]:
     """
-    Measure accuracy and length on benchmarks, as `evaluation.function` of `trl-ces study`.
+    Measure accuracy and length on benchmarks. Can be used as `evaluation.function` of `trl-ces study`.
 
     Args:
-        model_dir (`str` or `Path`): Folder of a saved model, in which completions are stored, or a Hub id.
-        benchmarks (`str` or `Sequence[str]`): Sets and groups.
+        model_dir (`str` or `Path`): Directory of a saved model, which also stores the completions, or a Hub id.
+        benchmarks (`str` or `Sequence[str]`): Benchmarks and groups.
         correctness (`str`): `"correct"`, or `"correct_qwen"` for the rules of the Qwen2.5-Math script.
         **options: Other fields of [`EvaluationSettings`].
 
@@ -229,11 +241,11 @@ def evaluate(
         `dict`: For each benchmark `accuracy`, mean `length_tokens`, and `area` (mean accuracy over token budgets).
     """
     settings = choose_backend(_study_settings(str(model_dir), benchmarks, correctness, options))
-    folder, sampling, place = Path(model_dir), settings.sampling(), default_folder(settings.model)
+    folder, sampling, parent = Path(model_dir), settings.sampling(), default_folder(settings.model)
     if folder.is_dir():
-        sampling["model"], place = fingerprint(folder), folder / "evaluation"
+        sampling["model"], parent = fingerprint(folder), folder / "evaluation"
     digest = hashlib.sha256(json.dumps(sampling, sort_keys=True).encode()).hexdigest()[:8]
-    summary = run_evaluation(settings, place / digest, progress=False, wait=True)
+    summary = run_evaluation(settings, parent / digest, progress=False, wait=True)
     return {
         name: {
             "accuracy": found[correctness]["accuracy"]["mean"],
@@ -247,7 +259,7 @@ def evaluate(
 def check_evaluate(
     benchmarks: str | Sequence[str] = "math12", correctness: str = "correct", model_dir: str | None = None, **options
 ) -> None:
-    """Refuse settings that [`evaluate`] would refuse for models like `model_dir`; `trl-ces study` calls it first."""
+    """Raise `UserError` if [`evaluate`] would reject these settings. `trl-ces study` calls this before training."""
     settings, problems = _prepare(_study_settings(model_dir or "of the study", benchmarks, correctness, options))
     if model_dir is not None:
         _encode(settings, problems)

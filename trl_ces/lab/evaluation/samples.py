@@ -1,4 +1,4 @@
-"""Output directory of an evaluation: settings.json, and samples.jsonl, to which completions are appended."""
+"""Output directory of an evaluation: settings.json and samples.jsonl, which has one line per completion."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -28,24 +28,24 @@ def read_settings_file(folder: Path) -> dict[str, Any]:
     """Read a directory's settings.json."""
     file = folder / SETTINGS
     if not file.is_file():
-        raise UserError(f"{folder} holds no {SETTINGS}: name an output directory of `trl-ces eval`.")
+        raise UserError(f"{folder} has no {SETTINGS}: pass an output directory of `trl-ces eval`.")
     return json.loads(file.read_text(encoding="utf-8"))
 
 
 def read_samples(file: Path) -> tuple[list[Sample], int]:
-    """Read the complete lines of samples.jsonl and their size in bytes; a killed run may leave an incomplete line."""
+    """Read samples.jsonl without an incomplete last line, which a killed run may leave; return samples and size."""
     content = file.read_bytes() if file.is_file() else b""
     length = content.rfind(b"\n") + 1
     return [json.loads(line) for line in content[:length].split(b"\n")[:-1]], length
 
 
 class SampleFile:
-    """samples.jsonl of `folder`, open for appending."""
+    """The file samples.jsonl of a directory, opened for appending."""
 
     def __init__(self, folder: Path):
         self.samples, length = read_samples(folder / SAMPLES)
         self.stream = (folder / SAMPLES).open("ab")
-        self.stream.truncate(length)  # drop an incomplete last line; its sample is drawn again
+        self.stream.truncate(length)  # drop an incomplete last line; its sample will be drawn again
 
     def append(self, samples: Sequence[Sample]) -> None:
         """Append samples in the given order and flush them to the operating system."""
@@ -56,14 +56,14 @@ class SampleFile:
 
 @contextmanager
 def open_samples(folder: Path, settings: dict[str, Any], wait: bool = False) -> Iterator[SampleFile]:
-    """Open a directory's samples exclusively for this process; refuse samples drawn with other settings."""
+    """Lock and open a directory's samples; raise `UserError` if they were drawn with other settings."""
     try:
         lock = lock_file(folder / LOCK, wait)
     except OSError as error:
         raise UserError(f"`--output_dir` {str(folder)!r} cannot be written ({error.strerror}).") from None
     except Busy:
         raise UserError(
-            f"Another evaluation is running in {folder}: wait for it, or give another `--output_dir`."
+            f"Another evaluation is running in {folder}: wait for it, or choose another `--output_dir`."
         ) from None
     with lock:
         _check_settings(folder, json.loads(json.dumps(settings)))
@@ -73,24 +73,24 @@ def open_samples(folder: Path, settings: dict[str, Any], wait: bool = False) -> 
 
 
 def _check_settings(folder: Path, here: dict[str, Any]) -> None:
-    """Write settings.json, or refuse to mix samples drawn with different settings."""
+    """Write settings.json if it is missing; raise `UserError` if existing settings differ from `here`."""
     if not (folder / SETTINGS).is_file():
         if (folder / SAMPLES).is_file():
-            raise UserError(f"{folder / SAMPLES} has no {SETTINGS} next to it: give another `--output_dir`.")
+            raise UserError(f"{folder / SAMPLES} has no {SETTINGS} next to it: choose another `--output_dir`.")
         write_json(folder / SETTINGS, here)
     differing = differences(read_settings_file(folder), here)
     if here.get("fingerprint") is not None:  # the fingerprint identifies the model, even if its files were moved
         differing.pop("model", None)
     if differing:
-        changes = "; ".join(f"`{name}` is {old!r} there and {new!r} here" for name, (old, new) in differing.items())
+        changes = "; ".join(f"`{name}` was {old!r} and is now {new!r}" for name, (old, new) in differing.items())
         raise UserError(
-            f"{folder} holds samples drawn with other settings: {changes}. Give another `--output_dir`, or the same "
-            "settings."
+            f"{folder} contains samples drawn with other settings: {changes}. Choose another `--output_dir`, or use "
+            "the same settings."
         )
 
 
 def differences(first: dict[str, Any], second: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Map each name whose values differ to both values; nested names are written as `data.gsm8k`."""
+    """Return both values of each entry that differs; names of nested entries have the form `data.gsm8k`."""
     found: dict[str, tuple[Any, Any]] = {}
     for name in [*first, *(name for name in second if name not in first)]:
         old, new = first.get(name), second.get(name)

@@ -1,4 +1,4 @@
-"""Settings of an evaluation, given in Python, in a YAML file or on the command line."""
+"""Settings of an evaluation, specified in Python, in a YAML file or on the command line."""
 
 import json
 import math
@@ -16,7 +16,7 @@ from .benchmarks import BENCHMARKS, find_benchmarks
 # Settings that do not affect completions.
 NOT_SAMPLING = {"data_dir", "output_dir", "allow_code_execution", "gpu_memory_utilization"}
 
-# Predicate for values in range, and a description of the range.
+# Predicate for valid values, and description of the valid range.
 SWITCH = (lambda value: isinstance(value, bool), "true or false")
 COUNT = (lambda value: isinstance(value, int) and value >= 1, "a whole number of at least 1")
 SEED = (lambda value: isinstance(value, int) and value >= 0, "a whole number of at least 0")
@@ -25,6 +25,7 @@ POSITIVE = (lambda value: 0 < value < math.inf, "above 0")
 FRACTION = (lambda value: 0 < value <= 1, "above 0 and at most 1")
 BACKEND = (lambda value: value in ("auto", "vllm", "transformers"), "auto, vllm or transformers")
 DTYPE = (lambda value: value in ("auto", "bfloat16", "float16", "float32"), "auto, bfloat16, float16 or float32")
+TEMPLATE = (lambda value: str(value).count("{question}") == 1, "a text with {question} once, or null")
 ANYTHING = (lambda value: True, "")
 
 
@@ -36,34 +37,36 @@ def _setting(default: Any, text: str, limits: Any = ANYTHING) -> Any:
 class EvaluationSettings:
     """Settings of an evaluation; defaults follow the paper where it states a value (section 3.3)."""
 
-    model: str = _setting("", "Hub id, saved model's directory, or LoRA adapter's directory")
+    model: str = _setting("", "Hub id, or directory of a saved model or LoRA adapter")
     benchmarks: list[str] = field(
-        default_factory=list, metadata={"help": "sets and groups, separated by commas", "range": ANYTHING}
+        default_factory=list, metadata={"help": "benchmarks and groups, separated by commas", "range": ANYTHING}
     )
-    data_dir: str | None = _setting(None, "folder with math/NAME/test.jsonl, reasoning/, code/; default: from the Hub")
-    output_dir: str | None = _setting(None, "for completions and results; default: a folder in runs/evaluation/")
-    backend: str = _setting("auto", "vllm or transformers; auto: vLLM if it is installed", BACKEND)
+    data_dir: str | None = _setting(None, "folder with math/, reasoning/ and code/; default: load from the Hub")
+    output_dir: str | None = _setting(
+        None, "folder for completions and results; default: a folder in runs/evaluation/"
+    )
+    backend: str = _setting("auto", "vllm or transformers; auto: vllm if installed", BACKEND)
     num_samples: int = _setting(4, "completions per problem", COUNT)
     max_problems: int | None = _setting(None, "maximum number of problems per set, evenly spaced", COUNT)
-    max_new_tokens: int = _setting(16384, "maximum completion length, with thinking; not stated in the paper", COUNT)
+    max_new_tokens: int = _setting(
+        16384, "maximum completion length, including thinking; not stated in the paper", COUNT
+    )
     temperature: float = _setting(0.4, "sampling temperature; 0 is greedy", NOT_NEGATIVE)
     top_p: float = _setting(0.95, "nucleus sampling: probability mass", FRACTION)
-    top_k: int | None = _setting(None, "sampling: most likely tokens to draw from; default: all", COUNT)
+    top_k: int | None = _setting(None, "top-k sampling: number of most likely tokens; default: all", COUNT)
     repetition_penalty: float = _setting(
-        1.05, "applied to tokens of the prompt and completion so far; 1: off", POSITIVE
+        1.05, "penalty for tokens that the prompt or completion already contains; 1: none", POSITIVE
     )
     seed: int = _setting(0, "sampling seed", SEED)
     system_prompt: str | None = _setting(PAPER_SYSTEM_PROMPT, "system message; null: no system message")
-    prompt_template: str | None = _setting(
-        None,
-        "text prompts for a base model, with {question}; default: the chat template",
-        (lambda value: str(value).count("{question}") == 1, "a text that contains {question} once"),
+    prompt_template: str | None = _setting(None, "text prompts for a base model, such as 'Q: {question}'", TEMPLATE)
+    dtype: str = _setting("auto", "dtype of the weights; auto: as saved, but vLLM converts float32 to 16 bits", DTYPE)
+    batch_size: int = _setting(16, "transformers: completions generated at a time", COUNT)
+    gpu_memory_utilization: float = _setting(0.9, "vLLM: fraction of GPU memory to use", FRACTION)
+    allow_code_execution: bool = _setting(
+        False, "run model-written programs in a sandbox; required for code benchmarks", SWITCH
     )
-    dtype: str = _setting("auto", "auto: as saved; vLLM halves float32", DTYPE)
-    batch_size: int = _setting(16, "completions generated at a time, with transformers", COUNT)
-    gpu_memory_utilization: float = _setting(0.9, "vLLM: fraction of the GPU's memory", FRACTION)
-    allow_code_execution: bool = _setting(False, "for code sets: run model-written programs, in a sandbox", SWITCH)
-    code_time_limit: float = _setting(60.0, "seconds for all tests of one program", POSITIVE)
+    code_time_limit: float = _setting(60.0, "time limit in seconds for all tests of one program", POSITIVE)
     trust_remote_code: bool = _setting(False, "run code from a Hub model's repository", SWITCH)
 
     def __post_init__(self) -> None:
@@ -78,40 +81,40 @@ class EvaluationSettings:
             if not fits:
                 raise UserError(f"`{setting.name}` is {value!r}: it must be {words}.")
         if not self.model.strip():
-            raise UserError("No model is named: give `--model`, a directory or a Hub id.")
+            raise UserError("No model is specified: set `--model` to a directory or a Hub id.")
         given = [self.benchmarks] if isinstance(self.benchmarks, str) else self.benchmarks
         names = [word.strip() for text in given for word in text.split(",")]
         object.__setattr__(self, "benchmarks", find_benchmarks(list(filter(None, names))))
 
     def sampling(self) -> dict[str, Any]:
-        """Return the settings that determine completions and their grades; they are fixed within a directory."""
-        left_out = NOT_SAMPLING if self.code_benchmarks() else {*NOT_SAMPLING, "code_time_limit"}
-        left_out |= set() if self.prompt_template else {"prompt_template"}  # as before there was one
-        return {name: value for name, value in asdict(self).items() if name not in left_out}
+        """Return the settings that determine completions and their grades; all samples of a directory share them."""
+        ignored = NOT_SAMPLING if self.code_benchmarks() else {*NOT_SAMPLING, "code_time_limit"}
+        ignored |= set() if self.prompt_template else {"prompt_template"}  # older directories have no such setting
+        return {name: value for name, value in asdict(self).items() if name not in ignored}
 
     def code_benchmarks(self) -> list[str]:
         return [name for name in self.benchmarks if BENCHMARKS[name].kind == "code"]
 
 
 def make_settings(values: dict[str, Any], source: str) -> EvaluationSettings:
-    """Make settings from a mapping; `source` names it in the message about an unknown key."""
+    """Make settings from a mapping; `source` names the mapping in error messages."""
     known = [setting.name for setting in fields(EvaluationSettings)]
     for name in values:
         if name not in known:
             hint = nearest(str(name), known) or f" Keys: {', '.join(known)}."
-            raise UserError(f"{source}: the key `{name}` is not known in an evaluation.{hint}")
+            raise UserError(f"{source}: the key `{name}` is not an evaluation setting.{hint}")
     return EvaluationSettings(**values)
 
 
 def read_settings(file: Path | None, options: dict[str, Any]) -> EvaluationSettings:
-    """Read settings from a YAML file, overridden by command-line options, which are text."""
+    """Read settings from a YAML file; command-line options (text) override them."""
     values = {} if file is None else read_yaml(file)
     hints = {setting.name: setting.type for setting in fields(EvaluationSettings)}
     return make_settings(values | {name: _from_text(text, hints[name]) for name, text in options.items()}, str(file))
 
 
 def _from_text(text: Any, hint: Any) -> Any:
-    """Parse the value of an option; return invalid text unchanged, for `EvaluationSettings` to refuse."""
+    """Parse the value of an option; return invalid text unchanged, so that `EvaluationSettings` rejects it."""
     if str in (typing.get_args(hint) or (hint,)) and text != "null":
         return text
     try:
@@ -121,7 +124,7 @@ def _from_text(text: Any, hint: Any) -> Any:
 
 
 def default_folder(model: str) -> Path:
-    """Return `runs/evaluation/` and the model's name, or for a local directory the last two parts of its path."""
+    """Return `runs/evaluation/NAME`, where NAME is a Hub id or the last two parts of a local path."""
     parts = [part for part in Path(model).expanduser().resolve().parts if part != "/"] if Path(model).exists() else []
     name = "/".join(parts[-2:]) or model
     return Path("runs") / "evaluation" / re.sub(r"[^0-9A-Za-z.]+", "_", name).strip("_")

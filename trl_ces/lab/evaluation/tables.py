@@ -1,11 +1,11 @@
-"""Markdown tables that are also aligned as plain text."""
+"""Markdown tables with aligned columns."""
 
 import math
 from collections.abc import Sequence
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Render a table with its first column aligned left and the others right."""
+    """Render a table. The first column is left-aligned, all other columns are right-aligned."""
     cells = [list(header), *map(list, rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
 
@@ -19,5 +19,5 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Format 0.417 as `41.7`, and `None` and NaN as `-`."""
+    """Format 0.417 as `41.7`; format `None` and NaN as `-`."""
     return "-" if share is None or math.isnan(share) else f"{100 * share:.1f}"

@@ -1,4 +1,4 @@
-"""Statistics of sampled completions: pairs of high-entropy tokens, lengths, entropies, and groups as in training.
+"""Statistics of sampled completions: token pairs at high-entropy positions, lengths, entropies, and group statistics.
 
 CES lowers the entropy of correct completions at their high-entropy tokens, which favours the likelier alternative at
 each of them. Completions therefore get shorter if the likelier alternative leads to shorter completions.
@@ -49,7 +49,7 @@ def all_facts(recipe: Recipe, sample: RecipeSample, sampling: Sampling) -> dict[
 def count_pairs(
     completions: Sequence[SampledCompletion], correct: Sequence[bool | None] | None = None
 ) -> pd.DataFrame:
-    """Group high-entropy positions by the unordered pair of their two likeliest tokens, sorted by total entropy."""
+    """Group high-entropy positions by the unordered pair of their two likeliest tokens; sort by total entropy."""
     scores = [None] * len(completions) if correct is None else correct
     rows = []  # one row per position and alternative
     for completion, score in zip(completions, scores, strict=True):
@@ -82,7 +82,7 @@ def shorter_share(pairs: pd.DataFrame) -> float:
     """
     Compute the share of positions, weighted by entropy, at which the likelier alternative has fewer tokens left.
 
-    `pairs` is the result of [`count_pairs`]. NaN if no pair had both alternatives sampled in completions that ended.
+    `pairs` is the result of [`count_pairs`]. Return NaN if no pair has both alternatives in completions that ended.
     """
     gap = (pairs.likelier_tokens_left - pairs.other_tokens_left)[pairs.entropy > 0].dropna()
     if gap.empty:
@@ -96,7 +96,7 @@ def shorter_share(pairs: pd.DataFrame) -> float:
 def sample_facts(
     completions: Sequence[SampledCompletion], tau: float, correct: Sequence[bool | None] | None = None
 ) -> dict[str, float]:
-    """Compute means over all completions: lengths in tokens, entropies in bits, all others as shares in [0, 1]."""
+    """Compute means over all completions: lengths in tokens, entropies in bits, other values as shares in [0, 1]."""
     lengths = [len(completion.tokens) for completion in completions]
     sizes = selection_size(torch.tensor(lengths), tau)
     return {
@@ -121,10 +121,10 @@ def group_facts(
     mask_truncated: bool = False,
 ) -> dict[str, float]:
     """
-    Compute expected shares over groups of `size` completions; NaN if no prompt has that many scored completions.
+    Compute expected shares over groups of `size` completions; NaN if no prompt has enough scored completions.
 
-    `shaped_share` is the share of tokens that CES shapes (Eq. 5). The last two values are shares of these shaped
-    tokens: those in all-correct or all-incorrect groups, and those in incorrect completions with A' > 0 (Eq. 7).
+    `shaped_share` is the share of tokens that CES shapes (Eq. 5). The last two values are shares of the shaped
+    tokens: tokens in all-correct or all-incorrect groups, and tokens in incorrect completions with A' > 0 (Eq. 7).
     """
     by_prompt: dict[int, list[tuple[SampledCompletion, bool]]] = {}
     for completion, score in zip(completions, correct or [None] * len(completions), strict=True):
@@ -139,7 +139,7 @@ def group_facts(
                 continue
             length, highest = len(completion.tokens), sorted(completion.entropies, reverse=True)
             tokens += length
-            # `others`: number of correct completions among the other G - 1 of the group, drawn from n - 1.
+            # `others`: number of correct completions among the group's other G - 1, which are drawn from n - 1.
             for others in range(size):
                 ways = math.comb(c - score, others) * math.comb(n - 1 - (c - score), size - 1 - others)
                 chance = ways / math.comb(n - 1, size - 1)
@@ -162,7 +162,7 @@ def group_facts(
 
 
 def advantage_of_incorrect(group_correct: int, size: int) -> float:
-    """Compute A of an incorrect completion for rewards of 0 and 1, scaled by the group's standard deviation."""
+    """Compute the advantage A of an incorrect completion for rewards of 0 and 1, with scaling by the group's std."""
     if group_correct == size:
         return 0.0
     share = group_correct / size

@@ -47,7 +47,7 @@ def token_shaping(sample: RecipeSample, settings: dict[str, Any], mask_truncated
     """
     Compute A' - A of all tokens, shape (B, T), float64, treating all completions of a prompt as one group.
 
-    `settings` are the arguments of [`conditional_entropy_shaping`]. The result is 0 where CES changes nothing.
+    `settings` are keyword arguments of [`conditional_entropy_shaping`]. The result is 0 for unshaped tokens.
     """
     completions = sample.completions
     scores = sample.correct or [None] * len(completions)
@@ -55,7 +55,10 @@ def token_shaping(sample: RecipeSample, settings: dict[str, Any], mask_truncated
     scored = torch.tensor([score is not None for score in scores])
     group_correct, group_scored = group_counts(correct, scored, len(completions) // len(sample.prompts))
     entropies = [torch.tensor(completion.entropies, dtype=torch.float64) for completion in completions]
-    in_loss = [torch.full((len(one.tokens),), float(one.ended or not mask_truncated)) for one in completions]
+    in_loss = [
+        torch.full((len(completion.tokens),), float(completion.ended or not mask_truncated))
+        for completion in completions
+    ]
     counts = zip(group_correct.tolist(), group_scored.tolist(), correct.tolist(), strict=True)
     # Only the cap of Eq. 7 depends on A, and only in incorrect completions.
     advantages = torch.tensor([0.0 if own else advantage_of_incorrect(c, n) for c, n, own in counts])
@@ -72,7 +75,7 @@ def token_shaping(sample: RecipeSample, settings: dict[str, Any], mask_truncated
 
 
 def model_view(sample: RecipeSample, shaping: Tensor) -> dict[str, Any]:
-    """Build a column: each prompt's correct and incorrect completion with the most shaped tokens."""
+    """Build a column: for each prompt, the correct and the incorrect completion with the most shaped tokens."""
     scores = sample.correct or [None] * len(sample.completions)
     counts = (shaping != 0).sum(dim=1).tolist()
     best: list[dict[bool | None, int]] = [{} for _ in sample.prompts]  # score -> row
@@ -110,7 +113,7 @@ def completion_view(
             mark = "lowered" if change < 0 else "raised"
             top = top_tokens[position]
             pair = zip(top.pair, top.probabilities, strict=True)
-            alternatives = " or ".join(f"“{token_text(tokenizer, one)}” {100 * p:.0f} %" for one, p in pair)
+            alternatives = " or ".join(f"“{token_text(tokenizer, token)}” {100 * p:.0f} %" for token, p in pair)
             tip += f" between {alternatives}; advantage {'−' if change < 0 else '+'}{abs(change):.2f}"
             text = text.replace(" ", "␣").replace("\n", "↵\n")
         views.append({"text": text, "level": sum(bits >= start for start in LEVELS), "tip": tip, "mark": mark})

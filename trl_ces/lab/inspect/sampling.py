@@ -52,8 +52,8 @@ class RecipeSample:
     tokenizer: Any
     prompts: list[str]  # with the chat template applied
     completions: list[SampledCompletion]  # grouped by prompt, in the order of the prompts
-    correct: list[bool | None] | None  # per completion, `None` if unscored; `None` if no completion could be scored
-    reason: str | None  # why no completion was scored, or why none was correct
+    correct: list[bool | None] | None  # per completion (`None`: unscored); `None` if no completion could be scored
+    reason: str | None  # reason why no completion was scored or no completion was correct
 
 
 def sample_recipe(recipe: Recipe, prompts: Prompts, sampling: Sampling, *, build: bool = False) -> RecipeSample:
@@ -80,7 +80,7 @@ def _load_model(recipe: Recipe, build: bool) -> tuple[str, Any, Any]:
     """Load the model and its tokenizer; return the model's name, the model and the tokenizer."""
     logging.disable_progress_bar()
     name = model_path(recipe) if build else str(recipe.model.model_name_or_path)
-    place = os.path.expanduser(name)
+    path = os.path.expanduser(name)
     on_cpu = recipe.training.get("use_cpu") or not torch.accelerator.is_available()
     hub = {
         "revision": recipe.model.model_revision,
@@ -92,14 +92,14 @@ def _load_model(recipe: Recipe, build: bool) -> tuple[str, Any, Any]:
         "device_map": "cpu" if on_cpu else str(torch.accelerator.current_accelerator()),
         **(recipe.training.get("model_init_kwargs") or {}),
     }
-    # A recipe may choose flash attention for training, but it supports neither CPUs nor float32 weights.
+    # Flash attention, which a recipe may select for training, supports neither CPUs nor float32 weights.
     loading["attn_implementation"] = None if "flash" in str(recipe.attention) else recipe.attention
     loading = {key: value for key, value in loading.items() if value is not None}
-    refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError, ImportError)
+    load_errors: tuple[type[Exception], ...] = (*hub_errors(), ValueError, ImportError)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(place, **hub)
-        return name, AutoModelForCausalLM.from_pretrained(place, **hub, **loading), tokenizer
-    except refusals as error:
+        tokenizer = AutoTokenizer.from_pretrained(path, **hub)
+        return name, AutoModelForCausalLM.from_pretrained(path, **hub, **loading), tokenizer
+    except load_errors as error:
         raise UserError(f"The model {name!r} cannot be loaded: {first_line(error)}") from error
 
 
@@ -114,7 +114,7 @@ def encode_prompt(
         options = {"tokenize": True, "return_dict": True, **(chat_template_kwargs or {})}
         ids = apply_template(tokenizer, prompt, **options)["input_ids"]
     if not ids:
-        raise UserError(f"The prompt {prompt!r} has no tokens: give a prompt with text.")
+        raise UserError(f"The prompt {prompt!r} has no tokens: use a non-empty prompt.")
     return list(ids)
 
 
@@ -124,7 +124,7 @@ def sample_completions(
     """Sample completions from the full distribution (no top-k, no top-p) and find their high-entropy tokens."""
     model.eval()
     ends, pad = end_tokens(tokenizer, model.generation_config.eos_token_id), tokenizer.pad_token_id
-    pad = (ends or [0])[0] if pad is None else pad  # any token will do, because nothing attends to it
+    pad = (ends or [0])[0] if pad is None else pad  # any token works, because padding is masked
     settings = GenerationConfig(
         do_sample=True,
         temperature=sampling.temperature,
@@ -164,7 +164,7 @@ def _grade(
     encoded: Sequence[list[int]],
     completions: Sequence[SampledCompletion],
 ) -> tuple[list[bool | None] | None, str | None]:
-    """Call the accuracy reward with the arguments of TRL and CESTrainer; return `correct` and `reason`."""
+    """Call the accuracy reward with the same arguments as in training; return `correct` and `reason`."""
     functions = find_reward_functions(recipe)
     try:
         index = accuracy_reward_index([reward_name(func) for func in functions], recipe.setting("ces_accuracy_reward"))
@@ -172,7 +172,7 @@ def _grade(
         return None, str(error)
     func: Any = functions[index]
     if isinstance(func, str):
-        return None, f"the accuracy reward is the reward model {func}, which only the trainer loads."
+        return None, f"the accuracy reward is the reward model {func}, which is loaded only in training."
     rows = [completion.prompt for completion in completions]
     tokens = [completion.tokens for completion in completions]
     texts = zip(rows, tokenizer.batch_decode(tokens, skip_special_tokens=True), strict=True)
@@ -186,7 +186,7 @@ def _grade(
         **read_turns([encoded[row] for row in rows], tokens, None, tokenizer),
         **{name: [values[row] for row in rows] for name, values in prompts.columns.items()},
         "trainer_state": TrainerState(),
-        "log_extra": lambda *args, **kwargs: None,  # without a run, nothing is logged
+        "log_extra": lambda *args, **kwargs: None,  # nothing is logged outside a training run
         "log_metric": lambda *args, **kwargs: None,
     }
     reward = guard(func, reward_name(func), "stop")  # as in training
@@ -198,4 +198,4 @@ def _grade(
     correct = [None if value is None else value >= threshold for value in values]
     row = {name: own[0] for name, own in prompts.columns.items()}
     example = describe_example(func, arguments["completions"][0], row)
-    return correct, None if any(correct) else f"{reward_name(func)} finds no completion correct. {example}"
+    return correct, None if any(correct) else f"{reward_name(func)} scored no completion as correct. {example}"

@@ -21,26 +21,26 @@ AUTO = "auto"  # value of tau, see `automatic_tau` in methods/ces.py
 
 @dataclass(frozen=True)
 class Sampling:
-    """Settings of the sampling, and the share of tokens that count as high-entropy tokens."""
+    """Sampling settings, and the share of tokens that count as high-entropy tokens."""
 
     num_samples: int = 8  # completions per prompt
-    temperature: float = 1.0  # sampling temperature; entropies and probabilities are computed at it, too
+    temperature: float = 1.0  # temperature for sampling, entropies and probabilities
     max_new_tokens: int = 512
-    tau: float | str = 0.01  # share of a completion's tokens, at least one token; or "auto"
+    tau: float | str = 0.01  # share of each completion's tokens (at least one token), or "auto"
     seed: int = 0
     batch_size: int = 32  # completions generated together; changing it changes the sampled completions
 
     def __post_init__(self):
         if not 0 < self.temperature < math.inf:
             raise UserError(
-                f"The temperature is {self.temperature}: `--temperature` must be above 0; 1.0 is the model's own."
+                f"`--temperature` is {self.temperature}: it must be above 0; 1.0 is the model's unscaled distribution."
             )
         if self.tau != AUTO and not 0 <= float(self.tau) <= 1:
-            raise UserError(f"`--tau` is {self.tau}: it is a share of tokens in [0, 1], or {AUTO}.")
+            raise UserError(f"`--tau` is {self.tau}: it must be a share of tokens in [0, 1] or {AUTO}.")
 
     @classmethod
     def of_recipe(cls, recipe: Recipe, **given: Any) -> Sampling:
-        """Take each setting from `given` unless it is `None`, else from the recipe, else from the defaults."""
+        """Use the values in `given` that are not `None`, then the values of the recipe, then the defaults."""
         training = recipe.training
         own = {
             "num_samples": max(cls.num_samples, training.get("num_generations") or 0),  # at least one group
@@ -66,7 +66,7 @@ def recipe_to_sample(
     data: str | None = None,
     prompts: Sequence[str] | None = None,
 ) -> Recipe:
-    """Load the recipe whose model is to be sampled; without recipe names, a model and prompts are sufficient."""
+    """Load the recipe to sample from. Without recipe names, `model` and prompts are sufficient."""
     from ...train.recipe import compose, load_recipe
 
     overrides, names = dict(overrides), [names] if isinstance(names, str) else names
@@ -75,20 +75,24 @@ def recipe_to_sample(
     if data is not None:
         overrides |= {"dataset_name": [data], "dataset_builder": ["null"], "dataset_kwargs": ["null"]}
         if not names or compose(names).get("dataset_name") != data:
-            overrides.setdefault("dataset_config", ["null"])  # the recipe's value applies to its own data
+            overrides.setdefault("dataset_config", ["null"])  # the recipe's value applies only to the recipe's data
     if prompts and not all(text.strip() for text in prompts):
-        raise UserError("A `--prompt` is empty: give a text for the model to complete.")
+        raise UserError("`--prompt` is empty: pass a text for the model to complete.")
     if prompts and "dataset_name" in overrides:
         raise UserError("`--prompt` and data are both given: remove one of them.")
     if not names:
         if "model_name_or_path" not in overrides:
-            raise UserError("No model is named: give `--model`, a directory or a Hub id, or `--config`, a recipe.")
+            raise UserError(
+                "No model is specified: set `--model` to a directory or a Hub id, or `--config` to a recipe."
+            )
         if not prompts and "dataset_name" not in overrides:
-            raise UserError("There are no prompts: give `--prompt`, `--data`, a file, or `--config`, a recipe.")
-        # The default, float32, is for the optimizer; without training, keep the dtype in which the model was saved.
+            raise UserError(
+                "There are no prompts: pass `--prompt`, `--data` with a file, or `--config` with a recipe."
+            )
+        # The default dtype, float32, is meant for training. For sampling, keep the dtype of the saved model.
         overrides.setdefault("dtype", ["auto"])
         overrides.setdefault("dataset_name", ["unused"])  # required in a recipe; not read if prompts are given
-    overrides.setdefault("output_dir", ["unused"])  # also required
+    overrides.setdefault("output_dir", ["unused"])  # also required in a recipe
 
     recipe = load_recipe(names, overrides)
     if model is not None or recipe.script.model_builder is None:
@@ -101,15 +105,15 @@ def recipe_to_sample(
 
 @dataclass(frozen=True)
 class Prompts:
-    """Prompts (texts or chat messages), with the columns of the data that reward functions read."""
+    """Prompts (texts or chat messages), and the data columns that reward functions read."""
 
     prompts: list[Any]
-    columns: dict[str, list[Any]] = field(default_factory=dict)  # if empty, the completions cannot be graded
+    columns: dict[str, list[Any]] = field(default_factory=dict)  # if empty, completions cannot be graded
     typed: bool = False  # whether the prompts are command-line texts, to which the chat template is applied
 
 
 def read_prompts(recipe: Recipe, num_prompts: int | None = None) -> Prompts:
-    """Read prompts from the recipe's data, with the other columns if the recipe has a reward."""
+    """Read prompts from the recipe's data, and the other columns if the recipe has a reward."""
     from datasets.exceptions import DatasetGenerationError
 
     from ...train.data import load_datasets, read_rows

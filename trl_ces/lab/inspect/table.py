@@ -1,4 +1,4 @@
-"""Printed report of `trl-ces inspect`, and its numbers as a JSON file."""
+"""Printed report of `trl-ces inspect`, and its JSON file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def report(facts: dict[str, Any], pairs: pd.DataFrame, tokenizer: Any, top: int,
     if len(pairs) > top:
         weight = pairs["count"] * pairs.entropy
         part = percent(weight[:top].sum() / weight.sum() if weight.any() else math.nan)
-        note = f"\n{len(pairs) - top} more pairs not shown (--top); those shown make up {part} % of count x entropy."
+        hidden = len(pairs) - top
+        note = f"\n{hidden} more pairs are not shown (--top). The rows above make up {part} % of count x entropy."
     table = pairs_table(pairs[:top], tokenizer, with_correct=not math.isnan(facts["accuracy"]))
     parts = [summary(facts), table + note, explanation(facts, shorter_share(pairs))]
     if reason is not None:
@@ -118,44 +119,46 @@ def explanation(facts: dict[str, Any], shorter: float) -> str:
             "that ended. Sample more completions (--num_samples) or longer ones (--max_new_tokens)."
         )
     else:
-        text += f"Weighted by count x entropy, it is the shorter one at {percent(shorter)} % of positions."
+        text += f"Weighted by count x entropy, it leads to shorter completions at {percent(shorter)} % of positions."
     paragraphs = [text]
     if facts["truncated"] > 0:
         paragraphs.append(
-            f"{percent(facts['truncated'])} % of the completions were truncated and do not count in `tokens left`, so "
-            "alternatives that lead to long completions look shorter than they are: raise --max_new_tokens."
+            f"{percent(facts['truncated'])} % of the completions were truncated and are excluded from `tokens left`, "
+            "so alternatives that lead to long completions appear shorter than they are: increase --max_new_tokens."
         )
     if facts["too_short"] > 0:
         paragraphs.append(
-            f"{percent(facts['too_short'])} % of the completions are so short that floor(length x tau) is 0 and CES "
-            "selects none of their tokens; here the one of highest entropy counts. A larger tau selects more."
+            f"{percent(facts['too_short'])} % of the completions are so short that floor(length x tau) is 0: CES "
+            "would not shape them. This report uses their highest-entropy token. A larger tau selects more tokens."
         )
     if math.isnan(facts["shaped_share"]) and not math.isnan(facts["accuracy"]):
         paragraphs.append(
-            f"The shares of groups and of shaped tokens need {facts['num_generations']} scored completions of some "
-            f"prompt: --num_samples {facts['num_generations']}."
+            "The shares of groups and of shaped tokens are not computed, because they require a prompt with "
+            f"{facts['num_generations']} scored completions: use --num_samples {facts['num_generations']}."
         )
     if facts["accuracy"] < MOSTLY_INCORRECT:
         paragraphs.append(
-            f"Only {percent(facts['accuracy'])} % of the completions are correct: below half, CES's bonus on "
+            f"Only {percent(facts['accuracy'])} % of the completions are correct. Below 50 %, CES's bonus for "
             "incorrect completions can make training diverge; see docs/results.md."
         )
     if facts["accuracy"] < HARDLY_EVER_CORRECT:
         paragraphs.append(
-            "Use easier problems or a stronger model first, and make sure that the reward reads the final answers."
+            "Start with easier problems or a stronger model, and check that the reward extracts the final answers."
         )
     elif facts["accuracy"] >= HARDLY_EVER_CORRECT:  # not NaN
         limit = min(facts["max_new_tokens"], math.ceil(2 * facts["mean_length"]))
         paragraphs.append(
-            "For short completions take the overlay `ces_mai`, for accuracy `on_policy_sft` with "
-            f"`--max_completion_length {limit}`; if only longer completions solve some problems, `ces_correct_only`."
+            "For short completions, use the overlay `ces_mai`; for accuracy, use `on_policy_sft` with "
+            f"`--max_completion_length {limit}`. If some problems require longer completions, use `ces_correct_only`."
         )
     return "\n".join(textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs)
 
 
 def write_numbers(file: Path, facts: dict[str, Any], pairs: pd.DataFrame, tokenizer: Any) -> None:
     """Write the facts and all pairs as JSON: shares in [0, 1], entropies in bits, lengths in tokens."""
-    texts = {f"{side}_text": [repr(token_text(tokenizer, one)) for one in pairs[f"{side}_token"]] for side in SIDES}
+    texts = {
+        f"{side}_text": [repr(token_text(tokenizer, token)) for token in pairs[f"{side}_token"]] for side in SIDES
+    }
     rows = [_without_nan(row) for row in pairs.assign(**texts).to_dict("records")]
     write_json(file, {**_without_nan(facts), "pairs": rows})
 

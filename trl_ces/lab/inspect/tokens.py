@@ -16,7 +16,7 @@ from ...methods.rule import entropy_in_bits
 
 # Maximum number of logits per forward pass: 2 GiB in float32. A single long completion may exceed it.
 LOGITS_PER_FORWARD = 2**29
-# Number of positions processed at once; their distributions are computed in float32 whatever the model's dtype.
+# Number of positions processed at once; their distributions are always computed in float32.
 POSITIONS_PER_CHUNK = 256
 
 
@@ -45,7 +45,7 @@ def high_entropy_tokens(
     for start in range(0, len(rows), per_forward):
         chunk = rows[start : start + per_forward]
         width = max(map(len, chunk))
-        # Right padding keeps every token's position unchanged, and causal attention never sees it.
+        # Right padding does not change token positions, and causal attention ignores it.
         ids = torch.tensor([row + [pad] * (width - len(row)) for row in chunk], device=model.device)
         mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in chunk], device=model.device)
         logits = model(input_ids=ids, attention_mask=mask, use_cache=False).logits  # (B, width, V)
@@ -79,11 +79,11 @@ def distribution_facts(logits: Tensor, temperature: float) -> tuple[Tensor, Tens
 
 
 def token_text(tokenizer: Any, token: int) -> str:
-    """Return a token's text; for a partial character, its vocabulary entry; for an unknown id such as 12, `<12>`."""
+    """Return a token's text. Partial characters give the vocabulary entry, unknown ids a text such as `<12>`."""
     entry = tokenizer.convert_ids_to_tokens(token)
     if entry is None:
         return f"<{token}>"
     text = tokenizer.decode([token], clean_up_tokenization_spaces=False)
     if entry.startswith("\u2581") and not text.startswith(" "):
-        text = f" {text}"  # a SentencePiece decoder drops the leading space of a text
+        text = f" {text}"  # SentencePiece decoders drop the leading space
     return entry if "\ufffd" in text or not text else text

@@ -1,8 +1,8 @@
-"""Memory of one device by part, in bytes, at the longest completions: engine state plus the tensors of one step.
+"""Compute the peak memory of one device by part, in bytes, for completions of maximum length.
 
-Parameter counts and the tensors of a forward and backward pass (`step.py`) are exact. Buckets and the weights that
-ZeRO-3 gathers follow from DeepSpeed's and vLLM's documented defaults. `RESERVE`, `RESERVE_CPU`, `VLLM_WORKSPACE` and
-`VLLM_ASLEEP` are estimates. The devices of a vLLM server are not planned.
+Parameter counts and the tensors of a forward and backward pass (`step.py`) are exact. The sizes of buckets and of the
+weights that ZeRO-3 gathers follow from the documented defaults of DeepSpeed and vLLM. `RESERVE`, `RESERVE_CPU`,
+`VLLM_WORKSPACE` and `VLLM_ASLEEP` are estimates. The memory of a vLLM server's devices is not computed.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Engine:
     """Distribution of weights, gradients and optimizer state: one process, DDP, DeepSpeed or FSDP2."""
 
     processes: int  # processes over all nodes, one per device
-    zero_stage: int = 0  # 0 without DeepSpeed; 1 shards the optimizer, 2 also the gradients, 3 also the weights
+    zero_stage: int = 0  # 0 without DeepSpeed; 1 shards the optimizer state, 2 also gradients, 3 also weights
     offload_optimizer: bool = False  # whether the optimizer is in host memory
     offload_weights: bool = False  # whether ZeRO-3's weight shards are in host memory
-    fsdp: bool = False  # FSDP2, which shards weights, gradients and optimizer
+    fsdp: bool = False  # whether FSDP2 shards weights, gradients and optimizer state
     loads_once: bool = False  # whether one process per node reads the weights (FSDP's `cpu_ram_efficient_loading`)
-    nodes: int = 1  # machines, with the same number of processes each
+    nodes: int = 1  # machines, each with the same number of processes
 
     @property
     def shards_weights(self) -> bool:
@@ -56,10 +56,10 @@ class Engine:
 
 @dataclass(frozen=True)
 class Generation:
-    """Settings of the generation of completions."""
+    """Settings for generating completions."""
 
-    vllm: bool  # vLLM on the training devices; `False`: transformers' `generate`, or a server
-    server: bool = False  # vLLM runs on other devices, whose memory is not planned
+    vllm: bool  # whether vLLM runs on the training devices; otherwise transformers' `generate` or a server
+    server: bool = False  # vLLM runs on other devices; their memory is not computed
     utilization: float = 0.0  # vLLM's share of the device, 0 to 1
     sleeps: bool = False  # whether vLLM frees its memory during training
     tensor_parallel: int = 1  # devices per vLLM engine
@@ -73,8 +73,8 @@ class Setup:
 
     step: StepSettings  # one forward and backward pass
     engine: Engine  # distribution of weights, gradients and optimizer state
-    accumulation: int  # passes per optimizer step; from the second on, gradients coexist with activations
-    generation: Generation  # generation of completions
+    accumulation: int  # passes per optimizer step; if more than one, gradients coexist with activations
+    generation: Generation  # settings for generating completions
     loaded_bytes: int  # bytes of a weight as loaded
     frozen_bytes: int  # bytes of a frozen weight: as loaded, except that DeepSpeed casts the whole model
     trained_bytes: int  # bytes of a trained weight and of its gradient, without DeepSpeed's float32 masters
@@ -92,7 +92,7 @@ class Memory:
     """Memory of one device and of its node's host, in bytes."""
 
     parts: dict[str, int]  # peak of each part
-    training: int  # peak while the policy trains; below the sum, because not all parts peak together
+    training: int  # peak while training; below the sum of the parts, because they peak at different times
     generating: int  # peak while completions are generated; 0 if a server generates them
     host: int  # host memory of a node for offloaded state
     loading: int  # host memory of a node while its processes load the model
@@ -162,7 +162,7 @@ def _states(count: StepCount, setup: Setup) -> tuple[int, int, int, int]:
     host = 0
     per_node = processes // engine.nodes
     if engine.offload_optimizer:
-        # Stages 2 and 3 then also gather the gradients on the host, and Adam reads a float32 copy of them.
+        # With offloading, stages 2 and 3 also move the gradients to the host, where Adam reads a float32 copy of them.
         host += (optimizer + gradients + 4 * count.trained // processes) * per_node
         optimizer = gradients = 0
     if engine.offload_weights and stage == 3:
@@ -186,7 +186,7 @@ def _buffers(count: StepCount, setup: Setup) -> int:
     engine, size = setup.engine, WIDTHS[setup.step.dtype]
     if engine.fsdp:
         # In the compute dtype: a layer, the prefetched next layer, the layer's gradients, and either the previous
-        # unit's gradients, being reduced, or the LM head, which stays gathered from its forward to its backward.
+        # unit's gradients while they are reduced, or the LM head, which remains gathered until its backward.
         return size * (3 * count.layer + max(count.layer, count.head))
     if not engine.zero_stage:
         # DDP's buckets are a second copy of the gradients.
@@ -199,7 +199,7 @@ def _buffers(count: StepCount, setup: Setup) -> int:
 
 
 def _vllm(setup: Setup, count: StepCount) -> tuple[int, int, float]:
-    """Return vLLM's bytes while generating and while training, and how many full-length completions fit its cache."""
+    """Return vLLM's bytes while generating and while training, and the full-length completions that fit its cache."""
     generation = setup.generation
     if not generation.vllm or setup.device is None:
         return 0, 0, float("inf")

@@ -1,4 +1,4 @@
-"""Plan of a recipe: schedule, memory, disk space, and a coarse estimate of hours."""
+"""Plan a recipe: its schedule, memory, disk space, and a coarse estimate of hours."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ DEVICES = {
     "L40S": (362e12, 864e9),
     "RTX4090": (165e12, 1008e9),
 }
-# High and low utilization of these peaks. FLOP/s: 0.26 in an update at the 1.5B shape on an H100 (experiments/h100),
-# 0.38 to 0.43 for Llama 3 (arXiv 2407.21783, section 3.3). Bandwidth, including scheduling and sampling: assumed.
-UTILISATION = ((0.45, 0.6), (0.25, 0.25))
-# Assumed: tokens of a question, and deciles of R1's completion lengths as shares of a limit of 12,000 tokens
-# (log-normal distribution with median 3,200 and sigma 0.7).
+# High and low utilization of these peaks, for FLOP/s and bandwidth. FLOP/s: measured as 0.26 during an update of a
+# 1.5B model on an H100 (experiments/h100), and reported as 0.38 to 0.43 for Llama 3 (arXiv 2407.21783, section 3.3).
+# Bandwidth: an assumption that includes the time of scheduling and sampling.
+UTILIZATION = ((0.45, 0.6), (0.25, 0.25))
+# Assumptions: the tokens of a prompt, and the deciles of R1's completion lengths as fractions of a limit of 12,000
+# tokens (log-normal distribution with median 3,200 and sigma 0.7).
 PROMPT = 180
 LENGTHS = (0.08, 0.13, 0.17, 0.20, 0.24, 0.29, 0.35, 0.43, 0.55, 1.0)
 
@@ -54,7 +55,7 @@ class Plan:
 
     @property
     def hours(self) -> tuple[float, float] | None:
-        """Low and high estimate; `None` unless vLLM is colocated on one node's GPUs and the rollouts are known."""
+        """Low and high estimate; `None` unless vLLM is colocated on one node's GPUs and `rollouts` is known."""
         setup, rollouts = self.setup, self.schedule.rollouts
         if not (setup.step.gpu and setup.generation.vllm and setup.engine.nodes == 1 and rollouts):
             return None
@@ -64,15 +65,17 @@ class Plan:
 
 def rollout_seconds(plan: Plan, lengths: Sequence[float] | None = None) -> tuple[dict[str, float], dict[str, float]]:
     """
-    Estimate the seconds of a rollout by phase, at high and at low utilization, for completions of `lengths`.
+    Estimate the seconds per rollout by phase, at high and at low utilization, for completions of `lengths`.
 
-    `lengths` defaults to R1's. With N completions of mean length L and mean squared length L2 per engine or process,
-    P prompt tokens and W weights:
+    `lengths` defaults to the lengths of R1's completions. With N completions of mean length L and mean squared length
+    L2 per engine or process, P prompt tokens and W weights:
 
     - generation takes S = max(longest, N L / slots) decoding steps. Each step reads 2 W bytes of weights, and each
-      token reads the cached keys and values of the tokens before it, N (L P + L2 / 2) in total, at the bandwidth.
-    - log-probs and update take (2 W (P + L) + 2 layers width (P^2 + 2 P L + L2)) N FLOPs per forward, divided by the
-      FLOP/s. An update costs 3 forwards (2 with LoRA), plus 1 with checkpointing; old and reference log-probs cost 1.
+      token reads the cached keys and values of the tokens before it, N (L P + L2 / 2) in total. The time is the number
+      of bytes divided by the bandwidth.
+    - log-probs and update take (2 W (P + L) + 2 layers width (P^2 + 2 P L + L2)) N FLOPs per forward. The time is the
+      number of FLOPs divided by the FLOP/s. An update costs as much as 3 forwards (2 with LoRA), plus 1 with
+      checkpointing; old and reference log-probs cost 1 each.
 
     Optimizer steps, transfers between devices and to the host, checkpoints and start-up are not included.
     """
@@ -100,7 +103,7 @@ def rollout_seconds(plan: Plan, lengths: Sequence[float] | None = None) -> tuple
             "log-probs": scored * forward / (flops * flops_share),
             "update": updates * forward / (flops * flops_share),
         }
-        for flops_share, bandwidth_share in UTILISATION
+        for flops_share, bandwidth_share in UTILIZATION
     )
     return high, low
 
@@ -118,7 +121,7 @@ def plan_recipe(
     prompt_length: int | None = None,
     rows: int | None = None,
 ) -> Plan:
-    """Plan a recipe; the keywords are the options of `trl-ces plan`."""
+    """Plan a recipe; the keyword arguments are the options of `trl-ces plan`."""
     recipe = load_recipe(names, overrides)
     file = None if accelerate_config is None else find_config(accelerate_config, "accelerate")
     engine = read_engine({} if file is None else read_accelerate_config(file), gpus, nodes)

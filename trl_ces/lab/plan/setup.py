@@ -1,4 +1,4 @@
-"""Build the `Setup` that determines memory from a recipe and an accelerate configuration."""
+"""Build a `Setup`, which determines memory, from a recipe and an accelerate configuration."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .memory import WIDTHS, Engine, Generation, Setup
 from .sizes import ModelShape, Schedule, make_schedule
 from .step import StepSettings
 
-# Prompt length in tokens, used if the recipe does not bound the length of prompt and completion.
+# Prompt length in tokens, used if the recipe does not limit the total length of prompt and completion.
 ASSUMED_PROMPT = 512
-OFFLOADED = ("offload_optimizer", "offload_param")  # fields of DeepSpeed
+OFFLOADED = ("offload_optimizer", "offload_param")  # DeepSpeed fields
 
 
 def read_engine(settings: dict[str, Any], processes: int, nodes: int | None = None) -> Engine:
@@ -34,29 +34,29 @@ def read_engine(settings: dict[str, Any], processes: int, nodes: int | None = No
     if kind in ("NO", "MULTI_GPU", "MULTI_CPU"):
         return Engine(processes, nodes=nodes)
     if kind == "FSDP":
-        # accelerate's defaults
+        # with accelerate's defaults
         shards, offloads = fields.get("fsdp_reshard_after_forward", True), fields.get("fsdp_offload_params", False)
         if fields.get("fsdp_version", 1) != 2 or offloads or not shards:
-            raise UserError("There is a plan for FSDP2 only, with resharding and without offloading of weights.")
+            raise UserError("For FSDP, `trl-ces plan` supports only FSDP2, with resharding and without offloading.")
         once = bool(fields.get("fsdp_cpu_ram_efficient_loading", True))
         return Engine(processes, fsdp=True, loads_once=once, nodes=nodes)
     if kind != "DEEPSPEED":
-        raise UserError(f"There is no plan for `distributed_type: {kind}`: use DDP, DeepSpeed or FSDP2.")
+        raise UserError(f"`trl-ces plan` does not support `distributed_type: {kind}`: use DDP, DeepSpeed or FSDP2.")
     if (file := fields.get("deepspeed_config_file")) is not None:
         zero = json.loads(Path(file).expanduser().read_text(encoding="utf-8")).get("zero_optimization", {})
         fields = {f"{name}_device": (zero.get(name) or {}).get("device") for name in OFFLOADED}
         fields["zero_stage"] = zero.get("stage", 0)
     stage = fields.get("zero_stage", 2)
     if stage not in (1, 2, 3):
-        raise UserError(f"There is no plan for DeepSpeed's ZeRO stage {stage!r}: choose 1, 2 or 3.")
+        raise UserError(f"`trl-ces plan` does not support DeepSpeed's ZeRO stage {stage!r}: choose 1, 2 or 3.")
     optimizer, weights = (fields.get(f"{name}_device") not in ("none", None) for name in OFFLOADED)
     return Engine(processes, stage, optimizer, weights, nodes=nodes)
 
 
-def prompt_tokens(config: CESConfig, given: int | None) -> tuple[int, str]:
-    """Return the tokens of the longest prompt to plan for, and the source of this number."""
-    if given is not None:
-        return given, "--prompt_length"
+def prompt_tokens(config: CESConfig, prompt_length: int | None) -> tuple[int, str]:
+    """Return the maximum prompt length in tokens, and the source of this number."""
+    if prompt_length is not None:
+        return prompt_length, "--prompt_length"
     if config.use_vllm and config.vllm_max_model_length is not None:
         room = config.vllm_max_model_length - cast(int, config.max_completion_length)
         return room, "vllm_max_model_length - max_completion_length"
@@ -72,8 +72,8 @@ def make_setup(
     """
     if recipe.model.load_in_4bit or recipe.model.load_in_8bit or recipe.attention == "eager":
         raise UserError(
-            "There is no plan for quantized weights or eager attention: remove `load_in_4bit` and `load_in_8bit`, and "
-            "set `attn_implementation: sdpa`."
+            "`trl-ces plan` does not support quantized weights or eager attention: remove `load_in_4bit` and "
+            "`load_in_8bit`, and set `attn_implementation: sdpa`."
         )
     schedule = make_schedule(config, engine.processes, None)
     half, sharded = bool(config.bf16 or config.fp16), bool(engine.zero_stage or engine.fsdp)
@@ -96,7 +96,9 @@ def make_setup(
         lora=None if lora is None else json.dumps(lora.to_dict(), default=sorted),  # peft stores some lists as sets
     )
     frozen = step.dtype if engine.zero_stage else loaded
-    upcast = not engine.zero_stage and (lora is not None or (engine.fsdp and half))  # by peft, or by accelerate
+    upcast = not engine.zero_stage and (
+        lora is not None or (engine.fsdp and half)
+    )  # peft or accelerate casts trained weights to float32
     return Setup(
         step=step,
         engine=engine,
@@ -115,11 +117,11 @@ def _generation(config: CESConfig, schedule: Schedule, shape: ModelShape, engine
     parallel = config.vllm_tensor_parallel_size if colocated else 1
     if engine.processes % parallel:
         raise UserError(f"`vllm_tensor_parallel_size` is {parallel}: choose a divisor of the {engine.processes} GPUs.")
-    # Cached numbers per token and device, without sliding windows; a device has at least one head.
+    # Cached elements per token and device, ignoring sliding windows; each device holds at least one head.
     text = shape.config().get_text_config()
     heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
     width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-    numbers = 2 * text.num_hidden_layers * max(heads // parallel, 1) * width
+    elements = 2 * text.num_hidden_layers * max(heads // parallel, 1) * width
     return Generation(
         vllm=colocated,
         server=bool(config.use_vllm) and not colocated,
@@ -127,5 +129,5 @@ def _generation(config: CESConfig, schedule: Schedule, shape: ModelShape, engine
         sleeps=config.vllm_enable_sleep_mode,
         tensor_parallel=parallel,
         sequences=schedule.responses // engine.processes * parallel,
-        kv_bytes=numbers * (2 if config.use_vllm or dtype == "bfloat16" else 4),
+        kv_bytes=elements * (2 if config.use_vllm or dtype == "bfloat16" else 4),
     )

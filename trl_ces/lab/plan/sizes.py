@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Sizes and counts of a run; totals over all processes unless noted."""
+    """Sizes and counts of a run, over all processes unless noted."""
 
     responses: int  # completions trained on per rollout; dynamic sampling may generate more
     prompts: int  # prompts per rollout
@@ -36,14 +36,14 @@ class Schedule:
 
     @property
     def policy(self) -> str:
-        """Text that describes the updates as on- or off-policy."""
+        """Description of the updates as on- or off-policy."""
         if self.updates == 1:
             return "on-policy"
         return f"off-policy ({self.updates - 1} of {self.updates} updates)"
 
 
 def make_schedule(config: CESConfig, processes: int, rows: int | None) -> Schedule:
-    """Compute the schedule that TRL's sampler and the Trainer follow; [`Recipe.check_training`] returns `config`."""
+    """Compute the schedule of TRL's sampler and the Trainer; `config` comes from [`Recipe.check_training`]."""
     responses = int(config.generation_batch_size or 0)
     prompts = responses // cast(int, config.num_generations)
     if rows is not None:
@@ -72,12 +72,12 @@ class Disk:
     """Disk space of a run's checkpoints and final model."""
 
     model: int  # bytes of the model, or of its adapter
-    checkpoint: int  # bytes of a checkpoint: the model and the state to resume from
+    checkpoint: int  # bytes of a checkpoint, which contains the model and the state to resume from
     saves: int | None  # checkpoints that the run writes; `None` if its number of steps is unknown
     limit: int | None  # `save_total_limit`
 
     @property
-    def most(self) -> int | None:
+    def max_checkpoints(self) -> int | None:
         """Maximum number of checkpoints on disk: the Trainer writes a new one before it deletes an old one."""
         if self.limit is None or self.saves is None:
             return self.saves if self.limit is None else self.limit + 1
@@ -86,9 +86,9 @@ class Disk:
     @property
     def peak(self) -> int:
         """Peak disk usage in bytes, including the final model; an unknown number of checkpoints counts as one."""
-        most = 1 if self.most is None else self.most
-        kept = most if self.limit is None else min(most, self.limit)
-        return max(most * self.checkpoint, kept * self.checkpoint + self.model)
+        on_disk = 1 if self.max_checkpoints is None else self.max_checkpoints
+        kept = on_disk if self.limit is None else min(on_disk, self.limit)
+        return max(on_disk * self.checkpoint, kept * self.checkpoint + self.model)
 
 
 def plan_disk(
@@ -104,8 +104,8 @@ def plan_disk(
     """
     Compute the number and size of the checkpoints of a run of `steps` optimizer steps.
 
-    According to the source code of transformers 5.23 (`Trainer._save_checkpoint`), accelerate 1.15 and DeepSpeed
-    0.19.8, a checkpoint contains the model or adapter in the dtype of the weights, and AdamW's two moments in the
+    This follows the source code of transformers 5.23 (`Trainer._save_checkpoint`), accelerate 1.15 and DeepSpeed
+    0.19.8: a checkpoint contains the model or adapter in the dtype of the weights, and AdamW's two moments in the
     dtype of the trained weights. DeepSpeed writes 16-bit weights and float32 moments and master weights. FSDP2, and
     DeepSpeed below stage 3, also write a second copy of the weights.
 
@@ -113,7 +113,7 @@ def plan_disk(
         config (`CESConfig`): The run's settings.
         steps (`int`, *optional*): Optimizer steps of the run.
         weights (`int`): Number of weights in the model.
-        trained (`int`): Number of trained weights: all of them, or those of the adapter.
+        trained (`int`): Number of trained weights: all weights, or the weights of the adapter.
         width (`int`): Bytes per trained weight.
         zero_stage (`int`): ZeRO stage; 0 without DeepSpeed.
         fsdp (`bool`): Whether FSDP2 shards the model.
@@ -161,21 +161,13 @@ BUILT_SHAPES = {
 class ModelShape:
     """A model's configuration."""
 
-    settings: str  # JSON with `model_type`; a string, so that it can be a cache key
+    settings: str  # JSON with `model_type`; a string, because it is part of a cache key
 
     def config(self) -> "PretrainedConfig":
         """Return a new configuration object."""
         from transformers import AutoConfig
 
         return AutoConfig.for_model(**json.loads(self.settings))
-
-    def weights(self) -> int:
-        """Return the number of weights, counted on the meta device."""
-        import torch
-        from transformers import AutoModelForCausalLM
-
-        with torch.device("meta"):
-            return AutoModelForCausalLM.from_config(self.config()).num_parameters()
 
 
 def find_shape(name: str, builder: str | None = None, config_file: str | None = None) -> ModelShape:
@@ -194,7 +186,7 @@ def find_shape(name: str, builder: str | None = None, config_file: str | None = 
         config = AutoConfig.from_pretrained(folder if folder.exists() else config_file or name)
     except refusals as error:
         raise UserError(
-            f"The shape of {config_file or name!r} is not known here and cannot be read ({first_line(error)}): give "
-            "its config.json, or the directory that contains it, with `--model_config`."
+            f"Cannot read the model configuration of {config_file or name!r} ({first_line(error)}): pass its "
+            "config.json, or the directory that contains it, as `--model_config`."
         ) from error
     return ModelShape(json.dumps(config.to_diff_dict() | {"model_type": config.model_type}, default=str))

@@ -41,21 +41,21 @@ class StepSettings:
     checkpointing: bool  # `gradient_checkpointing`
     dtype: str  # dtype of the weights in the computation, `"float32"` or `"bfloat16"`
     autocast: bool  # whether to compute in bfloat16 from weights of `dtype`, as without DeepSpeed
-    flash_attention: bool  # whether the kernel needs no (T, T) mask, unlike PyTorch's own
+    flash_attention: bool  # whether the attention kernel works without a (T, T) mask, unlike PyTorch's
     gpu: bool  # whether TRL's LM head runs its Triton kernels instead of its torch loops
-    lora: str | None = None  # peft's `LoraConfig` as JSON, a valid cache key; `None`: all weights are trained
+    lora: str | None = None  # peft's `LoraConfig` as JSON, which is hashable; `None`: all weights are trained
 
 
 @dataclass(frozen=True)
 class StepCount:
-    """Parameters of the model, and bytes of one step's tensors."""
+    """Parameter counts of the model, and bytes of one step's tensors."""
 
     weights: int  # parameters
     trained: int  # trained parameters
     largest: int  # parameters of the largest tensor, which ZeRO-3 gathers whole
     layer: int  # parameters of the largest decoder layer, which FSDP2 gathers whole
-    head: int  # parameters of the LM head, which FSDP2 keeps gathered from the forward to its backward
-    saved: int  # bytes that the forward saves for the backward, casts of weights included
+    head: int  # parameters of the LM head, which FSDP2 keeps gathered until its backward
+    saved: int  # bytes that the forward saves for the backward, including casts of weights
     peak: int  # peak bytes beyond weights and gradients
     peak_with_gradients: int  # peak bytes beyond weights if the backward allocates the gradients
 
@@ -73,7 +73,7 @@ def count_step(settings: StepSettings) -> StepCount:
 
 
 def _run(settings: StepSettings, keep_gradients: bool) -> StepCount:
-    """Count one step; `peak_with_gradients` is left at 0."""
+    """Run and count one step, without setting `peak_with_gradients`."""
     with torch.device("meta"):
         model = _model(settings)
     with ExitStack() as stack:
@@ -87,15 +87,15 @@ def _run(settings: StepSettings, keep_gradients: bool) -> StepCount:
         ids = torch.zeros(settings.rows, settings.tokens, dtype=torch.long)
         counter = _StorageCounter([*parameters, *model.buffers(), ids])
         if settings.gpu:
-            # TRL's Triton kernels overwrite the tile of logits; its torch loops copy it. Replace them by a function:
-            # a Mock would record its calls and keep their tensors alive.
+            # TRL's Triton kernels overwrite the tile of logits; its torch loops copy it. Replace the
+            # functions of the loops. A Mock would record its calls and keep their tensors alive.
             for name in ("_forward_tile", "_backward_tile", "_addmm_fp32"):
                 stack.enter_context(mock.patch.object(chunked_logprob, name, _do_nothing))
         stack.enter_context(counter)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=settings.autocast):
             outputs = model(input_ids=ids, attention_mask=ids, labels=ids, fused_lm_head=True)
         saved = counter.live
-        # Both reach the loss: log-probs through the importance ratio, entropies through CES.
+        # The loss depends on both: on log-probs through the importance ratio, on entropies through CES.
         (outputs.log_probs.sum() + outputs.entropy.sum()).backward()
     base = model.get_base_model() if settings.lora is not None else model
     # accelerate configures FSDP2 to gather these modules one at a time.
@@ -133,17 +133,17 @@ def _model(settings: StepSettings) -> Any:
 
 
 def _replace_meta_tensors(model: Any) -> None:
-    """Replace weights and buffers on the meta device by fake tensors, keeping tied weights tied."""
-    made: dict[int, torch.Tensor] = {}
+    """Replace meta-device weights and buffers with fake tensors, keeping tied weights tied."""
+    replacements: dict[int, torch.Tensor] = {}
     for module in model.modules():
         for tensors in (module._parameters, module._buffers):
             for name, old in tensors.items():
-                if old is not None and id(old) not in made:
+                if old is not None and id(old) not in replacements:
                     new = torch.empty(old.shape, dtype=old.dtype)
                     is_weight = isinstance(old, torch.nn.Parameter)
-                    made[id(old)] = torch.nn.Parameter(new, old.requires_grad) if is_weight else new
+                    replacements[id(old)] = torch.nn.Parameter(new, old.requires_grad) if is_weight else new
                 if old is not None:
-                    tensors[name] = made[id(old)]
+                    tensors[name] = replacements[id(old)]
 
 
 def _do_nothing(*args: Any, **kwargs: Any) -> None:

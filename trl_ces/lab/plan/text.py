@@ -13,7 +13,8 @@ REMEDIES = (
 )
 # Prefix of the header line that states how far a recipe has been run.
 STATUS = "# Run so far: "
-# Recipe and overlays -> options of `trl-ces plan`, and a vLLM server's devices; smallest machine first per model.
+# Recipe and overlays -> options of `trl-ces plan`, and the devices of a vLLM server. The smallest machine for a model
+# comes first.
 SETUPS: dict[str, dict] = {
     "R1-7B lora": {"gpu_memory": 48, "device": "L40S"},
     "R1-7B": {"gpus": 2, "gpu_memory": 80, "accelerate_config": "zero3_offload"},
@@ -37,7 +38,7 @@ def plan_text(plan: Plan) -> str:
 
 
 def between(low: float, high: float, digits: int) -> str:
-    """Format a range as `3 to 5`, or as `3` if both ends are printed alike."""
+    """Format a range as `3 to 5`, or as `3` if both ends look the same."""
     ends = f"{low:,.{digits}f}", f"{high:,.{digits}f}"
     return ends[0] if ends[0] == ends[1] else " to ".join(ends)
 
@@ -52,16 +53,16 @@ def _schedule_lines(plan: Plan) -> list[str]:
     rollout = f"{schedule.responses} completions for {schedule.prompts} prompts"
     if schedule.rounds > 1:
         rollout += f"; dynamic sampling generates up to {schedule.rounds} times as many"
-    total = "unknown, as is the number of rows: give --rows"
+    total = "unknown, because the number of rows is unknown: set --rows"
     if schedule.steps is not None:
         total = f"{schedule.rollouts:,} rollouts, {schedule.steps:,} steps"
     return [
         f"rollout      {rollout}",
-        f"step         {schedule.responses_per_step} completions = {schedule.micro_batch} in a pass x "
+        f"step         {schedule.responses_per_step} completions = {schedule.micro_batch} per pass x "
         f"{schedule.accumulation} accumulated x {plan.setup.engine.processes} devices",
-        f"a rollout    {schedule.updates} steps, {schedule.policy}",
-        f"in all       {total}",
-        f"at most      {plan.setup.step.tokens:,} tokens a row (prompt: {plan.prompt})",
+        f"per rollout  {schedule.updates} steps, {schedule.policy}",
+        f"total        {total}",
+        f"row length   at most {plan.setup.step.tokens:,} tokens (prompt: {plan.prompt})",
     ]
 
 
@@ -71,17 +72,17 @@ def _memory_lines(plan: Plan) -> list[str]:
     rows.append(("peak while training", _gib(memory.training)))
     if not generation.server:
         rows.append(("peak while generating", _gib(memory.generating)))
-    lines = markdown(("GiB a device", ""), rows).splitlines()
-    lines.append("Parts do not all peak together: vLLM and the policy alternate, and the backward frees activations.")
+    lines = markdown(("GiB per device", ""), rows).splitlines()
+    lines.append("Parts peak at different times: vLLM and the policy alternate, and the backward frees activations.")
     if generation.server:
-        lines.append("The devices of vLLM's server are not planned.")
+        lines.append("The memory of the vLLM server's devices is not computed.")
     elif memory.full_completions != float("inf"):
         wanted, fit = generation.sequences, memory.full_completions
-        margin = f"{100 * (fit / wanted - 1):.0f} % to spare" if fit >= wanted else "the others wait"
-        lines.append(f"vLLM's cache: {wanted} full-length completions are wanted at a time, {fit:.1f} fit: {margin}.")
+        margin = f"{100 * (fit / wanted - 1):.0f} % to spare" if fit >= wanted else "the rest wait"
+        lines.append(f"vLLM's cache fits {fit:.1f} full-length completions; {wanted} run at a time: {margin}.")
     if memory.host:
         lines += ["", f"Host memory of a node: {_gib(memory.host)} GiB for offloaded state."]
-    if memory.loading:  # with ZeRO-3 only on the first node, where one process reads for all
+    if memory.loading:  # with ZeRO-3 only on the first node, where one process reads the checkpoint
         lines += ["", f"Host memory of a node while the model loads: {_gib(memory.loading)} GiB."]
     return lines
 
@@ -90,18 +91,19 @@ def _disk_line(plan: Plan) -> str:
     disk = plan.disk
     if disk.saves == 0:
         return f"Disk: {disk.model / 1e9:.1f} GB, the model at the end."
-    kept = "all are kept: set `save_total_limit`" if disk.most is None else f"at most {disk.most} at a time"
-    peak = "" if disk.most is None else f"{disk.peak / 1e9:.1f} GB at the peak: "
+    kept, peak = "all are kept: set `save_total_limit`", ""
+    if disk.max_checkpoints is not None:
+        kept, peak = f"at most {disk.max_checkpoints} at a time", f"{disk.peak / 1e9:.1f} GB at the peak: "
     return f"Disk: {peak}a checkpoint takes {disk.checkpoint / 1e9:.1f} GB; {kept}."
 
 
 def _hours_lines(plan: Plan) -> list[str]:
     if plan.hours is None:
-        return ["No hours are estimated: this needs colocated vLLM on one node's GPUs and a known number of rows."]
+        return ["Hours are not estimated: this requires colocated vLLM on one node and a known number of rows."]
     low, high = rollout_seconds(plan)
     phases = ", ".join(f"{name} {between(low[name], high[name], 0)}" for name in low if high[name])
     return [
-        f"Hours on {plan.device}: {between(*plan.hours, 1)}, a coarse estimate. Seconds a rollout: {phases}.",
+        f"Hours on {plan.device}: {between(*plan.hours, 1)}, a coarse estimate. Seconds per rollout: {phases}.",
         "Not included: the optimizer (seconds per step if offloaded), transfers, checkpoints and start-up.",
     ]
 
@@ -109,16 +111,16 @@ def _hours_lines(plan: Plan) -> list[str]:
 def _fit_line(plan: Plan) -> str:
     memory, device = plan.memory, plan.setup.device
     if device is None:
-        return "Set the memory of a device with --gpu_memory to check whether this fits."
+        return "Set --gpu_memory, the memory of a device, to check whether the run fits."
     if memory.full_completions < 1:
         return f"Does not fit: vLLM's cache cannot hold one full-length completion. {REMEDIES}"
     if memory.peak > device:
-        return f"Does not fit: {_gib(memory.peak - device)} GiB a device are missing. {REMEDIES}"
+        return f"Does not fit: each device needs {_gib(memory.peak - device)} GiB more. {REMEDIES}"
     return f"Fits: {100 * memory.peak / device:.0f} % of {_gib(device)} GiB at the peak."
 
 
 def costs_table(names: list[str] | None = None) -> str:
-    """Format the costs of all `SETUPS`, or of `names`, as a table; each row takes a few seconds."""
+    """Format the costs of all `SETUPS`, or of those in `names`, as a table; each row takes a few seconds."""
     header = ("`--config`", "GPUs", "accelerate file", "GiB of a GPU", "hours, predicted", "steps", "run so far")
     return markdown(header, [_costs_row(name) for name in names or SETUPS])
 

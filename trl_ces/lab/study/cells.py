@@ -1,4 +1,4 @@
-"""Read a study's YAML into cells; each cell is one run with its recipe."""
+"""Parse a study's YAML into cells, each of which is one run with its recipe."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Cell:
     seed: int
     folder: Path
     recipe: dict[str, Any]  # the content of recipe.yaml
-    trained: bool = True  # False: the model before training is only measured
-    source: str = "the study"  # the study's file, for messages
+    trained: bool = True  # `False`: measure the model before training
+    source: str = "the study"  # path of the study, for messages
 
     @property
     def name(self) -> str:
@@ -60,7 +60,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Study:
-    """A checked study; docs/study.md describes its keys. `cells` have the order of the tables."""
+    """A checked study; docs/study.md describes its keys. `cells` are in the order of the table rows."""
 
     output_dir: Path
     baseline: str
@@ -102,15 +102,15 @@ def _make_cells(content: dict[str, Any], path: Path, folder: Path) -> list[Cell]
             method_fields = {name: value for name, value in settings.items() if name != "config"}
             fields = content.get("overrides", {}) | variant_fields | method_fields
             for seed in content["seeds"]:
-                place = folder.joinpath(*([slug(variant)] if variant else []), slug(method), f"seed-{seed}")
+                run_folder = folder.joinpath(*([slug(variant)] if variant else []), slug(method), f"seed-{seed}")
                 recipe = recipes[method] | _fill(fields, variant, seed)
                 if method == untrained:
                     if (model := [recipe.get(name) for name in MODEL_FIELDS]) in measured_models:
-                        continue  # a model shared by all seeds is measured once
+                        continue  # a model that all seeds share is measured once
                     measured_models.append(model)
-                recipe |= {"output_dir": str(place), "run_name": f"{title}-{'-'.join(place.parts[-2:])}"}
+                recipe |= {"output_dir": str(run_folder), "run_name": f"{title}-{'-'.join(run_folder.parts[-2:])}"}
                 recipe["seed"] = seed
-                cells.append(Cell(variant, method, seed, place, recipe, method != untrained, str(path)))
+                cells.append(Cell(variant, method, seed, run_folder, recipe, method != untrained, str(path)))
     return cells
 
 
@@ -125,11 +125,11 @@ def _config(fields: dict[str, Any]) -> list[Any]:
 
 
 def _check_keys(content: dict[str, Any]) -> None:
-    """Refuse unknown keys, missing keys and wrong types."""
+    """Refuse unknown keys, missing keys and values of the wrong type."""
     for name, value in content.items():
         if name not in KEYS:
             hint = nearest(name, KEYS) or f" Keys: {', '.join(KEYS)}."
-            raise UserError(f"the key `{name}` is not known in a study.{hint}")
+            raise UserError(f"`{name}` is not a key of a study.{hint}")
         if type(value) is not KEYS[name]:
             raise UserError(f"`{name}`: expected a {KEYS[name].__name__}, got {kind(value)} {value!r}.")
     for name in ("output_dir", "seeds", "methods"):
@@ -156,7 +156,7 @@ def _check_values(content: dict[str, Any]) -> None:
             if not isinstance(name, str) or not isinstance(fields, dict):
                 raise UserError(f"`{key}`: {name!r} is {fields!r}: expected a name and a mapping of fields.")
             if not slug(name):
-                raise UserError(f"`{key}`: {name!r} gives no folder name: use letters or digits.")
+                raise UserError(f"`{key}`: {name!r} cannot be converted to a folder name: use letters or digits.")
             if other := slugs.get(slug(name)):
                 raise UserError(f"`{key}`: {other!r} and {name!r} would share a folder: rename one.")
             slugs[slug(name)] = name
@@ -180,5 +180,5 @@ def _fill(value: Any, variant: str, seed: int) -> Any:
     if not isinstance(value, str):
         return value
     if unknown := set(re.findall(r"\{(\w+)\}", value)) - {"seed", "variant"}:
-        raise UserError(f"{value!r}: {{{min(unknown)}}} is unknown; known are {{seed}} and {{variant}}.")
+        raise UserError(f"{value!r}: {{{min(unknown)}}} is unknown: use {{seed}} or {{variant}}.")
     return value.replace("{seed}", str(seed)).replace("{variant}", slug(variant))

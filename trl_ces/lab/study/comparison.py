@@ -1,6 +1,6 @@
-"""Rows of `results.csv` and `curves.csv`, and means over seeds in the layout of the paper's Tables 1 and 2.
+"""Write `results.csv`, `curves.csv` and means over seeds in the layout of the paper's Tables 1 and 2.
 
-A table is a list of lines, and a line is a list of cells; the first line is the header.
+A table is a list of rows, and a row is a list of texts. The first row is the header.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from .cells import Cell, Study
 
-# Measure -> heading, factor from the column's unit to the table's unit, decimals.
+# Measure -> (heading, factor from the column's unit to the table's unit, decimals).
 MEASURES = {
     "accuracy": ("Acc ↑, %", 100.0, 1),
     "length_tokens": ("Len ↓, tokens", 1.0, 1),
@@ -35,31 +35,31 @@ MEASURES = {
 }
 NOTE = (
     "Means over seeds, ± half the 95 % interval (Student's t). Differences to {} are paired by seed. The interval is "
-    "over training runs; all are measured on the same problems."
+    "over training runs; all models are measured on the same problems."
 )
 VARIANTS_NOTE = (
-    "Each variant counts once, with the mean over its seeds. The interval is over variants; it applies to other "
-    "variants only if these were drawn at random."
+    "Each variant counts once, with the mean over its seeds. The interval is over variants; it applies to further "
+    "variants only if the variants of this study were drawn at random."
 )
 RESULTS, CURVES, COMPARISON = "results.csv", "curves.csv", "comparison.md"
 POINT = dict(zip(MEASURES, ("accuracy", "length", "entropy"), strict=True))  # column of curves.csv -> key of a curve
-# Without `evaluation`, a run's measures are means over this final share of its training log.
+# If the study has no `evaluation`, the measures of a run are means over this final fraction of its training log.
 LAST_PART = 0.1
 
 
 class Results:
-    """Results of the finished runs of a study; runs without a row are left out."""
+    """Results of the finished runs of a study."""
 
     def __init__(self, study: Study):
         self.study = study
-        self._rows: dict[str, dict[str, Any]] = {}  # by the cells' names
+        self._rows: dict[str, dict[str, Any]] = {}  # name of a cell -> row
         self._curves: dict[str, Curve] = {}
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def add(self, cell: Cell) -> dict[str, Any]:
-        """Add a finished run and return its row of `results.csv`."""
+        """Add a finished run, and return its row of `results.csv`."""
         curve = read_curves(cell.folder, accuracy_reward_name(cell)) if cell.trained else None
         row = make_row(cell, curve, self.study.evaluation is not None)
         if curve is not None:
@@ -68,7 +68,7 @@ class Results:
         return row
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the rows in the study's order."""
+        """Return the rows in the order of the study's cells."""
         return [self._rows[cell.name] for cell in self.study.cells if cell.name in self._rows]
 
     def write_tables(self) -> None:
@@ -106,7 +106,7 @@ def accuracy_reward_name(cell: Cell) -> str:
 
 
 def make_row(cell: Cell, curve: Curve | None, evaluated: bool = True) -> dict[str, Any]:
-    """Make the row of a finished cell in `results.csv`, from its training curve if the study has no evaluation."""
+    """Make a finished cell's row of `results.csv`; without an evaluation, measures come from the training curve."""
     training = read_json(cell.folder / TRAINING) or {}
     evaluation = read_json(cell.folder / EVALUATION) if evaluated else None
     logged = final_training(curve) if curve is not None else {}
@@ -125,13 +125,13 @@ def make_row(cell: Cell, curve: Curve | None, evaluated: bool = True) -> dict[st
 
 
 def average(benchmarks: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Compute the unweighted mean over benchmarks, as in the last line of the paper's Table 1."""
+    """Compute the unweighted mean over benchmarks, as in the last row of the paper's Table 1."""
     shared = [name for name in (*MEASURES, "area") if all(name in values for values in benchmarks.values())]
     return {name: sum(values[name] for values in benchmarks.values()) / len(benchmarks) for name in shared}
 
 
 def final_training(curve: Curve) -> dict[str, float]:
-    """Average the last `LAST_PART` of the logged points, at least one; NaN if no accuracy was logged."""
+    """Average the last `LAST_PART` of the logged points (at least one point); NaN if no accuracy was logged."""
     if not curve["step"]:
         return dict.fromkeys(POINT, math.nan)
     count = max(1, round(LAST_PART * len(curve["step"])))
@@ -142,7 +142,7 @@ def write_results(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write `results.csv`: one row per run, with empty fields for missing values."""
     from pandas import DataFrame
 
-    table = DataFrame(rows, dtype=object)  # as float, an integer column with a missing value would be written as 160.0
+    table = DataFrame(rows, dtype=object)  # as float, pandas would write 160 as 160.0 in columns with missing values
     last = ["settings", "packages"]
     table = table[[*table.columns.drop(last), *last]]
     write_text(file, table.to_csv(index=False, lineterminator="\r\n"))
@@ -186,8 +186,8 @@ def estimate(values: Sequence[float]) -> Estimate:
 def paired_difference(runs: DataFrame, baseline: DataFrame, measure: str) -> Estimate | None:
     """Estimate the mean difference between runs and the baseline runs of the same seeds; `None` without a shared seed.
 
-    Runs with the same seed share model, problems and order, so their difference varies less than either. If all seeds
-    share the model before training, it is measured once and compared with each seed.
+    Runs with the same seed share the model and the problems in the same order, so their difference varies less than
+    the measures. If all seeds share the model before training, it is measured once and compared with each seed.
     """
     if len(runs) == 1 and "train/steps" in runs and runs["train/steps"].isna().all():
         runs = runs.loc[runs.index.repeat(len(baseline))].assign(seed=baseline["seed"].to_numpy())
@@ -196,35 +196,35 @@ def paired_difference(runs: DataFrame, baseline: DataFrame, measure: str) -> Est
 
 
 def method_table(runs: DataFrame, baseline: str) -> list[list[str]]:
-    """Make a table in the layout of Table 2: one method per line, each measure with its difference to the baseline."""
+    """Make a table in the layout of Table 2: a row per method, with measures and differences to the baseline."""
     measures = [name for name in MEASURES if name in runs and runs[name].notna().any()]
     lines = [["Method", "Runs", *(cell for name in measures for cell in (MEASURES[name][0], "Δ"))]]
     baseline_runs = runs[runs["method"] == baseline]
-    for method, own in runs.groupby("method", sort=False):
-        line = [method, str(len(own))]
+    for method, group in runs.groupby("method", sort=False):
+        line = [method, str(len(group))]
         for name in measures:
-            difference = None if method == baseline else paired_difference(own, baseline_runs, name)
-            line += [_mean(own, name), difference.text(*MEASURES[name][1:], signed=True) if difference else ""]
+            difference = None if method == baseline else paired_difference(group, baseline_runs, name)
+            line += [_mean(group, name), difference.text(*MEASURES[name][1:], signed=True) if difference else ""]
         lines.append(line)
     return lines
 
 
 def benchmark_table(runs: DataFrame) -> list[list[str]]:
-    """Make a table in the layout of Table 1: accuracy and length by benchmark and method; empty for one benchmark."""
+    """Make a table in the layout of Table 1: accuracy and length by benchmark and method. Empty for one benchmark."""
     names = _benchmarks(runs)
     if not names:
         return []
     methods = list(runs.groupby("method", sort=False))
     lines = [["Dataset", *(f"{method} {measure}" for method, _ in methods for measure in ("Acc", "Len"))]]
     for title, prefix in [*((name, f"{name}/") for name in names), ("Average", "")]:
-        cells = [_mean(own, measure, prefix) for _, own in methods for measure in ("accuracy", "length_tokens")]
+        cells = [_mean(group, measure, prefix) for _, group in methods for measure in ("accuracy", "length_tokens")]
         lines.append([BENCHMARKS[title].title if title in BENCHMARKS else title, *cells])
     return lines
 
 
 def variants_table(runs: DataFrame, baseline: str) -> list[list[str]]:
-    """Average the differences to the baseline over variants, by method and benchmark; empty for one variant."""
-    variants = [own.groupby("method") for _, own in runs.groupby("variant", sort=False)]
+    """Average the differences to the baseline over variants, by method and benchmark; empty for a single variant."""
+    variants = [group.groupby("method") for _, group in runs.groupby("variant", sort=False)]
     if len(variants) < 2:
         return []
     places = [*((name, f"{name}/") for name in _benchmarks(runs)), ("Average", "")]
@@ -238,9 +238,9 @@ def variants_table(runs: DataFrame, baseline: str) -> list[list[str]]:
         for title, prefix in places if method != baseline else ():
             line = [method, title]
             for measure, sign in (("accuracy", 1), ("length_tokens", -1)):
-                found = [paired_difference(*pair, prefix + measure) for pair in pairs]
-                means = [difference.mean for difference in found if difference]
-                better = sum(round(sign * mean, 12) > 0 for mean in means)  # equal shares can differ by 1e-16
+                differences = [paired_difference(*pair, prefix + measure) for pair in pairs]
+                means = [difference.mean for difference in differences if difference]
+                better = sum(round(sign * mean, 12) > 0 for mean in means)  # equal accuracies can differ by 1e-16
                 pooled = estimate(means).text(*MEASURES[measure][1:], signed=True) if means else ""
                 line += [pooled, f"{better} of {len(means)}"]
             lines.append(line)
@@ -248,11 +248,11 @@ def variants_table(runs: DataFrame, baseline: str) -> list[list[str]]:
 
 
 def comparison(runs: DataFrame, baseline: str) -> str:
-    """Render all tables as Markdown, first by variant and then over all variants."""
+    """Render all tables as Markdown: first the tables of each variant, then the table over all variants."""
     parts = [NOTE.format(baseline), f"Measured on: {'; '.join(sorted(runs['measured_on'].unique()))}."]
-    for variant, own in runs.groupby("variant", sort=False):
+    for variant, group in runs.groupby("variant", sort=False):
         parts += [f"## {variant}"] if variant else []
-        tables = (method_table(own, baseline), benchmark_table(own))
+        tables = (method_table(group, baseline), benchmark_table(group))
         parts += [markdown(table[0], table[1:]) for table in tables if table]
     if table := variants_table(runs, baseline):
         parts += ["## All variants", VARIANTS_NOTE, markdown(table[0], table[1:])]

@@ -1,4 +1,4 @@
-"""Files in a run's folder, which record the run's progress.
+"""Files that record the progress of a run in its folder.
 
 `recipe.yaml` is written first, `clock.json` whenever training starts, `training.json` when training has ended, and
 `evaluation.json` when the model has been measured. All writes are atomic, so a killed run can always be resumed.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .cells import Cell
 
 TRAINING, EVALUATION, CLOCK = "training.json", "evaluation.json", "clock.json"
-# Fields that may differ, because a study may be moved or renamed.
+# Fields that may differ between two starts of a run, because a study may be moved or renamed.
 LOCATION_FIELDS = ("output_dir", "run_name")
 
 
@@ -33,7 +33,7 @@ def read_json(file: Path) -> Any:
 
 
 def write_recipe(cell: Cell) -> None:
-    """Write the cell's `recipe.yaml`, as training itself does."""
+    """Write the cell's `recipe.yaml` as training does."""
     write_text(cell.recipe_file, dump_yaml(cell.checked_recipe.given))
 
 
@@ -43,7 +43,7 @@ def is_trained(cell: Cell) -> bool:
 
 
 def is_finished(cell: Cell, evaluation: dict[str, Any] | None) -> bool:
-    """Return whether the cell is trained and has been measured with the settings `evaluation`."""
+    """Return whether the cell is trained and has been evaluated with the settings `evaluation`."""
     if evaluation is None or not is_trained(cell):
         return is_trained(cell)
     measured = read_json(cell.folder / EVALUATION)
@@ -58,29 +58,29 @@ def check_unchanged(cell: Cell, processes: int | None = None) -> None:
     if expected.get("ces_tau") == AUTO and "ces_tau" in found:  # training replaces `auto` with a number
         expected["ces_tau"] = found["ces_tau"]
     differing = [
-        f"`{name}` {found.get(name)!r} there, {expected.get(name)!r} here"
+        f"`{name}` was {found.get(name)!r} and is now {expected.get(name)!r}"
         for name in {**found, **expected}
         if found.get(name) != expected.get(name) and name not in LOCATION_FIELDS
     ]
     before = (read_json(cell.folder / CLOCK) or {}).get("processes")
     # More processes make a larger batch, unless `responses_per_step` fixes it.
     if processes and before and processes != before and cell.checked_recipe.script.responses_per_step is None:
-        differing.append(f"`num_processes` {before} there, {processes} here")
+        differing.append(f"`num_processes` was {before} and is now {processes}")
     if differing:
         raise UserError(
-            f"{cell.folder} holds a run with other settings ({'; '.join(differing)}): remove that folder to run it "
-            "again, or set another `output_dir`."
+            f"{cell.folder} contains a run with other settings ({'; '.join(differing)}): remove the folder to start "
+            "the run again, or set another `output_dir`."
         )
 
 
 def begin_training(cell: Cell, processes: int = 1) -> None:
-    """Write the recipe and start the clock, which begins at the seconds spent before the checkpoint to resume from."""
+    """Write the recipe and start the clock, including the seconds spent before the checkpoint to resume from."""
     write_recipe(cell)
     before, checkpoint = read_json(cell.folder / CLOCK), newest_checkpoint(cell.folder)
     seconds = 0.0
     if before is not None and checkpoint is not None:
         saved = (checkpoint / "trainer_state.json").stat().st_mtime
-        # The checkpoint may be older than the last start if that attempt saved none.
+        # The checkpoint may be older than the last start, if that attempt did not save one.
         seconds = before["seconds_before"] + max(0.0, saved - before["started"])
     attempts = before["attempts"] + 1 if before else 1
     clock = {"seconds_before": seconds, "started": time.time(), "attempts": attempts, "processes": processes}

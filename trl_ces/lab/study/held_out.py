@@ -1,4 +1,4 @@
-"""`evaluation` function for studies: measure a model on problems that a recipe holds out."""
+"""Measure a model on problems that a recipe holds out; an `evaluation` function for studies."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def evaluate(
     group_by: str | None = None,
     data: str | None = None,
 ) -> dict[str, dict[str, float]]:
-    """Sample completions for the recipe's held-out problems at its temperature, and grade them with its reward.
+    """Sample completions for a recipe's held-out problems at its temperature and grade them with its reward.
 
-    `config` defaults to each run's own recipe, so a run never trains on the problems. If `config` names another
-    recipe, the runs must use the same data and `dataset_seed` as that recipe. `data` replaces the problems with a file
-    or a Hub data set. `group_by` is a column of the data; each of its values becomes a benchmark.
+    `config` defaults to the recipe of the measured run, so the run never trains on the problems. If `config` names
+    another recipe, the runs must use the same data and `dataset_seed` as that recipe. `data` replaces the problems
+    with a file or a Hub data set. `group_by` is a column of the data; each of its values becomes a benchmark.
     """
     from ..inspect.sampling import sample_recipe
 
@@ -49,12 +49,12 @@ def evaluate(
     graded = list(zip(sample.completions, sample.correct, strict=True))
     benchmarks = {}
     for group in sorted(set(groups)):
-        own = [(completion, correct) for completion, correct in graded if groups[completion.prompt] == group]
+        members = [(completion, correct) for completion, correct in graded if groups[completion.prompt] == group]
         benchmarks[group] = {
-            "accuracy": fmean(correct is True for _, correct in own),
-            "length_tokens": fmean(len(completion.tokens) for completion, _ in own),
-            "area": fmean((correct is True) * (1 - len(completion.tokens) / limit) for completion, correct in own),
-            "entropy_bits": fmean(bits for completion, _ in own for bits in completion.entropies),
+            "accuracy": fmean(correct is True for _, correct in members),
+            "length_tokens": fmean(len(completion.tokens) for completion, _ in members),
+            "area": fmean((correct is True) * (1 - len(completion.tokens) / limit) for completion, correct in members),
+            "entropy_bits": fmean(bits for completion, _ in members for bits in completion.entropies),
         }
     return benchmarks
 
@@ -73,7 +73,7 @@ def check_evaluate(
 def _problems_and_groups(
     recipe: Recipe, num_problems: int, group_by: str | None, data: str | None
 ) -> tuple[Dataset, Sequence[str]]:
-    """Load the held-out problems and the name of the benchmark that each belongs to."""
+    """Return the held-out problems and the benchmark name of each problem."""
     script = recipe.script
     if script.dataset_builder is not None:
         script = replace(script, num_eval_samples=num_problems)
@@ -83,7 +83,7 @@ def _problems_and_groups(
     problems = held_out if data is None else all_problems
     if problems is None:
         raise UserError(
-            f"`evaluation`: the recipe trains on all of {script.dataset_name}: hold problems out with "
+            f"`evaluation`: the recipe trains on all of {script.dataset_name}: hold out problems with "
             "`num_eval_samples`, or set `data`."
         )
     if len(problems) < num_problems:

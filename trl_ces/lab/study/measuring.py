@@ -1,4 +1,4 @@
-"""Check a study's `evaluation` before the first run, and measure each model in its own process."""
+"""Check a study's `evaluation` before the first run, and measure each model in a separate process."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def check_evaluation(settings: dict[str, Any], recipe: Recipe) -> None:
     """Refuse an evaluation that would fail after training `recipe`.
 
-    If the evaluation function is called `NAME` and its module also defines `check_NAME`, the latter is called with the
-    same keyword arguments.
+    If the module of the evaluation function `NAME` also defines `check_NAME`, this function is called with the same
+    keyword arguments.
     """
     function = import_path(settings["function"], "evaluation")
     check = vars(sys.modules[function.__module__]).get(f"check_{function.__name__}", lambda **arguments: None)
@@ -58,7 +58,7 @@ def main(words: list[str]) -> int:
     folder, settings, started = Path(words[0]), json.loads(words[1]), time.monotonic()
     try:
         measure = import_path(settings["function"], "evaluation")
-        # Load the recipe only if needed: this imports TRL, which takes as long as measuring a small model.
+        # Load the recipe only if needed, because importing TRL takes as long as measuring a small model.
         model = str(folder) if words[2] == "trained" else model_path(load_recipe(folder / RECIPE))
         benchmarks = measure(model, **_arguments(measure, settings, folder / RECIPE))
     except UserError as error:
@@ -71,9 +71,9 @@ def main(words: list[str]) -> int:
 
 
 def _arguments(function: Callable[..., Any], settings: dict[str, Any], recipe: Path) -> dict[str, Any]:
-    """Collect the keyword arguments of an evaluation function; `config` defaults to the run's own recipe."""
-    own = {"config": str(recipe)} if "config" in inspect.signature(function).parameters else {}
-    return own | {name: value for name, value in settings.items() if name != "function"}
+    """Collect the keyword arguments of an evaluation function; `config` defaults to the recipe of the run."""
+    default = {"config": str(recipe)} if "config" in inspect.signature(function).parameters else {}
+    return default | {name: value for name, value in settings.items() if name != "function"}
 
 
 if __name__ == "__main__":

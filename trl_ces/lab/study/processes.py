@@ -1,4 +1,4 @@
-"""Run chains of processes, several at a time; all of them are stopped together, and no two share a folder."""
+"""Run sequences of processes, several at a time, each in a locked folder; a signal stops all of them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ import psutil
 from ...support.locks import lock_file, sign
 
 POLL_SECONDS = 0.2
-LOCK = ".lock"  # in the folders of a study and of its runs
+LOCK = ".lock"  # file in the folder of a study and in that of each run
 Child = subprocess.Popen[bytes]
 
 
 @dataclass(frozen=True)
 class Step:
-    """One process of a run, its log, and functions to call before it starts and after it succeeds."""
+    """A process of a run, its log, and functions to call before it starts and after it succeeds."""
 
     command: list[str]
     log: Path
@@ -68,7 +68,7 @@ def run_all(
     """
     waiting, failed = list(runs), []
     working: dict[int, Generator[Child, None, None]] = {}  # slot -> its run
-    children: dict[int, Child] = {}  # slot -> the process that its run waits for
+    children: dict[int, Child] = {}  # slot -> the current process of its run
     received: list[int] = []
 
     def stop(number: int, _frame: FrameType | None) -> None:
@@ -102,12 +102,12 @@ def run_all(
 
 
 def _run_steps(run: Pending, env: dict[str, str], on_finish: Callable[[str], None]) -> Generator[Child, None, None]:
-    """Execute the steps of a run; yield the process that it waits for."""
+    """Execute the steps of a run; yield the current process while it runs."""
     with contextlib.ExitStack() as stack:
         for step in run.steps:
             try:
                 if step is run.steps[0]:
-                    # The child inherits the lock, so no other run can start in this folder before the child ends.
+                    # The child inherits the lock, so no other run can start in this folder until the child ends.
                     lock = stack.enter_context(lock_file(run.folder / LOCK))
                 step.before()
                 with step.log.open("ab") as output:
@@ -127,7 +127,7 @@ def _run_steps(run: Pending, env: dict[str, str], on_finish: Callable[[str], Non
                     step.after()
                     if step is run.steps[-1]:
                         on_finish(run.name)
-            except Exception:  # this run has failed; the other runs continue
+            except Exception:  # only this run fails; the other runs continue
                 code = 1
                 with step.log.open("a", encoding="utf-8") as log:
                     log.write(traceback.format_exc())

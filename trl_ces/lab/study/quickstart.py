@@ -1,4 +1,4 @@
-"""Compare CES and DAPO on a model that trains on a CPU in minutes.
+"""Compare CES with DAPO on a model that trains on a CPU in minutes.
 
 A base model learns to write additions with intermediate steps (tasks/arithmetic.py). `trl-ces train` then trains it
 with DAPO and with CES, from the same seed and problems. All three models are measured on the same held-out problems.
@@ -23,17 +23,17 @@ from ..evaluation.tables import markdown
 from ..tasks.arithmetic import arithmetic_accuracy_reward, load_problems
 from .processes import Pending, Step, run_all
 
-METHODS = {"DAPO": ["arithmetic", "dapo"], "CES": ["arithmetic"]}  # name -> recipe, in the order of training
+METHODS = {"DAPO": ["arithmetic", "dapo"], "CES": ["arithmetic"]}  # name -> recipe and overlays, in training order
 SAMPLES, SAMPLING_SEED = 8, 0
 PICTURE, NUMBERS = "quickstart.png", "quickstart.json"
-# Measure -> title, factor to the shown unit, decimals.
+# Measure -> (title, factor to the displayed unit, decimals).
 SHOWN = {
     "accuracy": ("accuracy, %", 100, 1),
     "length_tokens": ("completion length, tokens", 1, 1),
     "entropy_bits": ("entropy, bits per token", 1, 3),
 }
-# 95 % prediction intervals for a run with another seed or on another machine, in the order of `SHOWN`. Computed with
-# Student's t over the seeds of `trl-ces study --config arithmetic`; a test recomputes them.
+# 95 % prediction intervals for a run with another seed or on another machine, in the order of `SHOWN`. They are
+# computed with Student's t over the seeds of `trl-ces study --config arithmetic`; a test recomputes them.
 BANDS = {
     "before": ((70.0, 88.6), (22.7, 24.3), (0.116, 0.149)),
     "DAPO": ((80.8, 100.0), (18.3, 19.6), (0.046, 0.096)),
@@ -52,12 +52,13 @@ def quickstart(
 ) -> str:
     """Train and measure the models `before`, `DAPO` and `CES`, and return a summary.
 
-    The models, a log of each training, a plot and the numbers are written to `output_dir`; an existing base model for
-    this seed is reused. `stage` makes a stage's context from its title; the context's method `show` receives progress.
+    The models, a log of each training run, a plot and the numbers are written to `output_dir`; an existing base model
+    for this seed is reused. `stage` creates a context manager from a title; its result has a method `show`, which
+    displays progress.
     """
     if find_spec("matplotlib") is None:
         raise UserError(f"the plot needs matplotlib: {install_line('quickstart')}.")
-    # A second thread hardly speeds up a model this small, and on a busy machine two threads wait for each other.
+    # A second thread hardly speeds up such a small model, and on a busy machine the threads wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     folders = {"before": output_dir / f"base-{seed}", **{method: output_dir / method.lower() for method in METHODS}}
     with stage("1/4  Train a small base model on additions with arithmetic errors") as line:
@@ -84,8 +85,8 @@ def quickstart(
         measures, completions = {}, {}
         for number, (name, folder) in enumerate(folders.items(), start=1):
             line.show(f"model {number} of {len(folders)}")
-            found, completions[name] = measure(folder, problems, SAMPLES, SAMPLING_SEED)
-            measures[name] = {measure_name: found[measure_name] for measure_name in SHOWN}
+            model_measures, completions[name] = measure(folder, problems, SAMPLES, SAMPLING_SEED)
+            measures[name] = {measure_name: model_measures[measure_name] for measure_name in SHOWN}
         accuracy = arithmetic_accuracy_reward.__name__
         plot_curves({name: [read_curves(folders[name], accuracy)] for name in METHODS}, output_dir / PICTURE)
         write_json(output_dir / NUMBERS, {"seed": seed, **measures})
@@ -93,21 +94,21 @@ def quickstart(
         f"{table(measures)}\n\n"
         f"Measured on {num_problems} held-out problems x {SAMPLES} completions at temperature 1, sampling seed "
         f"{SAMPLING_SEED}.\n"
-        "Length includes the end token; entropy is the sampling distribution's, averaged over generated tokens.\n"
+        "Length includes the end token; entropy is the mean entropy of the sampling distribution over all tokens.\n"
         f"{outside_bands(measures)}\n{gain(measures)}\n\n"
         f"{examples(list(problems['prompt']), list(problems['solution']), completions)}"
     )
 
 
 def run_training(method: str, folder: Path, fields: dict[str, Any], stage: Any) -> None:
-    """Run `trl-ces train` as a user would, with `folder` as output directory and a log next to it."""
+    """Run the command `trl-ces train` with `folder` as output directory and a log next to it."""
     log, steps = folder.with_suffix(".log"), fields["max_steps"]
     command = [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", *METHODS[method]]
     for name, value in {"output_dir": folder, **fields}.items():
         command += [f"--{name}", str(value)]
 
     def show_progress() -> None:
-        # The Trainer's progress bar looks like this in the log: "| 40/160 ["
+        # In the log, the Trainer's progress bar looks like "| 40/160 [".
         done = re.findall(rf"\b(\d+)/{steps} \[", log.read_text(encoding="utf-8", errors="replace"))
         stage.show(f"step {done[-1]} of {steps}" if done else "starting")
 
@@ -117,22 +118,22 @@ def run_training(method: str, folder: Path, fields: dict[str, Any], stage: Any) 
 
 
 def table(measures: Measures) -> str:
-    """Render the comparison, with one column per model and each number's band below it."""
+    """Render the comparison with one column per model; a row of bands follows each measure."""
     rows = []
     for place, (name, (title, factor, digits)) in enumerate(SHOWN.items()):
-        rows.append([title, *(f"{factor * found[name]:.{digits}f}" for found in measures.values())])
+        rows.append([title, *(f"{factor * values[name]:.{digits}f}" for values in measures.values())])
         bands = [BANDS[model][place] for model in measures]
         rows.append(["95 % of runs", *(f"{low:.{digits}f} to {high:.{digits}f}" for low, high in bands)])
     return markdown(["", *measures], rows)
 
 
 def outside_bands(measures: Measures) -> str:
-    """Name the results that are outside their band after rounding."""
+    """List the rounded results that are outside their band."""
     outside = [
         f"{title.partition(',')[0]} of {model}"
-        for model, found in measures.items()
+        for model, values in measures.items()
         for (name, (title, factor, digits)), (low, high) in zip(SHOWN.items(), BANDS[model], strict=True)
-        if not low <= round(factor * found[name], digits) <= high
+        if not low <= round(factor * values[name], digits) <= high
     ]
     if not outside:
         return "All results lie within the expected 95 % range."
@@ -151,7 +152,7 @@ def gain(measures: Measures) -> str:
 
 
 def examples(prompts: list[str], solutions: list[str], completions: dict[str, list[list[str]]], count: int = 3) -> str:
-    """Show each model's first completion of the first problems, unselected, with the number of correct completions."""
+    """List each model's first completion of the first problems, and how many of its completions are correct."""
     lines = ['First completions of the first problems ("?" starts a re-check, "#" the final answer):']
     for row, (prompt, solution) in enumerate(zip(prompts[:count], solutions, strict=False)):
         lines.append(f"  {prompt}")

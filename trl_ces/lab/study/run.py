@@ -1,4 +1,4 @@
-"""Run the unfinished runs of a study and compare the results."""
+"""Execute the unfinished runs of a study and compare the results."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ from .processes import LOCK, Pending, RunFailed, Step, run_all
 def run_study(study: Study, jobs: int, say: Callable[[str], None]) -> tuple[list[str], list[RunFailed]]:
     """Check every run, execute the unfinished ones, `jobs` at a time, and compare the results.
 
-    `say` receives a line at the start and for each run that finishes or fails. Return the written files and failures.
+    `say` receives a line at the start and for each run that finishes or fails. Return the names of the written files
+    and the failures.
     """
     missing = [name for name in ("scipy", "matplotlib") if find_spec(name) is None]
     if missing:
         raise UserError(f"the comparison needs {' and '.join(missing)}: {install_line('lab')}.")
-    prepare(study, jobs)  # check before anything is written
+    prepare(study, jobs)  # checks the runs before anything is written
     if study.evaluation is not None:
-        for cell in {cell.variant: cell for cell in study.cells}.values():  # the last of each variant
+        for cell in {cell.variant: cell for cell in study.cells}.values():  # the last cell of each variant
             check_evaluation(study.evaluation, cell.checked_recipe)
     with lock_file(study.output_dir / LOCK) as lock:
         sign(lock, os.getpid())
@@ -41,7 +42,7 @@ def run_study(study: Study, jobs: int, say: Callable[[str], None]) -> tuple[list
 
 
 def _run_pending(study: Study, jobs: int, say: Callable[[str], None]) -> tuple[list[str], list[RunFailed]]:
-    pending, slots = prepare(study, jobs)  # repeat under the lock, when no other process can change anything
+    pending, slots = prepare(study, jobs)  # repeated under the lock: files may have changed
     results, count = Results(study), len(study.cells)
     cells = {cell.name: cell for cell in study.cells}
     for name in cells.keys() - {run.name for run in pending}:
@@ -70,8 +71,8 @@ def prepare(study: Study, jobs: int) -> tuple[list[Pending], list[dict[str, str]
     if slots[0] and processes > 1:
         flags["main_process_port"] = ["0"]  # lets accelerate choose a free port
     pending, to_train = [], not all(map(is_trained, study.cells))
-    # Untrained models come first, so that no two runs wait for the same `model_builder`.
-    # The others are sorted by seed, so that a study that is stopped early covers all methods.
+    # Untrained models come first, so that no two runs wait for the same `model_builder`. The remaining runs are sorted
+    # by seed, so that a study that is stopped early covers all methods.
     for cell in sorted(study.cells, key=lambda cell: (cell.trained, cell.seed)):
         try:
             accuracy_reward_name(cell)
@@ -84,19 +85,19 @@ def prepare(study: Study, jobs: int) -> tuple[list[Pending], list[dict[str, str]
 
 
 def share_devices(study: Study, jobs: int) -> tuple[int, list[dict[str, str]]]:
-    """Return the number of processes per run, and for each of the `jobs` slots the variable that names its devices."""
+    """Return the number of processes per run, and the environment variable with the devices of each slot."""
     file = study.accelerate_config
     settings = read_accelerate_config(find_config(file, "accelerate")) if file is not None else {}
     requested = study.num_processes or whole_number(settings.get("num_processes", 0), "num_processes", least=0)
     on_cpu = settings.get("use_cpu") is True or all(cell.recipe.get("use_cpu") is True for cell in study.cells)
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     devices = named.split(",") if named else [str(index) for index in range(0 if on_cpu else device_count())]
-    if on_cpu or not devices:  # a recipe that needs an accelerator is refused when its run is checked
+    if on_cpu or not devices:  # checking the run refuses a recipe that needs an accelerator
         return requested or 1, [{}] * jobs
     processes = requested or max(1, len(devices) // jobs)
     if processes * jobs > len(devices):
         raise UserError(
-            f"`--jobs {jobs}` with {processes} processes each needs {jobs * processes} devices, but there are "
+            f"`--jobs {jobs}` with {processes} processes per run needs {jobs * processes} devices, but there are "
             f"{len(devices)}: lower `--jobs` or `num_processes`."
         )
     shares = [devices[slot * processes : (slot + 1) * processes] for slot in range(jobs)]

@@ -3,9 +3,9 @@
 The model adds column by column, units first, may re-check its steps, and gives a final answer:
 
     37+48:                      the prompt
-    7+8=15,3+4+1=8              a pass: 7+8 is 15, write 5 and carry 1; then 3+4+1 is 8
+    7+8=15,3+4+1=8              a pass: 7+8 is 15, so write 5 and carry 1; 3+4+1 is 8
     ?7+8=15,3+4+1=8             "?" starts a re-check, which repeats the pass
-    #85                         "#" starts the final answer: 8, then the 5 written before; the text ends here
+    #85                         "#" starts the final answer, which ends the text
 
 Tokens are single characters. Two choices in the base model's training texts are random. They become its high-entropy
 tokens, which reinforcement learning can improve:
@@ -13,9 +13,9 @@ tokens, which reinforcement learning can improve:
 - **Arithmetic errors.** With probability `slip_probability`, one column of the first pass is off by one. The error
   propagates to the carry and the final answer: `7+8=16,3+4+1=8#86`.
 - **Re-checks.** After every pass, the text continues with `?` with probability `check_probability`, else with `#`. A
-  re-check repeats a correct pass, and corrects an incorrect pass with probability `mend_probability`.
+  re-check repeats a correct pass. It corrects an incorrect pass with probability `mend_probability`.
 
-If `sums` is above 1, a problem has several additions, which are named by letters and solved in turn:
+If `sums` is above 1, a problem has several additions, which are named by letters and solved in order:
 
     a37+48b21+30:               the prompt
     a7+8=15,3+4+1=8#85b1+0=1,2+3=5#51
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 CHARACTERS = "0123456789+=,?#:"
-LETTERS = string.ascii_lowercase  # names of the sums, if a problem has several
+LETTERS = string.ascii_lowercase  # names of the sums of a problem with several sums
 SPLITS = ("train", "held_out")
 
 
@@ -46,10 +46,10 @@ class ToyTask:
     min_terms: int = 2  # numbers to add; their count is uniform between `min_terms` and `max_terms`
     max_terms: int = 2
     slip_probability: float = 0.2  # probability of an arithmetic error in the first pass
-    check_probability: float = 0.3  # probability of a re-check after each pass; must be below 1, or no text would end
+    check_probability: float = 0.3  # probability of a re-check after each pass; must be below 1, so that texts end
     mend_probability: float = 0.7  # probability that a re-check corrects an incorrect pass
     forget_probability: float = 0.0  # probability that the first pass drops a carry out of the units
-    guess_first: bool = False  # whether the first pass is only its result, without intermediate steps
+    guess_first: bool = False  # whether the first pass consists of its result, without intermediate steps
     sums: int = 1  # additions per problem, at most 26; a completion is correct if all its sums are
 
     def __post_init__(self):
@@ -61,12 +61,12 @@ class ToyTask:
 
 
 def split_of(terms: list[int]) -> str:
-    """Assign about a tenth of all problems to `"held_out"`, else `"train"`, independently of seed and term order."""
+    """Return `"held_out"` for about a tenth of all sums, else `"train"`, independently of seed and term order."""
     return SPLITS[zlib.crc32("+".join(map(str, sorted(terms))).encode()) % 10 == 0]
 
 
 def draw_terms(task: ToyTask, split: str, rng: random.Random) -> list[int]:
-    """Draw the numbers of one sum of `split` uniformly."""
+    """Draw the terms of a sum uniformly from `split`."""
     smallest = 0 if task.digits == 1 else 10 ** (task.digits - 1)
     while True:
         count = rng.randint(task.min_terms, task.max_terms)
@@ -96,7 +96,7 @@ def _with_letters(texts: list[str]) -> list[str]:
 
 
 def carries(terms: list[int]) -> bool:
-    """Return whether the units sum to ten or more."""
+    """Return whether the units add up to ten or more."""
     return sum(term % 10 for term in terms) >= 10
 
 
@@ -144,7 +144,7 @@ def write_text(problem: list[list[int]], task: ToyTask, rng: random.Random) -> s
 def make_datasets(
     count: int, held_out: int, seed: int, system_prompt: str | None, **task_fields: Any
 ) -> tuple[Dataset, Dataset | None]:
-    """Build data sets, as `dataset_builder` of recipes; ignore `system_prompt`, for which the model has no tokens."""
+    """Build data sets; a `dataset_builder` for recipes. `system_prompt` is ignored: the model has no tokens for it."""
     held = load_problems("held_out", held_out, seed, **task_fields) if held_out else None
     return load_problems("train", count, seed, **task_fields), held
 

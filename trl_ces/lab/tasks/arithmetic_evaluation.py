@@ -50,7 +50,7 @@ def measure(
     solutions = [solution for solution in problems["solution"] for _ in range(num_samples)]
     rewards = arithmetic_accuracy_reward(texts, solutions)
     lengths = generated.sum(dim=1)
-    # A correct completion of n tokens is correct at all budgets from n to the limit.
+    # A correct completion of n tokens is correct at all budgets from n to the maximum.
     budget_shares = (1 - lengths / max_new_tokens).tolist()
     measures = {
         "accuracy": sum(rewards) / len(rewards),
@@ -73,7 +73,7 @@ def evaluate(
     max_terms: int = 2,
     sums: int = 1,
 ) -> dict[str, dict[str, float]]:
-    """Measure a model on held-out problems of the toy task with these fields, as `evaluation` function of studies.
+    """Measure a model on held-out problems of the toy task with these fields; an `evaluation` function for studies.
 
     `group_by="carry"` makes two benchmarks: problems with and without a carry out of the units.
     """

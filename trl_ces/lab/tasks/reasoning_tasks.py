@@ -1,4 +1,4 @@
-"""Problems with exact solutions, generated offline by `reasoning-gym` (PyPI, Apache-2.0)."""
+"""Generate problems with exact solutions offline, with `reasoning-gym` (PyPI, Apache-2.0)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def make_datasets(
     count: int, held_out: int, seed: int, system_prompt: str | None, **tasks: Any
 ) -> tuple[Dataset, Dataset | None]:
-    """Make distinct problems of `tasks` (name -> settings) in equal shares, as `dataset_builder` of recipes."""
+    """Make distinct problems of `tasks` (name -> settings) in equal shares; a `dataset_builder` for recipes."""
     train = _make_problems(tasks, count, seed, system_prompt)
     if not held_out:
         return train, None
@@ -28,22 +28,22 @@ def make_datasets(
 def _make_problems(
     tasks: dict[str, Any], count: int, seed: int, system_prompt: str | None, excluded: frozenset[str] = frozenset()
 ) -> Dataset:
-    """Make distinct problems, taken from the tasks in turn."""
+    """Make distinct problems, alternating between the tasks."""
     from datasets import Dataset
 
     if not tasks:
-        raise UserError("`dataset_kwargs` is empty: name reasoning-gym's tasks, such as `{products: {}}`.")
-    made = []
-    for place, (task, settings) in enumerate(tasks.items()):
-        share = count // len(tasks) + (place < count % len(tasks))
+        raise UserError("`dataset_kwargs` is empty: list tasks of reasoning-gym, such as `{products: {}}`.")
+    problems_by_task = []
+    for index, (task, settings) in enumerate(tasks.items()):
+        share = count // len(tasks) + (index < count % len(tasks))
         problems = _distinct(task, settings or {}, share, seed, excluded)
-        made.append(
+        problems_by_task.append(
             [
                 {"prompt": build_prompt(question, system_prompt), "solution": solution, "task": task}
                 for question, solution in problems.items()
             ]
         )
-    return Dataset.from_list([row for turn in zip_longest(*made) for row in turn if row])
+    return Dataset.from_list([row for turn in zip_longest(*problems_by_task) for row in turn if row])
 
 
 def _distinct(task: str, settings: dict[str, Any], count: int, seed: int, excluded: frozenset[str]) -> dict[str, str]:
@@ -52,20 +52,20 @@ def _distinct(task: str, settings: dict[str, Any], count: int, seed: int, exclud
         import reasoning_gym
         from reasoning_gym.factory import DATASETS
     except ImportError:
-        raise UserError(f"Tasks of reasoning-gym need this package: {install_line('quickstart')}.") from None
+        raise UserError(f"The tasks need the package reasoning-gym: {install_line('quickstart')}.") from None
     if task not in DATASETS:
         raise UserError(f"`dataset_kwargs`: reasoning-gym has no task {task!r}.{nearest(task, DATASETS)}")
-    draws = 20 * count + 100  # a task may repeat problems
+    draws = 20 * count + 100  # because a task may repeat problems
     source = reasoning_gym.create_dataset(task, **{**settings, "size": draws, "seed": seed})
-    found: dict[str, str] = {}
+    distinct: dict[str, str] = {}
     for number in range(draws):
-        if len(found) == count:
-            return found
+        if len(distinct) == count:
+            return distinct
         problem = source[number]
         if problem["question"] not in excluded:
-            found[problem["question"]] = str(problem["answer"])
+            distinct[problem["question"]] = str(problem["answer"])
     raise UserError(
-        f"`dataset_kwargs`: {task} with {settings} gave {len(found)} distinct problems instead of {count}: lower "
+        f"`dataset_kwargs`: {task} with {settings} gave {len(distinct)} distinct problems instead of {count}: lower "
         "`max_train_samples` or `num_eval_samples`, or widen the task's settings."
     )
 

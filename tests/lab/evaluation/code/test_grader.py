@@ -1,4 +1,4 @@
-"""Code benchmarks: the program in a completion, its correctness, and tricks that must not pass."""
+"""Code benchmarks: program extraction, correctness, and malicious programs that must not pass."""
 
 import gzip
 import json
@@ -24,7 +24,7 @@ DOUBLE = read_task("humaneval", CODE_ROWS["humaneval"])
 
 
 def task(reference, *groups, **more):
-    """A task whose function is `f`."""
+    """Make a task for a function named `f`."""
     encoded = tuple(json.dumps(encode(list(group))) for group in groups)
     return CodeTask("f", reference, encoded, **({"atol": 0} | more))
 
@@ -56,7 +56,7 @@ def passed(tasks, programs, seconds=20.0):
         ("", None),
     ],
 )
-def test_the_last_python_block_that_defines_the_function_is_the_program(text, program):
+def test_program_is_the_last_python_block_that_defines_the_function(text, program):
     assert find_program(text, "f") == program
 
 
@@ -80,14 +80,14 @@ def test_the_last_python_block_that_defines_the_function_is_the_program(text, pr
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_values_keep_their_type_in_json(value):
+def test_encoding_preserves_values_and_types(value):
     back = decode(json.loads(json.dumps(encode(value))))
     assert back == value
     assert type(back) is type(value)
     assert isinstance(value, int) or repr(back) == repr(value)
 
 
-def test_a_value_that_cannot_be_sent_equals_nothing():
+def test_value_that_cannot_be_encoded_equals_no_other_value():
     generator = decode(json.loads(json.dumps(encode(iter([1])))))
     assert isinstance(generator, Opaque)
     assert not equal_outputs(generator, decode(encode(iter([1]))), 0)
@@ -112,12 +112,12 @@ def test_a_value_that_cannot_be_sent_equals_nothing():
         (float("inf"), 1.0, 1e-3, False),
     ],
 )
-def test_outputs_are_equal_as_in_evalplus(output, expected, atol, equal):
+def test_outputs_are_compared_as_in_evalplus(output, expected, atol, equal):
     assert equal_outputs(output, expected, atol) is equal
 
 
 @built
-def test_base_and_further_tests_are_graded_apart():
+def test_base_and_additional_tests_are_graded_separately():
     programs = [
         "def double(x): return x + x",
         "def double(x): return x * 2.0",  # not exact beyond 2^53
@@ -131,7 +131,7 @@ def test_base_and_further_tests_are_graded_apart():
     assert passed([DOUBLE] * 7, programs) == [*expected, [True, False]]
 
 
-TRICKS = {
+MALICIOUS = {
     "exit": "import os\nos._exit(0)",
     "system exit": "import sys\nsys.exit(0)",
     "exit in the call": "import os\ndef f(x): os._exit(0)",
@@ -165,23 +165,23 @@ TRICKS = {
 
 
 @built
-@pytest.mark.parametrize("name", TRICKS)
-def test_no_trick_passes(name):
+@pytest.mark.parametrize("name", MALICIOUS)
+def test_malicious_programs_do_not_pass(name):
     secret_of = task("def f(x): return 'secret_of_' + str(x)", [[1]], [[2]])
-    assert passed([secret_of], [TRICKS[name]], seconds=8.0) == [[False, False]]
+    assert passed([secret_of], [MALICIOUS[name]], seconds=8.0) == [[False, False]]
 
 
 @built
-def test_a_correct_program_among_hostile_ones_passes():
-    hostile = [TRICKS[name] for name in ("fork", "memory", "kill", "exit")]
+def test_correct_programs_pass_next_to_malicious_programs():
+    malicious = [MALICIOUS[name] for name in ("fork", "memory", "kill", "exit")]
     tasks = [task("def f(x): return x", [[1]])] * 8
-    found = passed(tasks, [program for trick in hostile for program in (trick, "def f(x): return x")], 20.0)
+    found = passed(tasks, [program for attack in malicious for program in (attack, "def f(x): return x")], 20.0)
     assert found == [[False], [True]] * 4
 
 
 @built
-def test_a_slow_call_is_ended_by_the_limit_on_its_cpu_time(monkeypatch):
-    # A second of CPU time, since the reference takes almost none; the completion has 60 seconds of wall-clock time.
+def test_slow_call_is_killed_at_its_cpu_time_limit(monkeypatch):
+    # The reference takes almost no time, so the limit is one second of CPU time. The wall-clock limit is 60 seconds.
     ends = []
 
     def watched(*arguments, **settings):
@@ -192,7 +192,7 @@ def test_a_slow_call_is_ended_by_the_limit_on_its_cpu_time(monkeypatch):
     monkeypatch.setattr(grader, "run_sandboxed", watched)
     slow = "def f(x):\n    while x: pass\n    return x"
     assert passed([task("def f(x): return x", [[0]], [[1]])], [slow], 60.0) == [[True, False]]
-    assert ends == ["ok", "died"]  # the reference; the program, by the timer's signal rather than the wall-clock limit
+    assert ends == ["ok", "died"]  # the reference; the program, which SIGPROF killed
 
 
 @built
@@ -211,7 +211,7 @@ def test_special_rules():
 
 
 @built
-def test_without_a_running_reference_nothing_is_scored():
+def test_programs_are_unscored_if_the_reference_fails():
     neither = task("def f(x): raise ValueError", [[1]], [[2]])
     half = task("def f(x): return 1 / (x - 2)", [[1]], [[2]])
     assert passed([neither, half, half], ["def f(x): return -1.0"] * 2 + ["def f(x): return 0"]) == [
@@ -221,20 +221,20 @@ def test_without_a_running_reference_nothing_is_scored():
     ]
 
 
-def test_an_unscored_program_is_unscored_by_both_graders():
+def test_unscored_program_is_unscored_for_both_graders():
     class ReferenceThatFails:
         def grade(self, completions):
             return [CodeGrade("def double(x): return 2 * x", [True, None])] * len(completions)
 
     base = Problem("humaneval", 0, "Double x.", "double", DOUBLE)
     stricter = replace(base, benchmark="humaneval_plus")
-    made = {"tokens": 9, "finish_reason": "stop", "text": "text"}
-    found = grade_completions([(Request([base, stricter], 0, [1], False, 7), made)], ReferenceThatFails())
+    generated = {"tokens": 9, "finish_reason": "stop", "text": "text"}
+    found = grade_completions([(Request([base, stricter], 0, [1], False, 7), generated)], ReferenceThatFails())
     assert [(sample["correct"], sample["correct_qwen"]) for sample in found] == [(True, True), (None, None)]
 
 
 @built
-def test_code_in_the_thinking_does_not_count():
+def test_code_in_the_thinking_is_ignored():
     block = fenced("def double(x): return 2 * x")
     texts = [f"<think>{block}", block, f"{block}</think>No idea.", f"so</think>{block}"]
     prefilled = [False, True, True, True]
@@ -243,7 +243,7 @@ def test_code_in_the_thinking_does_not_count():
     assert [grade.program is None for grade in found] == [True, True, True, False]
 
 
-def test_permission_is_required_before_anything_is_loaded(tmp_path, capsys, monkeypatch):
+def test_code_benchmarks_require_permission(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(run_module, "read_model", None)
     write_model(tmp_path / "model")
     words = ["eval", "--model", str(tmp_path / "model"), "--data_dir", str(tmp_path), "--benchmarks", "humaneval"]
@@ -255,14 +255,14 @@ def test_permission_is_required_before_anything_is_loaded(tmp_path, capsys, monk
 
 
 @built
-def test_a_completion_is_graded_for_the_set_and_the_stricter_set(tmp_path, monkeypatch):
+def test_completion_is_graded_for_the_base_set_and_the_stricter_set(tmp_path, monkeypatch):
     write_data(tmp_path, ["humaneval", "aime24"])
     write_model(tmp_path / "model")
-    made = []
+    backends = []
 
     def load(facts, settings, longest):
-        made.append(Scripted(facts.tokenizer, {"": fenced("def double(x): return abs(2 * x)")}))
-        return made[-1]
+        backends.append(Scripted(facts.tokenizer, {"": fenced("def double(x): return abs(2 * x)")}))
+        return backends[-1]
 
     monkeypatch.setattr(run_module, "load_backend", load)
     settings = EvaluationSettings(
@@ -276,7 +276,7 @@ def test_a_completion_is_graded_for_the_set_and_the_stricter_set(tmp_path, monke
         allow_code_execution=True,
     )
     summary = run_evaluation(settings, tmp_path / "out", say=lambda text: None, progress=False)
-    assert sum(map(len, made[0].seeds)) == 6 + 6  # three problems of aime24 and three of the two code sets
+    assert sum(map(len, backends[0].seeds)) == 6 + 6  # 6 for aime24, 6 shared by both code sets
     accuracy = {name: entry["correct"]["accuracy"]["mean"] for name, entry in summary["benchmarks"].items()}
     assert accuracy == {"humaneval_plus": 0.0, "aime24": 0.0, "humaneval": 1.0}
     file = tmp_path / "out" / "samples.jsonl"
@@ -285,23 +285,23 @@ def test_a_completion_is_graded_for_the_set_and_the_stricter_set(tmp_path, monke
     sample = next(s for s in map(json.loads, every) if s["benchmark"] == "humaneval_plus")
     assert sample["final_answer"] == "def double(x): return abs(2 * x)\n"
     assert (sample["gold"], sample["correct"], sample["correct_qwen"]) == ("double", False, False)
-    # Killed between the two lines of a completion: the missing line is added, no line repeated.
+    # Simulate a kill between the two lines of each completion: only the missing lines are added.
     kept = [line for line in every if '"humaneval_plus"' not in line]
     file.write_text("".join(line + "\n" for line in kept))
     run_evaluation(settings, tmp_path / "out", say=lambda text: None, progress=False)
     assert sorted(file.read_text().splitlines()) == every
 
 
-def test_the_time_limit_is_recorded_only_for_code_sets():
-    maths = EvaluationSettings(model="m", benchmarks=["aime24"]).sampling()
+def test_time_limit_is_recorded_only_for_code_sets():
+    math = EvaluationSettings(model="m", benchmarks=["aime24"]).sampling()
     code = EvaluationSettings(model="m", benchmarks=["humaneval"], code_time_limit=9.0).sampling()
-    assert not {"code_time_limit", "allow_code_execution"} & set(maths)
+    assert not {"code_time_limit", "allow_code_execution"} & set(math)
     assert code["code_time_limit"] == 9.0
     with pytest.raises(UserError, match="`code_time_limit` is 0"):
         EvaluationSettings(model="m", benchmarks=["aime24"], code_time_limit=0.0)
 
 
-def test_a_changed_test_changes_the_digest(tmp_path):
+def test_digest_depends_on_the_tests(tmp_path):
     write_data(tmp_path, ["humaneval"])
     base, plus = (load_benchmark(name, tmp_path) for name in ("humaneval", "humaneval_plus"))
     assert [len(problems[0].code.groups) for problems in (base, plus)] == [1, 2]
@@ -309,14 +309,14 @@ def test_a_changed_test_changes_the_digest(tmp_path):
 
 
 FILES = {"humaneval": "HumanEvalPlus.jsonl.gz", "mbpp": "MbppPlus.jsonl.gz"}
-# Outputs larger than the sandbox's memory: its further tests are unscored here.
+# The outputs of this task exceed the sandbox's memory, so its additional tests are unscored.
 TOO_LARGE = {"Mbpp/255"}
 
 
 def real_rows(dataset):
     file = REAL_DATA / "code" / FILES[dataset]
     if not file.is_file():
-        pytest.skip(f"{file} is not there (TRL_CES_DATA)")
+        pytest.skip(f"{file} does not exist (TRL_CES_DATA)")
     with gzip.open(file, "rt", encoding="utf-8") as stream:
         return [json.loads(line) for line in stream]
 

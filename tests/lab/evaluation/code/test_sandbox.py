@@ -1,4 +1,4 @@
-"""Hostile programs, executed: they neither leave the sandbox nor outlive it nor harm a neighbour."""
+"""Malicious programs cannot escape the sandbox, outlive it, or harm other processes."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ def mark_the_sandboxes_of_this_process(monkeypatch):
 
 
 def sandboxed_processes():
-    """Process ids of sandboxes of this test process, by their command line."""
+    """Find the ids of this test's sandbox processes by their command line."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
@@ -52,18 +52,18 @@ def all_have_ended():
 
 
 def attempt(code):
-    """A program that tries `code` and sends the name of the exception."""
-    tried = "\n".join("    " + line for line in code.splitlines())
-    return f"try:\n{tried}\nexcept BaseException as error:\n    send(type(error).__name__.encode())\n"
+    """Return a program that runs `code` and sends the name of the exception."""
+    indented = "\n".join("    " + line for line in code.splitlines())
+    return f"try:\n{indented}\nexcept BaseException as error:\n    send(type(error).__name__.encode())\n"
 
 
 @built
-def test_a_program_gets_its_payload_and_sends_bytes():
+def test_program_receives_its_payload_and_sends_bytes():
     assert run_sandboxed("send(payload[::-1])", b"abc", seconds=20) == Outcome("ok", b"cba")
     assert run_sandboxed("send(b'a'); 1 / 0", seconds=20) == Outcome("died", b"a")
     assert run_sandboxed("import sys; sys.exit(0)", seconds=20).status == "died"
-    many = run_sandboxed("send(payload * 2)", bytes(3 * 10**6), seconds=20)
-    assert (many.status, len(many.output)) == ("ok", 6 * 10**6)
+    large = run_sandboxed("send(payload * 2)", bytes(3 * 10**6), seconds=20)
+    assert (large.status, len(large.output)) == ("ok", 6 * 10**6)
 
 
 C_CALL = (
@@ -73,7 +73,7 @@ C_CALL = (
 
 @built
 @pytest.mark.parametrize(
-    ("code", "says"),
+    ("code", "exception"),
     [
         ("import os\nos.fork()", b"PermissionError"),
         ("import subprocess\nsubprocess.run(['/bin/sh'])", b"PermissionError"),
@@ -100,16 +100,16 @@ C_CALL = (
     ],
     ids=lambda value: value.split("\n")[-1][:40] if isinstance(value, str) else "",
 )
-def test_the_kernel_refuses_harmful_calls(tmp_path, code, says):
+def test_kernel_denies_harmful_calls(tmp_path, code, exception):
     victim = tmp_path / "victim"
     victim.write_text("untouched")
     code = code.replace("VICTIM", str(victim)).replace("PARENT", str(os.getpid()))
-    assert says in run_sandboxed(attempt(code), seconds=20).output
+    assert exception in run_sandboxed(attempt(code), seconds=20).output
     assert victim.read_text() == "untouched"
 
 
 @built
-def test_servers_of_this_machine_are_unreachable():
+def test_local_servers_are_unreachable():
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)
         code = f"import urllib.request\nurllib.request.urlopen('http://127.0.0.1:{server.getsockname()[1]}')"
@@ -119,7 +119,7 @@ def test_servers_of_this_machine_are_unreachable():
 
 
 @built
-def test_signals_reach_no_process_outside():
+def test_signals_do_not_reach_processes_outside_the_sandbox():
     for code in ("os.kill(-1, 9)", "os.kill(1, 9)", "os.kill(0, 9)", "os.kill(os.getppid(), 9)"):
         outcome = run_sandboxed(f"import os\n{code}\nwhile True: pass", seconds=2)
         assert outcome.output == b""
@@ -162,12 +162,12 @@ def test_memory_is_limited():
 
 
 @built
-def test_secrets_and_the_hosts_files_are_not_visible(monkeypatch):
+def test_environment_variables_and_host_files_are_not_visible(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     code = "import os, sys\nsend(repr((dict(os.environ), sorted(os.listdir('/')), sys.argv, os.getuid())).encode())"
     environment, root, arguments, user = eval(run_sandboxed(code, seconds=20).output)
     assert environment == {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    # The folders of this environment, perhaps under /tmp, are visible.
+    # The folders of the Python environment, which may be under /tmp, are visible.
     own = {Path(folder).parts[1] for folder in (*sandbox.visible_folders(), sys.executable)}
     assert not ({"proc", "sys", "tmp", "run", "var", "bin"} - own) & set(root)
     assert (arguments, user) == (["program"], 65534)
@@ -196,30 +196,30 @@ def test_no_sandbox_survives_its_parent(signal_number):
     assert all_have_ended()
 
 
-def test_without_a_sandbox_nothing_is_run(monkeypatch, tmp_path):
+def test_code_does_not_run_without_linux(monkeypatch, tmp_path):
     marker = tmp_path / "ran"
     monkeypatch.setattr("sys.platform", "darwin")
-    with pytest.raises(SandboxError, match="needs Linux, and this is darwin"):
+    with pytest.raises(SandboxError, match="requires Linux, but the platform is darwin"):
         run_sandboxed(f"open({str(marker)!r}, 'w')", seconds=5)
-    with pytest.raises(UserError, match=r"cannot be built here \(the sandbox needs Linux.*another machine"):
+    with pytest.raises(UserError, match=r"cannot be created here \(the sandbox requires Linux.*another machine"):
         check_sandbox()
     assert not marker.exists()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
+@pytest.mark.skipif(sys.platform != "linux", reason="the sandbox requires Linux")
 @pytest.mark.parametrize("message", [None, "bwrap: No permissions to create new namespace"])
-def test_without_bubblewrap_or_namespaces_the_refusal_names_cause_and_way_out(monkeypatch, tmp_path, message):
+def test_error_without_bubblewrap_or_namespaces_names_cause_and_solution(monkeypatch, tmp_path, message):
     if message:
         (tmp_path / "bwrap").write_text(f"#!/bin/sh\necho '{message}' >&2\nexit 1\n")
         (tmp_path / "bwrap").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     why = message or "bwrap is not installed"
-    with pytest.raises(UserError, match=rf"cannot be built here \({why}\): .*`apt install bubblewrap libseccomp2`"):
+    with pytest.raises(UserError, match=rf"cannot be created here \({why}\): .*`apt install bubblewrap libseccomp2`"):
         check_sandbox()
 
 
 @built
-def test_without_the_filter_nothing_is_run(monkeypatch):
+def test_code_does_not_run_without_the_system_call_filter(monkeypatch):
     monkeypatch.setattr(sandbox, "START", sandbox.START.replace("libseccomp.so.2", "libmissing.so"))
     with pytest.raises(SandboxError, match=r"libmissing\.so: cannot open shared object"):
         run_sandboxed("send(b'here')", seconds=20)

@@ -1,4 +1,4 @@
-"""Grade completions of code benchmarks: run programs on EvalPlus' inputs and compare outputs, both in the sandbox."""
+"""Grade completions of code benchmarks: run programs on EvalPlus inputs and compare outputs in the sandbox."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from .sandbox import check_sandbox, run_sandboxed
 from .tasks import CodeTask
 
 PROGRAM = Path(inside.__file__).read_text(encoding="utf-8") + "\nmain(payload, send)\n"
-# As in EvalPlus, a call may take four times as long as the reference's, and at least a second; here in CPU time.
+# As in EvalPlus, the time limit of a call is four times the reference's time, at least one second; here in CPU time.
 LEAST_SECONDS, TIMES_REFERENCE = 1.0, 4.0
 # Language and content of a fenced block; an unclosed block extends to the end of the text.
 _BLOCK = re.compile(
@@ -27,26 +27,28 @@ _PYTHON = ("", "python", "python3", "py")
 
 @dataclass(frozen=True)
 class CodeGrade:
-    """The correctness of a completion."""
+    """Program and test results of a completion."""
 
     program: str | None  # `None` if the completion has no program
-    # For each group of inputs, whether it and all groups before it passed; `None` if the reference does not run here.
+    # For each group of inputs, whether this and all previous groups passed; `None` if the reference cannot be run.
     passed: list[bool | None]
 
 
 @dataclass(frozen=True)
 class _Reference:
+    """Outputs and time limits from the reference solution of a task."""
+
     outputs: list[str]  # one line per group of inputs
     plain: list[bool]  # per line, whether equal text implies equal values
     limits: list[float]  # CPU seconds allowed for each input
 
 
 def check_code(benchmarks: Sequence[str], allowed: bool) -> None:
-    """Refuse code benchmarks without permission or without a working sandbox."""
+    """Raise `UserError` for code benchmarks if they are not allowed or the sandbox does not work."""
     if benchmarks and not allowed:
         raise UserError(
             f"{', '.join(benchmarks)}: grading runs model-written programs on this machine, in a sandbox without "
-            "access to your files, the network or privileges (docs/evaluation.md, Code). To allow it, give "
+            "access to your files, the network or privileges (docs/evaluation.md, Code). To allow it, pass "
             "`--allow_code_execution`."
         )
     if benchmarks:
@@ -62,14 +64,14 @@ def find_program(text: str, entry_point: str) -> str | None:
 
 
 class CodeGrader:
-    """Grade completions, one per core at a time, and run each reference only once."""
+    """Grade completions in parallel, one per CPU core; run each reference solution only once."""
 
     def __init__(self, time_limit: float):
         self.time_limit = time_limit  # wall-clock seconds for all tests of one completion
         self._references: dict[CodeTask, _Reference | None] = {}
 
     def grade(self, completions: Sequence[tuple[CodeTask, str, bool]]) -> list[CodeGrade]:
-        """Grade (task, text, whether the prompt opened `<think>`) triples; code inside the thinking is ignored."""
+        """Grade triples (task, text, whether the prompt opens `<think>`); ignore code inside the thinking."""
         tasks, programs = [task for task, *_ in completions], []
         for task, text, prefilled in completions:
             final = after_thinking(text, prefilled)
@@ -83,14 +85,14 @@ class CodeGrader:
     def _run_reference(self, task: CodeTask) -> _Reference | None:
         found = self._solve(task, task.reference, None)
         if len(found) != len(task.groups) + 1:
-            # Outputs exceed the limits (Mbpp/255) or a package is missing; the base inputs alone may still run.
+            # Outputs exceed the limits (Mbpp/255) or a package is missing. The base inputs may still work.
             return self._run_reference(task.base()) if len(task.groups) > 1 else None
         notes = json.loads(found[-1])
         limits = [max(LEAST_SECONDS, TIMES_REFERENCE * seconds) for seconds in notes["seconds"]]
         return _Reference(found[:-1], notes["plain"], limits)
 
     def _solve(self, task: CodeTask, code: str, limits: list[float] | None) -> list[str]:
-        """Return the lines that the program sends; they are untrusted, so only the sandbox unpacks them."""
+        """Return the lines sent by the program. They are untrusted, so they are decoded only in the sandbox."""
         groups = [json.loads(group) for group in task.groups]
         job = {"task": "solve", "code": code, "limits": limits, "groups": groups}
         job |= {"entry_point": task.entry_point, "convert": task.convert}
@@ -111,7 +113,7 @@ class CodeGrader:
         return passed + [None] * (len(task.groups) - groups)
 
     def _equal(self, task: CodeTask, group: int, outputs: str, reference: _Reference) -> bool:
-        """Return whether a group's outputs are correct; the sandbox compares them unless equal lines suffice."""
+        """Return whether a group's outputs are correct; compare them in the sandbox unless equal text suffices."""
         expected = reference.outputs[group]
         if outputs == expected and reference.plain[group]:
             return True

@@ -1,9 +1,9 @@
 """
-The program that runs in the sandbox: call a program's function on its inputs, or compare outputs with expected ones.
+Code that runs in the sandbox: call a program's function on its inputs, or compare its outputs with expected outputs.
 
-The two tasks never share a process, and the first never sees the expected outputs. Whatever a program does to its
-process, it passes only if it sends correct values. Values are sent as tagged JSON, so reading them runs no code. The
-sandbox receives this file's text, which imports only the standard library.
+The two tasks run in separate processes, and the first process never receives the expected outputs. A program can
+therefore pass only if it sends correct values. Values are sent as tagged JSON, because decoding JSON runs no code. The
+sandbox receives the text of this file, so this file imports only the standard library.
 """
 
 import base64
@@ -29,11 +29,11 @@ _RELATIVE = 1e-7
 
 
 class Opaque:
-    """A value that cannot be sent, such as a generator; unequal to every value."""
+    """Placeholder for a value that cannot be encoded, such as a generator. It is not equal to any other value."""
 
 
 def encode(value: Any) -> Any:
-    """Convert the value to tagged JSON; subclasses become their base type."""
+    """Convert a value to tagged JSON. Instances of subclasses become instances of the base type."""
     if type(value) in (type(None), bool, str, float):
         return value
     if isinstance(value, Integral):
@@ -87,22 +87,24 @@ CONVERSIONS: dict[str | None, Any] = {
 
 def solve(job: dict[str, Any], send: Any) -> None:
     """
-    Call the program's function, send one line of outputs per group of inputs, then one line with the CPU seconds of
-    each call and, for each group, whether equal text implies equal values.
+    Call the program's function on all inputs and send the outputs.
+
+    Send one line of outputs per group of inputs, then one line of JSON: `seconds`, the CPU seconds of each call, and
+    `plain`, whether equal text implies equal values in each group.
     """
     module = types.ModuleType("solution")
-    sys.modules["solution"] = module  # dataclasses look there
+    sys.modules["solution"] = module  # `dataclasses` looks up the module by name
     exec(compile(job["code"], "solution.py", "exec"), module.__dict__)
     function, convert = module.__dict__[job["entry_point"]], CONVERSIONS[job["convert"]]
     limits = iter(job["limits"]) if job["limits"] else None
     seconds, plain = [], []
     for inputs in job["groups"]:
         packed, equal_text = io.BytesIO(), True
-        # Compress while writing: HumanEval/15 has 150 MB of outputs. Without a date, equal outputs are equal bytes.
+        # Compress while writing: HumanEval/15 has 150 MB of outputs. With mtime=0, equal outputs have equal bytes.
         with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1, mtime=0) as lines:
             for arguments in decode(inputs):
                 if limits is not None:
-                    signal.setitimer(signal.ITIMER_PROF, next(limits))  # its signal ends the process
+                    signal.setitimer(signal.ITIMER_PROF, next(limits))  # SIGPROF ends the process
                 begun = time.process_time()
                 output = function(*arguments)
                 seconds.append(time.process_time() - begun)
@@ -116,28 +118,28 @@ def solve(job: dict[str, Any], send: Any) -> None:
 
 
 def unpack(text: str) -> Iterator[Any]:
-    """Yield the values in a line of outputs."""
+    """Decode the values in a line of outputs."""
     with gzip.open(io.BytesIO(base64.b64decode(text))) as lines:
         yield from (decode(json.loads(line)) for line in lines)
 
 
 def compare_outputs(job: dict[str, Any], send: Any) -> None:
-    """Send `correct` if every output is the expected output or another accepted one, else `wrong`."""
+    """Send `correct` if every output equals the expected output or an accepted alternative, otherwise `wrong`."""
     accepted = None if job["accepted"] is None else decode(json.loads(job["accepted"]))
     inputs, atol = decode(job["inputs"]), job["atol"]
     correct = True
-    for place, (output, expected) in enumerate(zip(unpack(job["outputs"]), unpack(job["expected"]), strict=True)):
+    for index, (output, expected) in enumerate(zip(unpack(job["outputs"]), unpack(job["expected"]), strict=True)):
         if job["rule"] == "root":
-            terms = (coefficient * math.pow(output, power) for power, coefficient in enumerate(inputs[place][0]))
+            terms = (coefficient * math.pow(output, power) for power, coefficient in enumerate(inputs[index][0]))
             correct = correct and abs(sum(terms)) <= atol
         else:
-            also = accepted is not None and output == accepted[place]
+            also = accepted is not None and output == accepted[index]
             correct = correct and (also or equal_outputs(output, expected, atol))
     send(b"correct" if correct else b"wrong")
 
 
 def equal_outputs(output: Any, expected: Any, atol: float) -> bool:
-    """Compare as EvalPlus does: exactly, or within a tolerance for numbers of the same type."""
+    """Compare as EvalPlus does: exactly, or within a tolerance if both values have the same type."""
     if output == expected:
         return True
     items = expected if isinstance(expected, list | tuple) else [expected]
@@ -160,6 +162,6 @@ def _near(output: Any, expected: Any, atol: float) -> bool:
 
 
 def main(payload: bytes, send: Any) -> None:
-    """Run the task that the payload names."""
+    """Run the task named in the payload."""
     job = json.loads(payload)
     {"solve": solve, "compare": compare_outputs}[job["task"]](job, send)

@@ -1,7 +1,8 @@
-"""Sandbox for untrusted Python, built from bubblewrap's namespaces, resource limits and a system call filter.
+"""Sandbox for untrusted Python code: bubblewrap namespaces, resource limits and a system call filter.
 
-Without them nothing is run. docs/evaluation.md, "Code benchmarks", lists the guarantees and their mechanisms. Linux
-only, for root and other users. At the time limit, or when this process ends, the kernel ends the whole sandbox.
+No code runs unless all three are available. docs/evaluation.md, "Code benchmarks", lists the guarantees and their
+mechanisms. The sandbox works only on Linux, for root and for other users. The kernel kills the whole sandbox at the
+time limit and when this process ends.
 """
 
 import os
@@ -24,15 +25,15 @@ _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")
 
 
 class SandboxError(RuntimeError):
-    """The sandbox could not be built, so nothing was run."""
+    """The sandbox could not be created, so no code was run."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a program ended."""
+    """Status and output of a program."""
 
-    status: str  # `"ok"`, `"timeout"` or `"died"`: by an exception, an exit or a signal
-    output: bytes  # the bytes that it sent; untrusted for every status
+    status: str  # `"ok"`, `"timeout"`, or `"died"` (exception, exit or signal)
+    output: bytes  # bytes sent by the program; untrusted whatever the status
 
 
 def run_sandboxed(
@@ -43,20 +44,20 @@ def run_sandboxed(
     memory_bytes: int = SANDBOX_MEMORY_BYTES,
     output_bytes: int = SANDBOX_OUTPUT_BYTES,
 ) -> Outcome:
-    """Run Python source with `payload` and `send` (a function that takes `bytes`) in its globals. Thread-safe."""
+    """Run Python source code with the globals `payload` and `send`, a function that takes `bytes`. Thread-safe."""
     text = program.encode(errors="surrogatepass")
     limits = [len(text), memory_bytes, output_bytes, int(seconds) + 2]
     command = [*_bubblewrap(), "-P", "-S", "-s", "-c", START, *map(str, limits), *_python_path()]
-    # The kernel limits a file's size, so the output needs no reader.
+    # Write the output to a file in memory: the kernel limits its size, so no reader is needed.
     with open(os.memfd_create("output"), "rb", buffering=0) as output:
         process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=subprocess.PIPE,
-            # A fixed hash seed: sets must have the same order in the reference and in the program.
+            # With a fixed hash seed, sets have the same order in the reference and in the program.
             env={"PYTHONHASHSEED": "0"},
-            start_new_session=True,  # Ctrl-C reaches only this process; when it ends, so does the sandbox
+            start_new_session=True,  # Ctrl-C interrupts only this process; the sandbox ends with it
             bufsize=0,
         )
         with process:
@@ -81,13 +82,13 @@ def run_sandboxed(
 def _bubblewrap() -> list[str]:
     """Build the command line up to and including Python."""
     if sys.platform != "linux":
-        raise SandboxError(f"the sandbox needs Linux, and this is {sys.platform}")
+        raise SandboxError(f"the sandbox requires Linux, but the platform is {sys.platform}")
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         raise SandboxError("bwrap is not installed")
     rights = ["--unshare-all", "--unshare-user", "--uid", NOBODY, "--gid", NOBODY, "--cap-drop", "ALL"]
     files = [word for path in visible_folders() for word in ("--ro-bind", path, path)]
-    python = f"{sys.base_prefix}/bin/python3"  # next to its libraries, even if links lead to it here
+    python = f"{sys.base_prefix}/bin/python3"  # path next to its libraries, even if sys.executable is a link
     files += ["--ro-bind", os.path.realpath(sys.executable), python]
     files += ["--dev-bind", "/dev/null", "/dev/null", "--remount-ro", "/", "--chdir", "/"]
     return [bwrap, *rights, *files, "--die-with-parent", "--new-session", "--", python]
@@ -109,15 +110,15 @@ def visible_folders() -> list[str]:
 
 
 def check_sandbox() -> None:
-    """Refuse a machine on which the sandbox does not work."""
+    """Raise `UserError` if the sandbox does not work on this machine."""
     try:
         outcome = run_sandboxed("import os\ntry: os.fork()\nexcept PermissionError: send(b'here')", seconds=60.0)
     except SandboxError as error:
         raise UserError(
-            f"Model-written code runs only in a sandbox, which cannot be built here ({error}): it needs Linux with "
-            "bubblewrap and libseccomp (`apt install bubblewrap libseccomp2` or `dnf install bubblewrap libseccomp`) "
-            "and user namespaces. In a container allow them (docker run --security-opt seccomp=unconfined "
-            "--security-opt apparmor=unconfined), or grade on another machine."
+            f"Model-written code runs only in a sandbox, which cannot be created here ({error}): it requires Linux "
+            "with bubblewrap and libseccomp (`apt install bubblewrap libseccomp2` or `dnf install bubblewrap "
+            "libseccomp`) and user namespaces. In a container, allow namespaces (docker run --security-opt "
+            "seccomp=unconfined --security-opt apparmor=unconfined), or grade on another machine."
         ) from None
     if outcome != Outcome("ok", b"here"):
         raise UserError(f"Model-written code runs only in a sandbox, which does not work here ({outcome.status}).")

@@ -2,7 +2,7 @@
 
 sandbox.py passes this file's text with `python -c`; it imports only the standard library. Arguments: the program's
 length, the limits on address space, output and CPU seconds, and the import path. stdin: the program and its payload,
-sent once this process is ready. stdout: the bytes that the program sends. stderr: `READY`, or the error.
+sent once this process is ready. stdout: the bytes sent by the program. stderr: `READY` or an error message.
 """
 
 import ctypes
@@ -13,9 +13,9 @@ import sys
 
 READY = b"ready\n"
 OPEN_FILES = 64
-RESULT = 3
-# Calls that no namespace or limit covers: new processes (each would have its own memory limit), memory that RLIMIT_AS
-# does not count, AF_VSOCK, access to bubblewrap's process, new namespaces, and parts of the kernel not needed there.
+RESULT = 3  # file descriptor for the bytes that the program sends
+# System calls that namespaces and limits do not cover: new processes (each would have its own memory limit), memory
+# that RLIMIT_AS does not count, AF_VSOCK, access to bubblewrap's process, new namespaces, unneeded kernel features.
 DENIED = """
 fork vfork clone clone3 execve execveat
 shmget msgget semget mq_open memfd_create memfd_secret
@@ -44,7 +44,7 @@ def limit(memory_bytes: int, output_bytes: int, cpu_seconds: int) -> None:
 
 
 def filter_system_calls() -> None:
-    """Make the kernel refuse the calls in `DENIED` and end the process at a call of another architecture."""
+    """Make the kernel deny the calls in `DENIED` and kill the process at a call of another architecture."""
     seccomp = ctypes.CDLL("libseccomp.so.2")
     seccomp.seccomp_init.restype = ctypes.c_void_p
     rules = ctypes.c_void_p(seccomp.seccomp_init(_ALLOW))
@@ -64,7 +64,7 @@ def send(data: bytes) -> None:
 
 
 def main() -> None:
-    """Drop privileges, then read and run the program; from then on this process is untrusted."""
+    """Drop privileges, then read and run the program. From then on, this process is untrusted."""
     size, memory_bytes, output_bytes, cpu_seconds = map(int, sys.argv[1:5])
     os.dup2(1, RESULT)
     os.closerange(RESULT + 1, 2**16)
@@ -73,13 +73,13 @@ def main() -> None:
     sys.argv, sys.path = ["program"], sys.argv[5:]
     os.environ.clear()
     os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
-    nowhere = os.open("/dev/null", os.O_RDWR)
+    devnull = os.open("/dev/null", os.O_RDWR)
     os.write(2, READY)
     with open(0, "rb", closefd=False) as stdin:
         job = stdin.read()
     for standard in range(3):
-        os.dup2(nowhere, standard)
-    os.close(nowhere)
+        os.dup2(devnull, standard)
+    os.close(devnull)
     try:
         exec(compile(job[:size], "<program>", "exec"), {"__name__": "program", "payload": job[size:], "send": send})
     except BaseException:

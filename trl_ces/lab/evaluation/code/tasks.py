@@ -1,7 +1,7 @@
 """Questions and tests of HumanEval+ and MBPP+.
 
-MBPP's argument types and special rules follow EvalPlus 0.3.1 (Liu et al. 2023, arXiv 2305.01210); its package is not
-required.
+MBPP's argument types and special rules follow EvalPlus 0.3.1 (Liu et al. 2023, arXiv 2305.01210). The `evalplus`
+package is not required.
 """
 
 import hashlib
@@ -26,16 +26,16 @@ class CodeTask:
     """Tests for the programs of one problem."""
 
     entry_point: str  # the function to call
-    reference: str  # a correct program; its outputs are the expected ones
+    reference: str  # reference solution; its outputs are the expected outputs
     groups: tuple[str, ...]  # encoded lists of argument lists: the base inputs, then EvalPlus' additional inputs
-    atol: float  # absolute tolerance for numbers; 0: exact, floats within 1e-6
+    atol: float  # absolute tolerance for numbers; 0: 1e-6 for floats, otherwise exact
     convert: str | None = None  # `"set"`: compare outputs as sets; `"not_none"`: compare only whether they are `None`
     rule: str = "equal"  # or `"root"`: the output must be a root of the input polynomial
-    accepted: tuple[str, ...] | None = None  # for each group, other accepted outputs, encoded
+    accepted: tuple[str, ...] | None = None  # encoded alternative outputs of each group
 
     @property
     def digest(self) -> str:
-        """16 hexadecimal digits that change with every field that affects grading."""
+        """Hash of all fields, as 16 hexadecimal digits."""
         return hashlib.sha256(json.dumps(astuple(self)).encode()).hexdigest()[:16]
 
     def base(self) -> "CodeTask":
@@ -44,7 +44,7 @@ class CodeTask:
 
 
 def read_code(row: Row) -> tuple[str, str]:
-    """Return the question, and the function's name as the gold."""
+    """Return the question, and the function's name as the reference answer."""
     return f"{INSTRUCTION}\n\n```python\n{row['prompt'].strip()}\n```", row["entry_point"]
 
 
@@ -69,8 +69,8 @@ def _nested_tuple(value: Any) -> Any:
     return tuple(map(_nested_tuple, value)) if isinstance(value, list) else value
 
 
-# JSON has lists where MBPP's functions take other types. Each task number has a converter per argument; the last
-# converter also applies to all further arguments.
+# JSON contains lists where MBPP functions take other types. Each task has one converter per argument; the last
+# converter also applies to all remaining arguments.
 _CONVERT: dict[str, Callable[[Any], Any]] = {
     "keep": lambda value: value,
     "tuple": tuple,
@@ -105,26 +105,26 @@ def mbpp_inputs(task_id: str, inputs: list[list[Any]]) -> list[Any]:
     converters = _CONVERTERS.get(int(task_id.rpartition("/")[2]), [_CONVERT["keep"]])
     last = len(converters) - 1
     return [
-        [converters[min(place, last)](argument) for place, argument in enumerate(arguments)] for arguments in inputs
+        [converters[min(index, last)](argument) for index, argument in enumerate(arguments)] for arguments in inputs
     ]
 
 
 def _surface_area(base: float, height: float) -> int:
-    """Compute the surface area of a square pyramid from its height; the reference takes the slant height."""
+    """Compute the surface area of a square pyramid from its height; the reference uses the slant height."""
     return round(base**2 + 2 * base * math.sqrt((base / 2) ** 2 + height**2))
 
 
 def _digit_distance(one: int, other: int) -> int:
-    """Sum the distances of digits of the same place value; the reference subtracts the numbers first."""
+    """Sum the differences of digits with the same place value; the reference subtracts the numbers first."""
     pairs = zip_longest(reversed(str(one)), reversed(str(other)), fillvalue="0")
-    return sum(abs(int(digit) - int(beside)) for digit, beside in pairs)
+    return sum(abs(int(digit) - int(other_digit)) for digit, other_digit in pairs)
 
 
-# MBPP functions whose problem statement allows several outputs.
+# MBPP functions for which the problem statement allows several outputs.
 COMPARED_AS_SETS = {
     *("similar_elements", "find_char_long", "common_in_nested_lists", "extract_singly"),
     *("larg_nnum", "find_dissimilar", "Diff"),
 }
 ANY_BUT_NONE = ("check_str", "text_match_three", "text_starta_endb")
-# Accepted in addition to the reference's output.
+# Alternative outputs that are accepted in addition to the reference output.
 ALSO_CORRECT: dict[str, Callable[..., int]] = {"surface_Area": _surface_area, "digit_distance_nums": _digit_distance}

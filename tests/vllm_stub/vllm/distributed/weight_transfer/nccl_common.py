@@ -1,4 +1,4 @@
-"""The trainer's end of the group: rank 0 listens, as vLLM's does, and waits for the server's workers."""
+"""Trainer side of the process group: as in vLLM, rank 0 listens and waits for the server's workers."""
 
 import socket
 import tempfile
@@ -10,7 +10,7 @@ RENDEZVOUS_TIMEOUT = 60
 
 @dataclass
 class Group:
-    """`socket` and `store` are what TRL's client clears when it closes the group."""
+    """Process group; TRL's client clears `socket` and `store` when it closes the group."""
 
     socket: socket.socket | None
     store: object = None
@@ -18,7 +18,7 @@ class Group:
 
 @dataclass
 class Communicator:
-    """The sockets to the workers, and the folder in which the weights are written."""
+    """Sockets to the workers, and the folder for the weight files."""
 
     workers: list[socket.socket]
     folder: tempfile.TemporaryDirectory
@@ -31,7 +31,7 @@ class Communicator:
 
 
 def trainer_init(init_info):
-    """Opens the group at `master_address`:`master_port`; OSError if the port is taken or a worker stays away."""
+    """Open the group at `master_address`:`master_port`; raise OSError if the port is in use or a worker is missing."""
     address = init_info["master_address"], init_info["master_port"]
     listener = socket.create_server(address, backlog=init_info["world_size"])
     listener.settimeout(RENDEZVOUS_TIMEOUT)

@@ -1,10 +1,10 @@
-"""What the trainer sends: one file for each update, and its name to every worker."""
+"""Send weights: write one file per update and send its name to every worker."""
 
 from safetensors.torch import save_file
 
 
 def packed_nccl_broadcast_producer(iterator, group, src, post_iter_func):
-    """Writes the tensors that `post_iter_func` makes of `iterator`'s items; `group` is of `trainer_init`."""
+    """Write the tensors that `post_iter_func` returns for the items of `iterator`; `trainer_init` created `group`."""
     tensors = {item[0]: post_iter_func(item).detach().cpu().contiguous().clone() for item in iterator}
     file = group.next_file()
     save_file(tensors, file)
