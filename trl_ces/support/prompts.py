@@ -21,17 +21,17 @@ def build_prompt(question: str, system_prompt: str | None = PAPER_SYSTEM_PROMPT)
 
 
 def check_chat_template(prompt: Any, model: str, tokenizer: Any = None, **loading: Any) -> None:
-    """Raise `UserError` if `prompt` is chat messages and the tokenizer, by default that of `model`, has no template."""
+    """Raise `UserError` if `prompt` is chat messages and `tokenizer`, by default the model's, has no chat template."""
     if not isinstance(prompt, list):
         return
     if tokenizer is None:
         from transformers import AutoProcessor
 
-        tokenizer = AutoProcessor.from_pretrained(model, **loading)  # as TRL loads it
+        tokenizer = AutoProcessor.from_pretrained(model, **loading)  # as TRL does
     if tokenizer.chat_template is None:
         raise UserError(
-            f"The tokenizer of {model} has no chat template, and the prompts are chat messages: set `prompt_template` "
-            "(such as 'Question: {question}\\nAnswer:'), name an instruct model, or save a template with the tokenizer."
+            f"The tokenizer of {model} has no chat template, and the prompts are chat messages: set `prompt_template`, "
+            "for example to 'Question: {question}\\nAnswer:', or use an instruct model."
         )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..config import CESConfig
 from ..methods.group_reward import accuracy_column, is_group_reward
-from ..support.errors import UserError, first_line
+from ..support.errors import UserError
 from ..support.hub import is_local
 from ..support.imports import import_path, install_line
 from ..support.prompts import check_chat_template
@@ -40,7 +40,9 @@ def check(line: CommandLine, recipe: Recipe) -> Launch:
         )
     if recipe.setting("resume_from_checkpoint"):
         _check_resume(recipe, output_dir)
-    _check_template(recipe, check_source(script))
+    prompt, model = check_source(script), str(recipe.model.model_name_or_path)
+    if script.model_builder is None and is_local(model):  # the trainer checks those of the Hub
+        check_chat_template(prompt, model, trust_remote_code=recipe.setting("trust_remote_code"))
     if recipe.setting("push_to_hub"):
         check_push(recipe.setting("hub_model_id") or output_dir.resolve().name, recipe.env)
     if recipe.setting("use_vllm") and recipe.setting("vllm_mode") == "server" and launch.machine_rank == 0:
@@ -69,27 +71,12 @@ def _check_model(recipe: Recipe) -> None:
     if recipe.script.model_builder is not None:
         import_path(recipe.script.model_builder, "model_builder")
     elif is_local(name):
-        for pattern in ("config.json", "*.safetensors"):
+        for pattern in ("config.json", "*.safetensors", "tokenizer*"):
             if not any(Path(name).glob(pattern)):
                 raise UserError(
                     f"`model_name_or_path` {name!r} holds no {pattern}: name a Hub id, or a directory written by "
                     "`save_pretrained`."
                 )
-
-
-def _check_template(recipe: Recipe, prompt: Any) -> None:
-    """Check that the tokenizer of a local model can encode `prompt`; the trainer checks that of a Hub model."""
-    name = str(recipe.model.model_name_or_path)
-    if recipe.script.model_builder is not None or not is_local(name):
-        return
-    try:
-        check_chat_template(prompt, name, trust_remote_code=recipe.setting("trust_remote_code"))
-    except UserError:
-        raise
-    except (OSError, ValueError, ImportError, KeyError) as error:
-        raise UserError(
-            f"`model_name_or_path` {name!r} holds no tokenizer ({first_line(error)}): save it there."
-        ) from None
 
 
 def _check_packages(recipe: Recipe) -> None:

@@ -28,12 +28,12 @@ SOLUTION_COLUMNS = ("solution", "final_answer", "answer")
 RESERVED = {"prompt", "prompts", "completion", "completions", "completion_ids", "trainer_state", "log_extra"}
 RESERVED |= {"log_metric", "environments", "_row"}
 MEDIA = {"image", "images", "video", "videos", "audio", "audios"}
-MISSING = set(
-    ["none", "null", "nil", "nan", "-nan", "nat", "na", "<na>", "n/a", "#n/a", "#na", "inf", "-inf"]
-)  # as other programs write no value
+# Texts of other programs for a missing or non-finite number.
+MISSING = {"none", "null", "nil", "nan", "-nan", "nat", "na", "<na>", "n/a", "#n/a", "#na", "inf", "-inf"}
 MAX_QUESTION = 1_000_000  # characters; the tokenizer takes minutes and gigabytes for more
 BATCH = 256  # reference answers graded at a time
 DEFAULT_BUILT = 2000  # problems of a `dataset_builder` without `max_train_samples`
+Say = Callable[[str], Any] | None
 
 
 @dataclass(frozen=True)
@@ -92,12 +92,9 @@ def _read_local(path: Path, split: str) -> dict[str, Sequence[Any]]:
         raise UserError(f"The data file {path} does not exist (searched from {Path.cwd()}): check `dataset_name`.")
     files = sorted(file for file in path.iterdir() if file.suffix in DATA_SUFFIXES) if path.is_dir() else [path]
     suffixes = {file.suffix for file in files}
-    if len(suffixes) != 1 or not suffixes <= set(DATA_SUFFIXES):
+    if len(suffixes) != 1 or not suffixes <= set(DATA_SUFFIXES) or not all(map(Path.is_file, files)):  # not a pipe
         raise UserError(f"{path} is neither a file nor a folder of files of one kind: {', '.join(DATA_SUFFIXES)}.")
     files = [file for file in files if split in re.split(r"[\W_]+", file.stem)] or files
-    for file in files:
-        if not file.is_file():  # a pipe would wait for its writer
-            raise UserError(f"{file} is not a regular file: name a file of a kind in {', '.join(DATA_SUFFIXES)}.")
     if suffixes == {".parquet"}:
         data = cast("Dataset", Dataset.from_parquet([str(file) for file in files]))
         return {column: data[column] for column in data.column_names}
@@ -123,9 +120,7 @@ def find_column(columns: Sequence[str], field: str, wanted: str | None, known: S
 
 def clean_gold(gold: Any, pattern: str | None, location: str) -> str | None:
     """Return the reference answer as text, or `None` if the row has none."""
-    if gold is None:
-        return None
-    if isinstance(gold, float) and not math.isfinite(gold):
+    if gold is None or (isinstance(gold, float) and not math.isfinite(gold)):
         return None
     if isinstance(gold, bool) or not isinstance(gold, str | int | float):
         raise UserError(f"{location}: the reference answer is {gold!r:.80}: set `solution_column` to text or numbers.")
@@ -139,22 +134,21 @@ def clean_gold(gold: Any, pattern: str | None, location: str) -> str | None:
 def make_prompt(
     question: Any, system_prompt: str | None, location: str, template: str | None = None
 ) -> str | list[dict[str, Any]]:
-    """
-    Return a question (text or chat messages) as chat messages, or a text question inserted into `template` as text.
+    """Return a question, text or chat messages, as chat messages; with `template`, a text question as text.
 
     `system_prompt` replaces the system message of chat messages.
     """
     is_text = isinstance(question, str) and question.strip() != ""
-    messages = question if isinstance(question, list) and template is None else []
-    if not is_text and (not messages or not all(isinstance(turn, dict) and "role" in turn for turn in messages)):
-        expected = "text, for `prompt_template`" if template else "text or chat messages"
+    turns = question if isinstance(question, list) and template is None else []
+    if not is_text and (not turns or not all(isinstance(turn, dict) and "role" in turn for turn in turns)):
+        expected = "text for `prompt_template`" if template else "text or chat messages"
         raise UserError(f"{location}: the question is {question!r:.80}: expected {expected}; set `prompt_column`.")
-    messages = [_message(turn, location) for turn in messages]
-    length = len(question) if is_text else sum(len(turn["content"]) for turn in messages)
+    messages = build_prompt(question, system_prompt) if is_text else [_message(turn, location) for turn in turns]
+    length = sum(len(message["content"]) for message in messages)
     if length > MAX_QUESTION:
         raise UserError(f"{location}: the question has {length:,} characters, over {MAX_QUESTION:,}: remove the row.")
     if is_text:
-        return template.replace("{question}", question) if template else build_prompt(question, system_prompt)
+        return messages if template is None else template.replace("{question}", question)
     if messages[-1]["role"] == "assistant":  # TRL would continue this message
         raise UserError(f"{location}: the chat messages end with the assistant's message: end them with the question.")
     if not system_prompt:
@@ -164,17 +158,12 @@ def make_prompt(
 
 
 def _message(turn: dict[str, Any], location: str) -> dict[str, Any]:
-    """Return a chat message without empty keys and with its text parts joined, which every chat template accepts."""
-    content = turn.get("content")
-    if content is None and turn.get("tool_calls"):
-        content = ""
+    """Return a chat message without empty keys and with text parts joined, because few templates accept parts."""
+    content = turn.get("content") or ("" if turn.get("tool_calls") else turn.get("content"))
     if isinstance(content, list) and all(isinstance(part, dict) and "text" in part for part in content):
         content = "".join(part["text"] for part in content)
     if not isinstance(content, str):
-        raise UserError(
-            f"{location}: the content of a chat message is {content!r:.80}: expected text, or a list of parts "
-            "{'type': 'text', 'text': ...}."
-        )
+        raise UserError(f"{location}: a message's content is {content!r:.80}: expected text or a list of text parts.")
     return {**{key: value for key, value in turn.items() if value is not None}, "content": content}
 
 
@@ -217,11 +206,11 @@ def check_source(script: ScriptArguments) -> Any:
     if script.eval_dataset_name is not None and not is_local(script.eval_dataset_name):
         script = replace(script, eval_dataset_name=None, num_eval_samples=None)
     train, _ = load_datasets(script, grade=False)
-    return train[0]["prompt"] if len(train) else None
+    return train[0].get("prompt") if len(train) else None
 
 
 def load_datasets(
-    script: ScriptArguments, *, grade: bool = True, say: Callable[[str], Any] | None = None
+    script: ScriptArguments, *, grade: bool = True, say: Say = None
 ) -> tuple["Dataset", "Dataset | None"]:
     """Return the training and evaluation problems of a recipe, identical on every process.
 
@@ -247,9 +236,7 @@ def load_datasets(
     return train, make_dataset(rows, eval_numbers, script) if eval_numbers else None
 
 
-def _draw_once(
-    rows: Rows, script: ScriptArguments, held_back: int, grade: bool, say: Callable[[str], Any] | None
-) -> list[int]:
+def _draw_once(rows: Rows, script: ScriptArguments, held_back: int, grade: bool, say: Say) -> list[int]:
     """Draw `max_train_samples` plus `held_back` rows.
 
     Grading has a time limit and could give different rows on each process, so only the main process grades.
@@ -304,8 +291,9 @@ def make_dataset(rows: Rows, numbers: list[int], script: ScriptArguments) -> "Da
         prompt = make_prompt(rows.prompts[row], script.system_prompt, location, script.prompt_template)
         others = {name: column[row] for name, column in rows.columns.items()}
         records.append(others | {"prompt": prompt, "solution": gold, "_row": row})
-    has_keys = any(isinstance(turn, dict) and len(turn) > 2 for record in records for turn in record["prompt"])
-    how: Any = "use_json" if has_keys else None  # else Arrow would add each key to all messages
+    chats = [record["prompt"] for record in records if isinstance(record["prompt"], list)]
+    has_keys = any(len(turn) > 2 for chat in chats for turn in chat)
+    how: Any = "use_json" if has_keys else None  # otherwise Arrow adds each key to all messages
     for name in records[0]:
         try:
             Dataset.from_list([{name: record[name]} for record in records], on_mixed_types=how)

@@ -106,9 +106,7 @@ def encode_prompts(
     """Encode prompts as token ids, identically for every backend; `template` as in [`EvaluationSettings`]."""
     if template is not None:
         texts = [template.replace("{question}", problem.question) for problem in problems]
-        return EncodedPrompts(
-            [tokenizer(text)["input_ids"] for text in texts], [opens_thinking(text) for text in texts]
-        )
+        return EncodedPrompts(tokenizer(texts)["input_ids"], [opens_thinking(text) for text in texts])
     check_chat_template([], "the model", tokenizer)
     chats = [build_prompt(problem.question, system_prompt) for problem in problems]
     texts = [apply_template(tokenizer, chat, tokenize=False) for chat in chats]
