@@ -27,11 +27,14 @@ def check_chat_template(prompt: Any, model: str, tokenizer: Any = None, **loadin
     if tokenizer is None:
         from transformers import AutoProcessor
 
-        tokenizer = AutoProcessor.from_pretrained(model, **loading)  # as TRL does
+        try:
+            tokenizer = AutoProcessor.from_pretrained(model, **loading)
+        except Exception:  # TRL loads it in the same way and raises the error
+            return
     if tokenizer.chat_template is None:
         raise UserError(
-            f"The tokenizer of {model} has no chat template, and the prompts are chat messages: set `prompt_template`, "
-            "for example to 'Question: {question}\\nAnswer:', or use an instruct model."
+            f"The tokenizer of {model} has no chat template, but the prompts are chat messages: use an instruct "
+            "model, or set `prompt_template`, for example to 'Question: {question}\\nAnswer:'."
         )
 
 

@@ -71,7 +71,7 @@ def _check_model(recipe: Recipe) -> None:
     if recipe.script.model_builder is not None:
         import_path(recipe.script.model_builder, "model_builder")
     elif is_local(name):
-        for pattern in ("config.json", "*.safetensors", "tokenizer*"):
+        for pattern in ("config.json", "*.safetensors"):
             if not any(Path(name).glob(pattern)):
                 raise UserError(
                     f"`model_name_or_path` {name!r} holds no {pattern}: name a Hub id, or a directory written by "
