@@ -331,7 +331,7 @@ def test_missing_and_ambiguous_columns_are_refused(tmp_path, fields, message):
         ("data.csv", "a,b", "neither a file nor a folder of files of one kind"),
         ("empty.jsonl", "", "empty.jsonl holds no rows"),
         ("array.json", "[]", "array.json holds no rows"),
-        ("rows.json", "[1]", "rows.json, row 0: found one int"),
+        ("rows.json", "[1]", r"rows.json, row 0 cannot be read \(one int\)"),
         ("cut.parquet", "PAR1 and no more", "cannot be read"),
     ],
 )

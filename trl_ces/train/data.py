@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ..support.errors import UserError, first_line, hub_errors, nearest
+from ..support.files import parse_rows
 from ..support.hub import DATA_SUFFIXES, is_local
 from ..support.imports import call_builder
-from ..support.json_rows import parse_rows
 from ..support.prompts import build_prompt
 from .arguments import ScriptArguments
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from trl_ces.support.errors import UserError
-from trl_ces.support.json_rows import parse_rows
+from trl_ces.support.files import parse_rows
 
 ROWS = [{"question": "a\u2028b\x85c", "answer": 1}, {"question": "\U0001f600", "answer": 2}]
 LINES = [json.dumps(row, ensure_ascii=False) for row in ROWS]
@@ -34,18 +34,18 @@ def test_rows_are_read(text):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("\n".join(LINES).encode("utf-16"), "data.json: byte order mark (BOM) of UTF-16: expected"),
-        (b'{"question": "caf\xe9"}', "data.json: 'utf-8' codec can't decode byte 0xe9"),
-        (f'{LINES[0]}\n\n{{"question": "a'.encode(), "data.json, line 3: Unterminated string"),
-        (b'[{"a": 1},\n\n{"a": 2}', "data.json, line 3: Expecting ',' delimiter"),
-        (b'{"a": 1}\n[1]', "data.json, row 1: found one list"),
-        (b'{"a": 1}\nnull', "data.json, row 1: found one null"),
-        (b'{"data": [{"a": 1}]}', "data.json, row 0: found one object"),
-        (b'{\n"data": [{"a": 1}]}', "data.json, line 1: Expecting property name"),
-        (b'{"a": 1}\n{"a": ["\\ud800"]}', "data.json, row 1: 'utf-8' codec can't encode character '\\ud800'"),
-        (b'[{"a": 1}, {"\\uDFFF": 1}]', "data.json, row 1: 'utf-8' codec can't encode character '\\udfff'"),
-        (b'{"a": 1}\n{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "data.json, line 2: maximum recursion depth"),
-        (b'{"a": 1}\n{"a": ' + b"1" * 5000 + b"}", "data.json, line 2: Exceeds the limit (4300"),
+        ("\n".join(LINES).encode("utf-16"), "data.json cannot be read (byte order mark (BOM) of UTF-16)"),
+        (b'{"question": "caf\xe9"}', "data.json cannot be read ('utf-8' codec can't decode byte 0xe9"),
+        (f'{LINES[0]}\n\n{{"question": "a'.encode(), "data.json, line 3 cannot be read (Unterminated string"),
+        (b'[{"a": 1},\n\n{"a": 2}', "data.json, line 3 cannot be read (Expecting ',' delimiter"),
+        (b'{"a": 1}\n[1]', "data.json, row 1 cannot be read (one list"),
+        (b'{"a": 1}\nnull', "data.json, row 1 cannot be read (one null"),
+        (b'{"data": [{"a": 1}]}', "data.json, row 0 cannot be read (one object"),
+        (b'{\n"data": [{"a": 1}]}', "data.json, line 1 cannot be read (Expecting property name"),
+        (b'{"a": 1}\n{"a": ["\\ud800"]}', "data.json, row 1 cannot be read ('utf-8' codec can't encode character '\\ud800'"),
+        (b'[{"a": 1}, {"\\uDFFF": 1}]', "data.json, row 1 cannot be read ('utf-8' codec can't encode character '\\udfff'"),
+        (b'{"a": 1}\n{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "data.json, line 2 cannot be read (maximum recursion depth"),
+        (b'{"a": 1}\n{"a": ' + b"1" * 5000 + b"}", "data.json, line 2 cannot be read (Exceeds the limit (4300"),
     ],
     ids=["utf16", "latin1", "cut", "cut_array", "list", "null", "object", "indented", "half", "key", "deep", "digits"],
 )
