@@ -41,8 +41,8 @@ class Part:
 PARTS = {
     "update": Part(
         "update_step",
-        "--parts unequal --rows 16 --longest 12000 --micro_batches 1 2 --repeats 3",
-        "--parts unequal --rows 8 --longest 100 --micro_batches 2 --repeats 1",
+        "--parts mixed_lengths --rows 16 --longest 12000 --micro_batches 1 2 --repeats 3",
+        "--parts mixed_lengths --rows 8 --longest 100 --micro_batches 2 --repeats 1",
         7,
     ),
     "memory": Part(

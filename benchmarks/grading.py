@@ -81,8 +81,8 @@ def processor_seconds() -> float:
     return time.process_time() + sum(sum(process.cpu_times()[:4]) for process in processes)
 
 
-def among_hostile(options: argparse.Namespace) -> None:
-    """Time the reward on answers that need symbolic algebra, with and without hostile answers among them."""
+def time_with_hostile_answers(options: argparse.Namespace) -> None:
+    """Time the reward on answers that need symbolic algebra, with and without hostile answers mixed in."""
     seconds: dict[str, list[float]] = {"without": [], "with": []}
     processor: dict[str, float] = dict.fromkeys(seconds, 0.0)
     hostile_rewards: list[float | None] = []
@@ -138,7 +138,7 @@ def main(argv: list[str] | None = None) -> int:
     for name, spent in seconds.items():
         print(f"{name:>7}: {options.answers / statistics.median(spent):.0f} grades/s")
     print(f"trl_ces / TRL: {statistics.median(ratios):.2f} [{min(ratios):.2f}, {max(ratios):.2f}]")
-    among_hostile(options)
+    time_with_hostile_answers(options)
     return 0
 
 

@@ -1,11 +1,12 @@
-"""Compare planned with measured memory of training steps: small models on a CPU, larger models on a GPU.
+"""Compare the planned and the measured memory of training steps: small models on a CPU, larger models on a GPU.
 
     python benchmarks/memory.py
     python benchmarks/memory.py --device cuda
 
 Each case runs in its own process: CESTrainer trains a random model for two steps on full-length completions. The
-estimate of `trl_ces/lab/plan` is compared with peak memory: on a CPU the peak of resident memory above its value
-before the model was created (Linux only; a few minutes on one core), on a GPU the peak of PyTorch's allocator.
+estimate of `trl_ces/lab/plan` is compared with peak memory. On a GPU, this is the peak of PyTorch's allocator. On a
+CPU, it is the peak increase of resident memory since before the model was created (Linux only). The CPU cases take a
+few minutes on one core.
 """
 
 import argparse
@@ -37,7 +38,7 @@ CASES = [
     ("Llama, 21 M, tied", LLAMA, {**FOUR_ROWS, "gradient_checkpointing": True}),
     ("Qwen2, 57 M, long", QWEN, {"max_completion_length": 1504, "gradient_checkpointing": True}),
 ]
-# Sizes of Qwen2.5-0.5B and Qwen2.5-Math-1.5B, from their config.json; for an 80 GB GPU.
+# Sizes from the config.json of Qwen2.5-0.5B and Qwen2.5-Math-1.5B. These cases need a GPU with 80 GB.
 HALF_BILLION = shape_of("qwen2", True, 896, 4864, 24, 14, 2, 151936)
 R1_1_5B = KNOWN_SHAPES["deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B"]
 LONG = {"bf16": True, "gradient_checkpointing": True, "max_completion_length": 12_000}

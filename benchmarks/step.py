@@ -28,7 +28,7 @@ SENT = "weights to vLLM"
 
 
 class Clock(TrainerCallback):
-    """Record the seconds of each term, excluding nested terms, and its peak memory, sampled at changes of term."""
+    """Record time (excluding nested phases) and peak memory of each phase; memory is read when the phase changes."""
 
     def __init__(self, trainer, updates):
         self.seconds, self.memory, self.running, self.since = Counter(), Counter(), ["rest"], time.time()
@@ -43,7 +43,7 @@ class Clock(TrainerCallback):
         trainer.add_callback(self)
 
     def switch(self, term=None):
-        """Add the time since the last call to the current term; then begin `term`, or end the innermost term."""
+        """Add the time since the last call to the current phase; then begin `term`, or end the innermost phase."""
         if torch.cuda.is_available():
             torch.cuda.synchronize()
             free, total = torch.cuda.mem_get_info()
@@ -86,7 +86,9 @@ def table(plan, seconds, memory, lengths):
         ratio = measured / (min(max(measured, low), high) or 1e-3)  # to the nearer end of the range
         result = "as planned" if 0.9 <= ratio <= 1.1 else f"{ratio:.2f} x the plan" if measured else "not measured"
         rows.append((name, between(low, high, 1), f"{measured:.1f}", result))
-    rows += [(f"{term}, s", "-", f"{seconds[term]:.1f}", "not planned") for term in ("optimizer", SENT, "checkpoint")]
+    rows += [
+        (f"{term}, s", "-", f"{seconds[term]:.1f}", "not in the plan") for term in ("optimizer", SENT, "checkpoint")
+    ]
     return markdown(("per rollout", f"expected (plan, {plan.device})", "measured", "result"), rows)
 
 

@@ -35,15 +35,19 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--shape", choices=sorted(SHAPES), default="tiny")
     parser.add_argument("--attention", default="sdpa", help="attn_implementation")
-    parser.add_argument("--checkpointing", action="store_true", help="recompute activations in the backward")
+    parser.add_argument("--checkpointing", action="store_true", help="recompute activations in the backward pass")
     parser.add_argument("--rows", type=int, default=48, help="completions per optimizer step")
-    parser.add_argument("--longest", type=int, default=750, help="length of the longest completion (12,000 / 16)")
+    parser.add_argument("--longest", type=int, default=750, help="length of the longest completion")
     parser.add_argument("--micro_batches", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument(
-        "--vocabularies", type=int, nargs="+", default=[1024, 8192, 32768], help="sizes for the part `vocabulary`"
+        "--vocabularies",
+        type=int,
+        nargs="+",
+        default=[1024, 8192, 32768],
+        help="vocabulary sizes of the `vocabulary` part",
     )
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=0, help="seed of the lengths")
+    parser.add_argument("--seed", type=int, default=0, help="random seed of the completion lengths")
     parser.add_argument("--parts", nargs="+", choices=sorted(PARTS), default=sorted(PARTS))
     parser.add_argument("--peak_of", nargs=2, metavar=("TRAINER", "ROWS"), help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
@@ -113,13 +117,13 @@ def peak(options: argparse.Namespace, trainer: str, rows: int) -> int:
     return json.loads(finished.stdout.splitlines()[-1])
 
 
-def unequal(bench: Bench) -> None:
-    """Compare time and gradients with those of TRL at R1-like lengths, by micro-batch size."""
+def mixed_lengths(bench: Bench) -> None:
+    """Compare the time and gradients of CESTrainer and TRL at R1-like lengths, by micro-batch size."""
     options, lengths = bench.options, bench.lengths()
     mean = sum(lengths) / len(lengths)
     print(f"\n{len(lengths)} completions of {mean:.0f} tokens on average, {max(lengths)} at most\n")
     columns = ["rows of a micro-batch", "none / TRL, time", "ces / none, time"]
-    columns += ["padding, TRL", "padding, none", "gradients apart", "tokens/s, none", "of the matrix rate"]
+    columns += ["padding, TRL", "padding, none", "relative gradient difference", "tokens/s, none", "% of matmul peak"]
     line(*columns)
     line(*["---:"] * len(columns))
     for rows in options.micro_batches:
@@ -162,8 +166,8 @@ def relative_difference(expected: dict[str, torch.Tensor], actual: dict[str, tor
     return float((difference / sum(value.double().square().sum() for value in expected.values())).sqrt())
 
 
-def equal(bench: Bench) -> None:
-    """Compare the time with that of TRL on completions of equal length, which need no padding."""
+def equal_lengths(bench: Bench) -> None:
+    """Compare the time of CESTrainer and TRL on completions of equal length, which need no padding."""
     length = bench.options.longest // 3
     workloads = {trainer: bench.workload(trainer, [length] * bench.options.rows, 2) for trainer in ("trl", "none")}
     seconds = bench.time_alternately(workloads)
@@ -193,9 +197,9 @@ def vocabulary(bench: Bench) -> None:
 
 
 PARTS = {
-    "unequal": unequal,
+    "mixed_lengths": mixed_lengths,
     "memory": memory,
-    "equal": equal,
+    "equal_lengths": equal_lengths,
     "packed": packed,
     "vocabulary": vocabulary,
 }
@@ -210,7 +214,7 @@ def main(argv: list[str] | None = None) -> int:
         workload = bench.workload(trainer, bench.lengths(), int(rows))
         if options.device == "cuda":
             workload.step()  # warm-up, so that the one-time set-up of libraries is not measured
-        # On a CPU, measure the first step: memory that it leaves allocated would lower the increase of a later step.
+        # On a CPU, measure the first step: a later step would reuse memory that it leaves allocated.
         print(json.dumps(workload.peak_memory()))
         return 0
     name = torch.cuda.get_device_name() if options.device == "cuda" else f"{platform.machine()} CPU"

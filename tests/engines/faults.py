@@ -25,9 +25,9 @@ def vowel_accuracy_reward(completions, **kwargs):
 
 def fail(what):
     command = next(process for process in psutil.Process().parents() if "trl_ces.cli.main" in process.cmdline())
-    if what == "killed":  # as by the kernel when memory runs out
+    if what == "killed":  # what the kernel does when memory runs out
         os.kill(os.getpid(), signal.SIGKILL)
-    elif what == "time limit":  # as by a cluster before the time limit
+    elif what == "time limit":  # what a cluster does before the time limit
         command.send_signal(signal.SIGTERM)
     elif what == "machine lost":
         others = [process for process in command.children(recursive=True) if process.pid != os.getpid()]

@@ -79,7 +79,7 @@ def test_vllm_samples_from_the_saved_weights_and_importance_ratios_are_1(runs, c
         assert len(found["ratios"]) >= 3 * len(STEPS_WITH_ROLLOUT)
 
 
-def test_runs_resumed_inside_and_between_rollouts_end_with_the_same_bits(runs):
+def test_runs_resumed_inside_and_between_rollouts_have_bitwise_identical_weights(runs):
     _, output, facts = runs
     expected = load_file(output / "full" / "model" / "model.safetensors")
     for step in RESUMED:

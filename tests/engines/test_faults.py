@@ -37,7 +37,7 @@ def complete_runs(job, stand_in, tmp_path_factory):
     return {number: folder / str(number) for number in runs}
 
 
-# Name -> (server fault, settings, message of the command). The run is then resumed to the same weights.
+# Name -> (server fault, settings, message of the command). The run is then resumed and must end with the same weights.
 SERVER_FAULTS = {
     "request refused": (("/v1/completions", 400), {}, "failed (Request failed: 400, "),
     "engine dead": (("/v1/completions", 500, 9), {}, "failed (RetryError): see its log, and start it with"),
@@ -84,7 +84,9 @@ PROCESS_FAULTS = {
 
 
 @pytest.mark.parametrize("fault", PROCESS_FAULTS)
-def test_a_fault_of_one_process_ends_the_run_and_it_resumes_exactly(job, tmp_path, stand_in, complete_runs, fault):
+def test_a_process_fault_ends_the_run_and_resuming_gives_the_same_weights(
+    job, tmp_path, stand_in, complete_runs, fault
+):
     code, sentence = PROCESS_FAULTS[fault]
     what = {"rank": 1, "call": 2, "what": fault}
     ended = train(job, tmp_path / "out", stand_in.url, TWO, fault=what)
@@ -115,7 +117,7 @@ def test_a_full_disk_on_one_of_two_machines_is_reported_and_the_run_resumes_exac
     assert f"The disk of {outputs[1]} is full" in sentence
     assert first.code == 1
     assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in first.sentences()[0]
-    # The first machine's disk contains the state, the second's the rollout rows and random states of its process.
+    # The first machine's disk holds the training state, the second's the rollout rows and random state of its process.
     checkpoint = str(outputs[0] / "checkpoint-2")
     shutil.copytree(outputs[1] / "checkpoint-2", checkpoint, dirs_exist_ok=True)
     nodes = [

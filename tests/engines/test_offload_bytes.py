@@ -1,4 +1,4 @@
-"""Measure the bytes per parameter of an offloaded optimizer, which `trl-ces plan` counts, in a DeepSpeed engine."""
+"""Compare the bytes per parameter that `trl-ces plan` assumes for an offloaded optimizer with a DeepSpeed engine."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Launch the recipes for two A800 with `trl-ces train` on this CPU, unchanged except for `OVERRIDES`."""
+"""Run the recipes for two A800s with `trl-ces train` on a CPU. Only `OVERRIDES` differ from the shipped recipes."""
 
 import json
 import subprocess
@@ -14,8 +14,8 @@ from trl_ces.train.recipe import compose
 
 RECIPES = HERE.parents[1] / "recipes"
 TIMEOUT = 1500
-# In addition to a tiny model and small data. Without a GPU, there is neither vLLM nor flash attention. Completions are
-# short, and there is a single rollout with the recipe's twelve steps.
+# Besides these, the tests replace the model and the data by tiny ones. vLLM and FlashAttention need a GPU. Completions
+# are short, and the run ends after one rollout, with the recipe's twelve steps.
 OVERRIDES = {
     "use_cpu": "true",
     "use_vllm": "false",

@@ -22,11 +22,11 @@ def test_a_negated_modified_or_hidden_answer_is_refused(text):
     "context/stated",
     "if" + 100 * " word" + " @",
 )
-def test_an_answer_in_other_texts_is_accepted(text):
+def test_a_stated_answer_is_accepted(text):
     assert stands_in(text)
 
 
-def test_a_later_number_retracts_only_numbers():
+def test_a_later_number_overrides_only_numeric_answers():
     assert stands_in("@. The answer is 6.", "x+1")
     assert stands_in("@. The answer is 0.33.", r"\frac{1}{3}")  # a rounded value of 1/3
     assert not stands_in("@. The answer is 0.25.", r"\frac{1}{3}")
@@ -34,7 +34,7 @@ def test_a_later_number_retracts_only_numbers():
     assert not stands_in("@. The answer is 9999.5.", "9900")  # differs by more than 1 %
 
 
-@pytest.mark.timeout(60)  # a search in more than linear time takes hours
+@pytest.mark.timeout(60)  # a superlinear search would take hours
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [

@@ -33,7 +33,7 @@ def test_correct_qwen_does_not_depend_on_the_question():
 
 
 def test_a_formula_from_the_question_of_another_row_is_accepted():
-    golds, questions = ["12", "12"], [r"Find $\frac{24}{2}$.", "How many months has a year?"]
+    golds, questions = ["12", "12"], [r"Find $\frac{24}{2}$.", "How many months are there in a year?"]
     answers = boxed([r"\frac{24}{2}", r"\frac{24}{2}"])
     assert [graded.correct for graded in grade_many(answers, golds, questions=questions)] == [False, True]
 

@@ -220,11 +220,11 @@ def test_entropy_advantage_is_detached():
 @pytest.mark.parametrize(
     ("correct", "incorrect", "parts"),
     [
-        (-0.4, -0.4, ["signs swapped", "raised on correct completions and lowered on wrong ones", "2604.04894"]),
-        (-0.4, 0.0, ["`ces_beta_correct` is -0.4", "raised on correct"]),
-        (-0.4, 0.4, ["`ces_beta_correct` is -0.4: entropy is raised on correct completions; CES lowers it"]),
-        (0.0, -0.4, ["`ces_beta_incorrect` is -0.4", "lowered on wrong"]),
-        (0.4, -0.4, ["`ces_beta_incorrect` is -0.4: entropy is lowered on wrong completions; CES raises it"]),
+        (-0.4, -0.4, ["are negative", "raised on correct completions and lowered on wrong ones", "2604.04894"]),
+        (-0.4, 0.0, ["`ces_beta_correct` is -0.4", "correct completions rises"]),
+        (-0.4, 0.4, ["`ces_beta_correct` is -0.4: the entropy of correct completions rises; CES lowers it"]),
+        (0.0, -0.4, ["`ces_beta_incorrect` is -0.4", "wrong completions falls"]),
+        (0.4, -0.4, ["`ces_beta_incorrect` is -0.4: the entropy of wrong completions falls; CES raises it"]),
         (0.0, 0.0, []),
         (0.4, 0.4, []),
     ],
@@ -242,12 +242,14 @@ def test_automatic_tau_selects_four_tokens_per_completion_and_is_at_least_0_01(l
 
 @pytest.mark.parametrize(
     ("tau", "longest", "warning"),
-    [(0.01, 99, "at most 99 tokens .* `ces_tau` 0.01 .* Set it to 0.04,"), (0.01, 100, "^$"), (0.0, 9, "^$")],
+    [(0.01, 99, "at most 99 tokens .* `ces_tau` 0.01 .* Set it to 0.04 to"), (0.01, 100, "^$"), (0.0, 9, "^$")],
 )
 def test_completions_too_short_for_tau_cause_a_warning(tau, longest, warning):
     assert re.search(warning, warn_if_unshaped(tau, longest))
     rollout = warn_if_rollout_is_unshaped(tau, ints(longest, longest // 3))
-    assert re.search("^$" if warning == "^$" else "has 99 tokens, .* one token in 100. Set it to about 0.06,", rollout)
+    assert re.search(
+        "^$" if warning == "^$" else "has 99 tokens, .* one token in 100. Set it to about 0.06 to", rollout
+    )
 
 
 def test_tau_auto_and_an_unlimited_length_cause_no_warning():

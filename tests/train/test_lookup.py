@@ -50,7 +50,7 @@ def test_a_function_at_a_dotted_path_is_called_if_it_has_settings(tmp_path, monk
     given = {"reward_funcs": ["mine.plain_reward", "mine.get_constant_reward"]}
     plain, made = rewards_of(given | {"reward_kwargs": {"mine.get_constant_reward": {}}})
     assert (plain.__name__, made.__name__) == ("plain_reward", "constant_reward")
-    with pytest.raises(UserError, match=r"mine.plain_reward: .*missing 1 required.*settings: completions"):
+    with pytest.raises(UserError, match=r"mine.plain_reward: .*missing 1 required.*accepted arguments: completions"):
         rewards_of({"reward_funcs": ["mine.plain_reward"], "reward_kwargs": {"mine.plain_reward": {"value": 1}}})
 
 
@@ -68,12 +68,16 @@ def test_a_factory_at_a_dotted_path_is_called():
         (
             ["get_alp_length_reward"],
             {},
-            r"get_alp_length_reward: .* missing.*'beta' \(settings: beta, normalizer, correct_only\)",
+            r"get_alp_length_reward: .* missing.*'beta' \(accepted arguments: beta, normalizer, correct_only\)",
         ),
         (["get_alp_length_reward"], {"beta": -1}, r"get_alp_length_reward: `beta` is -1: .*above 0"),
-        (["get_alp_length_reward"], {"beta": 1, "gamma": 1}, r"unexpected keyword argument 'gamma' \(settings: beta"),
+        (
+            ["get_alp_length_reward"],
+            {"beta": 1, "gamma": 1},
+            r"unexpected keyword argument 'gamma' \(accepted arguments: beta",
+        ),
         (["get_repetition_penalty_reward"], {"max_penalty": 1}, "get_repetition_penalty_reward: "),
-        (["accuracy_reward"], {"beta": 1}, r"accuracy_reward: .* \(settings: completions, solution"),
+        (["accuracy_reward"], {"beta": 1}, r"accuracy_reward: .* \(accepted arguments: completions, solution"),
     ],
 )
 def test_invalid_settings_are_refused(names, settings, message):

@@ -56,7 +56,7 @@ def _shuffle(num_prompts: int, seed: int, epoch: int) -> list[int]:
 
 def informative_groups(accuracy: torch.Tensor, group_size: int) -> torch.Tensor:
     """
-    Return which groups differ in accuracy (DAPO, Eq. 11), shape (N / G,), bool.
+    Return which groups have completions of different accuracy (DAPO, Eq. 11), shape (N / G,), bool.
 
     `accuracy` has shape (N,), with contiguous groups and NaN for unscored completions. A group with fewer than two
     scored completions is not informative.
@@ -152,9 +152,9 @@ class DynamicSampler:
             self._warned = True
             logger.warning(
                 "Dynamic sampling found %d of %d informative groups in %d rounds (`dynamic_sampling_max_rounds`), "
-                "so groups of equal accuracy fill the batch; the metric `dynamic_sampling/uninformative_groups` is "
-                "their share. Allow more rounds, raise `num_generations`, or train on problems that the model "
-                "sometimes solves. This warning is logged once.",
+                "so the batch is filled with groups whose completions all have the same accuracy (their share is "
+                "logged as `dynamic_sampling/uninformative_groups`). Allow more rounds, raise "
+                "`num_generations`, or use problems that the model sometimes solves. This warning is logged once.",
                 kept,
                 self.wanted,
                 rounds,
@@ -164,8 +164,8 @@ class DynamicSampler:
         """
         Return the positions in the prompt stream to save with a checkpoint.
 
-        With `inside_rollout`, the batch has steps left. A run that resumes without the saved batch generates it again,
-        so `position` is then the position before the batch.
+        `inside_rollout` states that steps of the current batch remain. A run that resumes without the saved batch
+        generates it again, so `position` is then the start of that batch.
         """
         position = self._rollout_start if inside_rollout else self.stream.position
         return {"position": position, "after_rollout": self.stream.position}
@@ -177,7 +177,7 @@ class DynamicSampler:
 
 
 def check_dataset(dataset: Any):
-    """Raise `ValueError` if `dataset` is streamed, or contains images, whose tensors are not per-row."""
+    """Raise `ValueError` if `dataset` is streamed, or contains images (image tensors cannot be indexed by row)."""
     if isinstance(dataset, IterableDataset):
         raise ValueError(
             "`train_dataset` is an IterableDataset, but `dynamic_sampling` must be able to draw prompts again: "

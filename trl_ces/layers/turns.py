@@ -21,16 +21,16 @@ def read_turns(
     tokenizer: Any,
 ) -> dict[str, list]:
     """
-    Decode the `REWARD_KEYWORDS`, with one entry per completion.
+    Compute the values of `REWARD_KEYWORDS`, with one entry per completion.
 
     Token ids are lists, or tensors from a user's rollout function. `masks`, if given, are 1 on the policy's tokens and
     0 on tool or environment output.
 
     Returns:
-        `dict[str, list]`: `thinking_prefilled`, whether the last turn began inside an open `<think>`; `last_turns`,
-        its text, without special tokens except the thinking tags.
+        `dict[str, list]`: `thinking_prefilled`: whether the last turn began inside an open `<think>`. `last_turns`:
+        the text of the last turn, without special tokens except the thinking tags.
     """
-    tails, turns = [], []  # token ids just before the last turn, and of the last turn
+    tails, turns = [], []  # token ids that precede the last turn, and those of the last turn
     for row in range(len(prompt_ids)):
         prompt, completion = _integers(prompt_ids[row]), _integers(completion_ids[row])
         start, end = (0, len(completion)) if masks is None else last_turn(_integers(masks[row]))
@@ -43,7 +43,7 @@ def read_turns(
 
 
 def last_turn(mask: list[int]) -> tuple[int, int]:
-    """Return the start and end of the policy's last turn, which is the last run of ones; (0, 0) without ones."""
+    """Return the start and end of the policy's last turn, the last run of ones; (0, 0) if there are no ones."""
     end = len(mask)
     while end > 0 and mask[end - 1] == 0:
         end -= 1

@@ -33,8 +33,9 @@ def find_rule(name: str) -> Rule | None:
 
     Args:
         name (`str`):
-            `"none"`; a key of `BUILT_IN`; a path `my_package.rules:my_rule`, also from the working directory; or a
-            name that an installed package registers in the entry-point group `trl_ces.methods`.
+            `"none"`; a key of `BUILT_IN`; a path such as `my_package.rules:my_rule`, where the module may be in the
+            working directory; or a name that an installed package registers in the entry-point group
+            `trl_ces.methods`.
 
     Returns:
         [`Rule`], or `None` for `"none"`.
@@ -52,8 +53,8 @@ def find_rule(name: str) -> Rule | None:
         if name not in registered:
             known = [*BUILT_IN, "none", *registered]
             raise ValueError(
-                f"`shaping` is {name!r}:{nearest(name, known)} choose one of {', '.join(map(repr, known))}, or give a "
-                "path such as 'my_package.rules:my_rule'."
+                f"`shaping` is {name!r}, which is unknown.{nearest(name, known)} Choose one of "
+                f"{', '.join(map(repr, known))}, or give a path such as 'my_package.rules:my_rule'."
             )
         found = registered[name].load()
     if not isinstance(found, Rule):

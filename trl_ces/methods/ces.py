@@ -1,7 +1,7 @@
 """Conditional Entropy Shaping, Eqs. 2 and 4-7 of arXiv 2605.19358, as pure functions on tensors.
 
-CES changes one tensor of DAPO: the advantage, (B,), becomes (B, T) and includes the policy's entropy, with its
-gradient, at the few tokens where the policy is least certain.
+CES changes one tensor of DAPO, the advantage: its shape becomes (B, T) instead of (B,), and a differentiable entropy
+term is added at the few tokens where the policy is least certain.
 
 Symbols: B completions, T token positions, G completions per prompt (a group). Entropies are in bits (log2 in Eq. 4)
 unless a name says nats. A loss mask is 1 on tokens in the loss and 0 on padding and tool output.
@@ -18,7 +18,7 @@ from .rule import OR_OFF, Need, Refuse, Rule, ShapedAdvantages, entropy_in_bits,
 
 def multiplier(correct: Tensor, group_correct: Tensor, group_scored: Tensor) -> tuple[Tensor, Tensor]:
     """
-    Compute b of Eq. 6 as an exact fraction: a for correct completions, 1 - a for wrong completions.
+    Compute b of Eq. 6 as an exact fraction: the group accuracy for correct completions, 1 minus it for wrong ones.
 
     Args:
         correct (`Tensor`): Shape (B,), bool, r_acc = 1.
@@ -36,8 +36,8 @@ def selection_size(lengths: Tensor, tau: float, multiplier: tuple[Tensor, Tensor
     """
     Compute k = floor(|y| * tau * b) of Eq. 5, exactly.
 
-    The computation uses integers: tau is the decimal that the user wrote, and b is a ratio of counts. In float32, 300
-    tokens with tau 0.01 and b = 1 - 2/3 would give 0 instead of 1.
+    The computation uses integers: tau is an exact decimal, as written by the user, and b is a ratio of counts.
+    In float32, 300 tokens with tau 0.01 and b = 1 - 2/3 would give 0 instead of 1.
 
     Args:
         lengths (`Tensor`): Shape (B,), int64, |y|: tokens in the loss mask.
@@ -133,9 +133,9 @@ def conditional_entropy_shaping(
             Shape (B,) each: `advantages`; `correct`, `scored` (bool); `group_correct`, `group_scored` (int64).
         entropies_nats (`Tensor`): Shape (B, T), nats, of the policy being updated; 0 on padding.
         mask (`Tensor`): Shape (B, T), the loss mask.
-        tau, beta_correct, beta_incorrect, cap_incorrect: The fields `ces_*` of [`CESConfig`].
-        dynamic_multiplier (`bool`): `False` is the paper's "w/o Dynamic b".
-        entropy_gradient (`bool`): `False` is the paper's "w/o Entropy Gradient".
+        tau, beta_correct, beta_incorrect, cap_incorrect: The `ces_*` fields of [`CESConfig`].
+        dynamic_multiplier (`bool`): `False`: the paper's ablation "w/o Dynamic b".
+        entropy_gradient (`bool`): `False`: the paper's ablation "w/o Entropy Gradient".
 
     Returns:
         [`ShapedAdvantages`]
@@ -174,7 +174,7 @@ def warn_if_unshaped(tau: float | str, longest: int | None) -> str:
         return ""
     return (
         f"No token will be shaped: a completion of at most {longest} tokens (`max_completion_length`) is too short "
-        f"for `ces_tau` {tau:g} (Eq. 5). Set it to {4 / longest:.2g}, about 4 shaped tokens."
+        f"for `ces_tau` {tau:g} (Eq. 5). Set it to {4 / longest:.2g} to shape about 4 tokens."
     )
 
 
@@ -185,7 +185,7 @@ def warn_if_rollout_is_unshaped(tau: float, lengths: Tensor) -> str:
         return ""
     return (
         f"No token of the first rollout is shaped: its longest completion has {longest:.0f} tokens, and `ces_tau` "
-        f"{tau:g} selects one token in {1 / tau:.0f}. Set it to about {4 / mean:.1g}, four tokens per completion."
+        f"{tau:g} selects one token in {1 / tau:.0f}. Set it to about {4 / mean:.1g} to shape four tokens."
     )
 
 
@@ -193,13 +193,13 @@ def warn_of_negative_betas(beta_correct: float, beta_incorrect: float) -> str:
     """Return a warning that describes the effect of negative betas, or an empty string if no beta is negative."""
     if beta_correct < 0 and beta_incorrect < 0:
         return (
-            "CES with its signs swapped: entropy is raised on correct completions and lowered on wrong ones, the "
-            "direction of AsymGRPO (arXiv 2604.04894)."
+            "`ces_beta_correct` and `ces_beta_incorrect` are negative: entropy is raised on correct completions and "
+            "lowered on wrong ones, the opposite of CES, as in AsymGRPO (arXiv 2604.04894)."
         )
     if beta_correct < 0:
-        return f"`ces_beta_correct` is {beta_correct:g}: entropy is raised on correct completions; CES lowers it."
+        return f"`ces_beta_correct` is {beta_correct:g}: the entropy of correct completions rises; CES lowers it."
     if beta_incorrect < 0:
-        return f"`ces_beta_incorrect` is {beta_incorrect:g}: entropy is lowered on wrong completions; CES raises it."
+        return f"`ces_beta_incorrect` is {beta_incorrect:g}: the entropy of wrong completions falls; CES raises it."
     return ""
 
 
@@ -214,8 +214,8 @@ def check(args: Any, refuse: Refuse) -> None:
     if args.dynamic_sampling and not args.ces_allow_dynamic_sampling:
         refuse(
             "dynamic_sampling",
-            "it drops groups of equal accuracy, which CES keeps on purpose (section 3.2 of the paper): their A is "
-            "0, but A' = -/+ beta H still trains. Set `dynamic_sampling=False`, or, if intended, "
+            "it drops groups whose completions all have the same accuracy. CES keeps them (section 3.2 of the paper): "
+            "A is 0, but A' = -/+ beta H still trains. Set `dynamic_sampling=False`, or, if intended, "
             "`ces_allow_dynamic_sampling=True`.",
         )
 

@@ -51,8 +51,8 @@ def _find(name: str, settings: dict[str, Any] | None, recipe: Recipe) -> Callabl
     known |= {word: getattr(own_rewards, word) for word in own_names}
     if "." not in name and name not in known:
         raise UserError(
-            f"`reward_funcs`: there is no reward {name!r}.{nearest(name, sorted(known))} Known: "
-            f"{', '.join(sorted(known))}, or a dotted path."
+            f"`reward_funcs`: there is no reward {name!r}.{nearest(name, sorted(known))} Use one of "
+            f"{', '.join(sorted(known))}, or give a dotted path."
         )
     function = known[name] if name in known else import_path(name, "reward_funcs")
     if settings is None and not name.rpartition(".")[2].startswith("get_"):
@@ -60,11 +60,11 @@ def _find(name: str, settings: dict[str, Any] | None, recipe: Recipe) -> Callabl
     limit, settings = recipe.setting("max_completion_length"), settings or {}
     if name == "get_cosine_scaled_reward" and limit:
         settings = {"max_len": limit} | settings
-    if name == SOFT_OVERLONG:  # by default the penalty grows over the last fifth, as in DAPO
+    if name == SOFT_OVERLONG:  # by default, as in DAPO, the penalty grows over the last fifth of the limit
         longest = settings.get("max_completion_len", limit)
         settings = {"max_completion_len": longest, "soft_punish_cache": (longest or 0) // 5} | settings
     try:
         return function(**settings)
     except (TypeError, ValueError) as error:
         accepted = ", ".join(inspect.signature(function).parameters)
-        raise UserError(f"`reward_kwargs`: {name}: {error} (settings: {accepted})") from None
+        raise UserError(f"`reward_kwargs`: {name}: {error} (accepted arguments: {accepted})") from None

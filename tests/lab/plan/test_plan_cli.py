@@ -73,20 +73,24 @@ def test_peak_disk_usage_is_printed(recipe, capsys):
     limited = planned(capsys, recipe, *words)
     assert f"Disk: {3 * 12 * weights / 1e9:.1f} GB at the peak: a checkpoint takes" in limited
     assert "at most 3 at a time" in limited
-    assert "all are kept: set `save_total_limit`" in planned(capsys, recipe)
-    assert "GB, the model at the end." in planned(capsys, recipe, "--save_strategy", "no")
+    assert "all are kept (`save_total_limit` limits them)" in planned(capsys, recipe)
+    assert "GB for the trained model." in planned(capsys, recipe, "--save_strategy", "no")
 
 
 def test_the_margin_of_vllms_cache_is_printed_and_parts_are_sorted_by_size(recipe, capsys):
     words = ("--use_vllm", "true", "--prompt_length", 28, "--gpu_memory", 24, "--rows", 8)
     output = planned(capsys, recipe, *words)
-    assert re.search(r"cache fits [\d.]+ full-length completions; 16 run at a time: \d+ % to spare\.", output)
-    assert re.search(r"^Hours on A800: [\d.]+( to [\d.]+)?, a coarse estimate\.", output, flags=re.MULTILINE)
+    assert re.search(
+        r"cache holds [\d.]+ full-length completions at a time; 16 are requested: \d+ % to spare\.", output
+    )
+    assert re.search(r"^Hours on A800: [\d.]+( to [\d.]+)?, a rough estimate\.", output, flags=re.MULTILINE)
     table = output[output.index("| GiB per device") : output.index("| peak while training")]
     sizes = [float(size) for size in re.findall(r"\| +([\d.]+) \|", table)]
     assert sizes == sorted(sizes, reverse=True)
     waiting = planned(capsys, recipe, *words, "--prompt_length", 400, "--vllm_gpu_memory_utilization", 0.08334)
-    assert re.search(r"fits \d+\.\d full-length completions; 16 run at a time: the rest wait\.", waiting)
+    assert re.search(
+        r"holds \d+\.\d full-length completions at a time; 16 are requested: the others are queued\.", waiting
+    )
 
 
 def test_a_plan_that_does_not_fit_lists_remedies(recipe, capsys):
@@ -100,9 +104,9 @@ def test_a_plan_with_a_server_and_two_nodes(recipe, capsys):
     words = ("--use_vllm", "true", "--vllm_mode", "server", "--accelerate_config", "zero3")
     output = planned(capsys, recipe, *words, "--gpus", 4, "--nodes", 2)
     assert "ZeRO-3 on 4 processes, 2 nodes" in output
-    assert "The memory of the vLLM server's devices is not computed." in output
+    assert "The memory of the vLLM server's devices is not included." in output
     assert "peak while generating" not in output
-    assert "Host memory of a node while the model loads: 0.00 GiB." in output
+    assert "Host memory per node while the model loads: 0.00 GiB." in output
 
 
 def test_fields_and_overlays_change_the_recipe(recipe, tmp_path, capsys):

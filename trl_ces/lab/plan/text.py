@@ -9,7 +9,7 @@ from .plan import Plan, plan_recipe, rollout_seconds
 
 REMEDIES = (
     "Try `gradient_checkpointing: true`, a smaller `per_device_train_batch_size`, `--accelerate_config zero3` on more "
-    "devices or `zero3_offload`, a shorter `max_completion_length`, or the overlay `lora`."
+    "devices or `zero3_offload`, a shorter `max_completion_length`, or the `lora` overlay."
 )
 # Prefix of the header line that states how far a recipe has been run.
 STATUS = "# Run so far: "
@@ -73,25 +73,29 @@ def _memory_lines(plan: Plan) -> list[str]:
     if not generation.server:
         rows.append(("peak while generating", _gib(memory.generating)))
     lines = markdown(("GiB per device", ""), rows).splitlines()
-    lines.append("Parts peak at different times: vLLM and the policy alternate, and the backward frees activations.")
+    lines.append(
+        "Parts peak at different times: vLLM and the policy alternate, and the backward pass frees activations."
+    )
     if generation.server:
-        lines.append("The memory of the vLLM server's devices is not computed.")
+        lines.append("The memory of the vLLM server's devices is not included.")
     elif memory.full_completions != float("inf"):
         wanted, fit = generation.sequences, memory.full_completions
-        margin = f"{100 * (fit / wanted - 1):.0f} % to spare" if fit >= wanted else "the rest wait"
-        lines.append(f"vLLM's cache fits {fit:.1f} full-length completions; {wanted} run at a time: {margin}.")
+        margin = f"{100 * (fit / wanted - 1):.0f} % to spare" if fit >= wanted else "the others are queued"
+        lines.append(
+            f"vLLM's cache holds {fit:.1f} full-length completions at a time; {wanted} are requested: {margin}."
+        )
     if memory.host:
-        lines += ["", f"Host memory of a node: {_gib(memory.host)} GiB for offloaded state."]
+        lines += ["", f"Host memory per node: {_gib(memory.host)} GiB for offloaded state."]
     if memory.loading:  # with ZeRO-3 only on the first node, where one process reads the checkpoint
-        lines += ["", f"Host memory of a node while the model loads: {_gib(memory.loading)} GiB."]
+        lines += ["", f"Host memory per node while the model loads: {_gib(memory.loading)} GiB."]
     return lines
 
 
 def _disk_line(plan: Plan) -> str:
     disk = plan.disk
     if disk.saves == 0:
-        return f"Disk: {disk.model / 1e9:.1f} GB, the model at the end."
-    kept, peak = "all are kept: set `save_total_limit`", ""
+        return f"Disk: {disk.model / 1e9:.1f} GB for the trained model."
+    kept, peak = "all are kept (`save_total_limit` limits them)", ""
     if disk.max_checkpoints is not None:
         kept, peak = f"at most {disk.max_checkpoints} at a time", f"{disk.peak / 1e9:.1f} GB at the peak: "
     return f"Disk: {peak}a checkpoint takes {disk.checkpoint / 1e9:.1f} GB; {kept}."
@@ -103,7 +107,7 @@ def _hours_lines(plan: Plan) -> list[str]:
     low, high = rollout_seconds(plan)
     phases = ", ".join(f"{name} {between(low[name], high[name], 0)}" for name in low if high[name])
     return [
-        f"Hours on {plan.device}: {between(*plan.hours, 1)}, a coarse estimate. Seconds per rollout: {phases}.",
+        f"Hours on {plan.device}: {between(*plan.hours, 1)}, a rough estimate. Seconds per rollout: {phases}.",
         "Not included: the optimizer (seconds per step if offloaded), transfers, checkpoints and start-up.",
     ]
 
