@@ -32,27 +32,27 @@ def test_rows_are_read(text):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "place", "problem"),
     [
-        ("\n".join(LINES).encode("utf-16"), "data.json cannot be read (byte order mark (BOM) of UTF-16)"),
-        (b'{"question": "caf\xe9"}', "data.json cannot be read ('utf-8' codec can't decode byte 0xe9"),
-        (f'{LINES[0]}\n\n{{"question": "a'.encode(), "data.json, line 3 cannot be read (Unterminated string"),
-        (b'[{"a": 1},\n\n{"a": 2}', "data.json, line 3 cannot be read (Expecting ',' delimiter"),
-        (b'{"a": 1}\n[1]', "data.json, row 1 cannot be read (one list"),
-        (b'{"a": 1}\nnull', "data.json, row 1 cannot be read (one null"),
-        (b'{"data": [{"a": 1}]}', "data.json, row 0 cannot be read (one object"),
-        (b'{\n"data": [{"a": 1}]}', "data.json, line 1 cannot be read (Expecting property name"),
-        (b'{"a": 1}\n{"a": ["\\ud800"]}', "data.json, row 1 cannot be read ('utf-8' codec can't encode character '\\ud800'"),
-        (b'[{"a": 1}, {"\\uDFFF": 1}]', "data.json, row 1 cannot be read ('utf-8' codec can't encode character '\\udfff'"),
-        (b'{"a": 1}\n{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "data.json, line 2 cannot be read (maximum recursion depth"),
-        (b'{"a": 1}\n{"a": ' + b"1" * 5000 + b"}", "data.json, line 2 cannot be read (Exceeds the limit (4300"),
+        ("\n".join(LINES).encode("utf-16"), "", "byte order mark (BOM) of UTF-16)"),
+        (b'{"question": "caf\xe9"}', "", "'utf-8' codec can't decode byte 0xe9"),
+        (f'{LINES[0]}\n\n{{"question": "a'.encode(), "line 3", "Unterminated string"),
+        (b'[{"a": 1},\n\n{"a": 2}', "line 3", "Expecting ',' delimiter"),
+        (b'{"a": 1}\n[1]', "row 1", "one list"),
+        (b'{"a": 1}\nnull', "row 1", "one null"),
+        (b'{"data": [{"a": 1}]}', "row 0", "one object"),
+        (b'{\n"data": [{"a": 1}]}', "line 1", "Expecting property name"),
+        (b'{"a": 1}\n{"a": ["\\ud800"]}', "row 1", "'utf-8' codec can't encode character '\\ud800'"),
+        (b'[{"a": 1}, {"\\uDFFF": 1}]', "row 1", "'utf-8' codec can't encode character '\\udfff'"),
+        (b'{"a": 1}\n{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "line 2", "maximum recursion depth"),
+        (b'{"a": 1}\n{"a": ' + b"1" * 5000 + b"}", "line 2", "Exceeds the limit (4300"),
     ],
     ids=["utf16", "latin1", "cut", "cut_array", "list", "null", "object", "indented", "half", "key", "deep", "digits"],
 )
-def test_other_content_is_refused_with_its_place(content, message):
+def test_other_content_is_refused_with_its_place(content, place, problem):
     with pytest.raises(UserError) as found:
         parse_rows(content, Path("data.json"))
-    assert str(found.value).startswith(message)
+    assert str(found.value).startswith(f"data.json{', ' if place else ''}{place} cannot be read ({problem}")
     assert str(found.value).endswith("expected an array of objects, or one object per line, in UTF-8.")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from processes import environment
+from tiny import tiny_model, tiny_tokenizer
 
 from trl_ces.cli.main import main
 from trl_ces.train import checks, launch
@@ -195,3 +196,12 @@ def test_a_valid_recipe_starts_and_is_read_once(job, monkeypatch):
     assert main(["train", "--config", "recipe.yaml"]) == 0
     assert len(started) == 1
     assert read.count("recipe.yaml") == 1
+
+
+def test_chat_prompts_without_chat_template_are_refused(job, refused, monkeypatch):
+    tiny_tokenizer(chat_template=None).save_pretrained(job / "model")
+    tiny_model().config.save_pretrained(job / "model")
+    write(job)
+    assert "model has no chat template, but the prompts are chat messages" in refused("--config", "recipe.yaml")
+    monkeypatch.setattr(launch, "run_child", lambda *_: 0)
+    assert main(["train", "--config", "recipe.yaml", "--prompt_template", "Q: {question}"]) == 0

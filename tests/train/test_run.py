@@ -19,7 +19,6 @@ from trl_ces.train.data import make_prompt
 from trl_ces.train.recipe import make_recipe
 from trl_ces.train.run import _check_prompts, _known_problem, make_trainer, train_to_end
 
-
 DISK_FULL = "Error while serializing: I/O error: No space left on device (os error 28)"
 
 # Rejects system messages, like the templates of Gemma 2 and early Mistral models.

@@ -219,8 +219,8 @@ def test_template_that_opens_thinking_is_detected():
 
 def test_prompt_template_needs_no_chat_template():
     tokenizer = tiny_tokenizer(None)
-    prompts = encode_prompts(tokenizer, [problem("1+1")], "Think.", "Q: {question}\n<think>")
-    assert tokenizer.decode(prompts.ids[0]).endswith(": 1+1\n<think>")
+    prompts = encode_prompts(tokenizer, [problem("1+1")], "Think.", "[{question}]{x}\n<think>")
+    assert tokenizer.decode(prompts.ids[0]).endswith("[1+1]{x}\n<think>")
     assert prompts.thinking_prefilled == [True]
 
 

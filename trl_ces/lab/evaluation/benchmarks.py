@@ -261,10 +261,11 @@ def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Proble
         try:
             question, gold = read(row)
             task = read_task(benchmark.dataset, row) if benchmark.kind == "code" else None
+            is_empty = not question.strip() or (not gold.strip() and number not in benchmark.without_gold)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             cause = f"{type(error).__name__}: {first_line(error)}"
             raise UserError(f"{name}: row {number} of {source} does not have the set's format ({cause}).") from None
-        if not question.strip() or (not gold.strip() and number not in benchmark.without_gold):
+        if is_empty:
             raise UserError(f"{name}: row {number} of {source} has an empty question or reference answer.")
         if task is not None and benchmark.base is None:
             task = task.base()
