@@ -299,11 +299,11 @@ class CESTrainer(
             if args.needs_accuracy or any(map(is_group_reward, funcs)):  # check before loading the model
                 accuracy_column(args.ces_accuracy_reward, [reward_name(func) for func in funcs], funcs)
         given = dict(zip(("train_dataset", "eval_dataset", "processing_class"), positional, strict=False)) | kwargs
-        data, name = given.get("train_dataset"), model if isinstance(model, str) else get_config_model_id(model.config)
+        data, tokenizer = given.get("train_dataset"), given.get("processing_class")
         if isinstance(data, Dataset) and data and "prompt" in data.column_names and not given.get("rollout_func"):
-            revision = (args.model_init_kwargs or {}).get("revision") if isinstance(model, str) else None
-            loading = {"revision": revision, "trust_remote_code": args.trust_remote_code}
-            check_chat_template(data["prompt"][0], name, given.get("processing_class"), **loading)
+            name = model if isinstance(model, str) else get_config_model_id(model.config)
+            revision = (args.model_init_kwargs or {}).get("revision")
+            check_chat_template(data["prompt"][0], name, tokenizer, revision, args.trust_remote_code)
         super().__init__(model, reward_funcs, args, *positional, **kwargs)
 
 

@@ -58,5 +58,5 @@ def test_chat_prompts_need_a_chat_template(tmp_path):
     check_chat_template(chat, model, tiny_tokenizer())
     check_chat_template(chat, str(tmp_path / "nothing"))  # TRL reports it
     for tokenizer in (None, tiny_tokenizer(chat_template=None)):
-        with pytest.raises(UserError, match="has no chat template, .* set `prompt_template`"):
+        with pytest.raises(UserError, match=r"has no chat template, .* set `prompt_template`"):
             check_chat_template(chat, model, tokenizer)

@@ -165,7 +165,9 @@ def test_texts_for_missing_values_are_reported_and_refused_without_others(tmp_pa
     data, _ = load_datasets(script(write_lines(tmp_path, rows)), say=messages.append)
     assert sorted(data["solution"]) == sorted(golds)
     numbers = ", ".join(str(row) for row in shuffled(7, 42) if row in (1, 3, 5, 6))
-    assert messages[1].endswith(f"4 reference answers are 'N/A', 'NaN', 'None', 'null', no answers? Rows {numbers}.")
+    assert messages[1].endswith(
+        f"4 reference answers look like missing values ('N/A', 'NaN', 'None', 'null'), in the rows: {numbers}."
+    )
     with pytest.raises(UserError, match="every reference answer is 'NaN', 'None'"):
         load_datasets(script(write_lines(tmp_path, [rows[1], rows[3]])))
 

@@ -20,7 +20,9 @@ def build_prompt(question: str, system_prompt: str | None = PAPER_SYSTEM_PROMPT)
     return [*system, {"role": "user", "content": question}]
 
 
-def check_chat_template(prompt: Any, model: str, tokenizer: Any = None, **loading: Any) -> None:
+def check_chat_template(
+    prompt: Any, model: str, tokenizer: Any = None, revision: str | None = None, trust_remote_code: bool = False
+) -> None:
     """Raise `UserError` if `prompt` is chat messages and `tokenizer`, by default the model's, has no chat template."""
     if not isinstance(prompt, list):
         return
@@ -28,7 +30,7 @@ def check_chat_template(prompt: Any, model: str, tokenizer: Any = None, **loadin
         from transformers import AutoProcessor
 
         try:
-            tokenizer = AutoProcessor.from_pretrained(model, **loading)
+            tokenizer = AutoProcessor.from_pretrained(model, revision=revision, trust_remote_code=trust_remote_code)
         except Exception:  # TRL loads it in the same way and raises the error
             return
     if tokenizer.chat_template is None:

@@ -70,7 +70,7 @@ class ScriptArguments:
     prompt_template: str | None = field(
         default=None,
         metadata={
-            "help": "Text prompts for a base model without a chat template, for example "
+            "help": "Text prompt of a base model without a chat template, in YAML for example "
             '`"Question: {question}\\nAnswer:"`. Only `{question}` is replaced; `system_prompt` is not used.'
         },
     )

@@ -269,15 +269,14 @@ def _draw_once(rows: Rows, script: ScriptArguments, held_back: int, grade: bool,
         say(f"{rows.source}: {counts}.")
         if rows.note:
             say(rows.note)
-        if dropped:
-            say(f"{rows.source}: dropped {len(dropped)} rows (no usable reference answer): {_listed(dropped)}.")
-        if missing:
-            say(f"{rows.source}: {len(missing)} reference answers are {texts}, no answers? Rows {_listed(missing)}.")
+        for numbers, problem in (
+            (dropped, f"dropped {len(dropped)} rows (no usable reference answer)"),
+            (missing, f"{len(missing)} reference answers look like missing values ({texts}), in the rows"),
+        ):
+            if numbers:
+                listed = ", ".join(map(str, numbers[:20])) + (", ..." if len(numbers) > 20 else "")
+                say(f"{rows.source}: {problem}: {listed}.")
     return kept
-
-
-def _listed(numbers: list[int]) -> str:
-    return ", ".join(map(str, numbers[:20])) + (", ..." if len(numbers) > 20 else "")
 
 
 def make_dataset(rows: Rows, numbers: list[int], script: ScriptArguments) -> "Dataset":

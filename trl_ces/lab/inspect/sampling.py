@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -63,10 +62,9 @@ def sample_recipe(recipe: Recipe, prompts: Prompts, sampling: Sampling, *, build
     `build`: whether the recipe's `model_builder` may build the model.
     """
     name, model, tokenizer = _load_model(recipe, build)
-    script = recipe.script
-    if prompts.typed and (script.prompt_template or tokenizer.chat_template is not None):
-        make = partial(make_prompt, location="--prompt", template=script.prompt_template)
-        prompts = Prompts([make(text, script.system_prompt) for text in prompts.prompts])
+    system, question = recipe.script.system_prompt, recipe.script.prompt_template
+    if prompts.typed and (question or tokenizer.chat_template is not None):
+        prompts = Prompts([make_prompt(text, system, "--prompt", question) for text in prompts.prompts])
     template = recipe.training.get("chat_template_kwargs")
     encoded = [encode_prompt(tokenizer, prompt, template) for prompt in prompts.prompts]
     completions = sample_completions(model, tokenizer, encoded, sampling)
