@@ -1,7 +1,7 @@
 """Reference implementation of Algorithm 1 and Eq. 1 of the paper: plain loops in float64, without trl_ces or TRL.
 
-It passes one unpadded completion at a time through the model's ordinary forward with full logits. The code is meant to
-be obvious, not fast.
+It passes one unpadded completion at a time through the model's ordinary forward pass with full logits. The code is
+meant to be obvious, not fast.
 """
 
 import copy
@@ -12,7 +12,7 @@ import torch
 
 
 def float64_copy(model):
-    """Copy the model in float64, with the forward of its class instead of TRL's fused forward of the instance."""
+    """Copy the model in float64, without TRL's fused `forward`, which is set on the instance."""
     clone = copy.deepcopy(model)
     clone.__dict__.pop("forward", None)
     return clone.double().train()

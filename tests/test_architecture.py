@@ -54,7 +54,7 @@ def import_graph():
     return graph
 
 
-def reached(module, graph):
+def reachable_modules(module, graph):
     """Return all modules that importing `module` may load, including itself and all parent packages."""
     found, remaining = set(), {module}
     while remaining:
@@ -86,14 +86,16 @@ def test_rooms_import_only_from_rooms_below_them():
 def test_the_core_does_not_import_the_lab():
     graph = import_graph()
     core = {module for module in graph if room_of(module) in CORE}
-    assert {name for module in core for name in reached(module, graph) if name.startswith(("lab", "cli"))} == set()
+    assert {
+        name for module in core for name in reachable_modules(module, graph) if name.startswith(("lab", "cli"))
+    } == set()
     loaded = python("import sys, trl_ces.cli.train_worker; print(*sys.modules)")
     assert {"trl_ces.trainer", "trl_ces.train.run"} <= set(loaded)
     assert [name for name in loaded if name.startswith("trl_ces.lab")] == []
 
 
 def test_a_training_process_imports_at_most_75_modules_and_9500_lines():
-    files, found = files_of_modules(), reached("cli.train_worker", import_graph())
+    files, found = files_of_modules(), reachable_modules("cli.train_worker", import_graph())
     assert "grading.judge" in found
     assert not {"grading.grader", "grading.qwen.extract"} & found  # rewards use only the first grader
     assert len(found) <= 75

@@ -1,4 +1,4 @@
-"""CESTrainer with every form of reward, and with every term of TRL's loss that uses the advantage.
+"""Test CESTrainer with every form of reward, and with every term of TRL's loss that uses the advantage.
 
 PEFT, async rewards, iterable datasets and evaluation are tested in test_trainer.py, tools in
 test_compatibility_tools.py, and images in test_compatibility_vision.py.

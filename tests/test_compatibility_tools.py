@@ -1,4 +1,4 @@
-"""CESTrainer with tools, environments and thinking templates, using TRL's own templates and parsers.
+"""Test CESTrainer with tools, environments and thinking templates, using TRL's own templates and parsers.
 
 Only the model's text is scripted. TRL renders the prompt, parses the text, calls the tools and masks their output.
 """
@@ -131,7 +131,7 @@ def test_the_reward_of_an_environment_determines_correctness(tmp_path, rewards, 
     assert trainer.state.log_history[-1]["ces/group_accuracy"] == 0.25
 
 
-def test_an_environment_with_another_reward_must_be_named(tmp_path):
+def test_ces_accuracy_reward_is_required_if_an_environment_has_another_reward(tmp_path):
     columns = {"prompt": [question("pay")] * 2, "owed": [2, 2]}
     with pytest.raises(ValueError, match=r"Set `ces_accuracy_reward` .*\. Reward functions: quiet_reward, Till\."):
         chat_trainer(tmp_path, [quiet_reward], qwen_tokenizer(), columns, environment_factory=Till)
@@ -167,7 +167,7 @@ PLAIN_TEMPLATES = {
 
 
 @pytest.mark.parametrize("template", PLAIN_TEMPLATES)
-def test_rewards_receive_whether_a_template_opened_thinking(tmp_path, template):
+def test_rewards_receive_thinking_prefilled_of_the_template(tmp_path, template):
     make_tokenizer, template_kwargs, opened = PLAIN_TEMPLATES[template]
     received = []
 

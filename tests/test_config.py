@@ -1,4 +1,4 @@
-"""CESConfig: defaults, refused values and their messages, and conversion of a GRPOConfig."""
+"""CESConfig: defaults, rejected values and their messages, and conversion of a GRPOConfig."""
 
 import pytest
 from tiny import settings
@@ -40,7 +40,7 @@ def test_every_added_field_has_help():
 SFT: dict = {"shaping": "on_policy_sft", "epsilon": 1e6, "epsilon_high": 1e6}
 
 # Settings, and two parts of the error message: name and value, and the remedy.
-REFUSED = [
+REJECTED = [
     ({"shaping": "ce"}, "`shaping` is 'ce'", "'none'"),
     *(({"ces_tau": value}, f"`ces_tau` is {value!r}", "[0, 1]") for value in (1.5, float("nan"), "0.01", True, None)),
     *(({"ces_tau": value}, f"`ces_tau` is {value!r}", "nine decimals") for value in (0.0123456789, 1 / 3)),
@@ -77,8 +77,8 @@ REFUSED = [
     ),
     ({"shaping": "on_policy_sft", "epsilon": 1e6, "epsilon_high": None, "beta": 0.1}, "`beta` is 0.1", "no KL term"),
 ]
-# Refused only with shaping "ces".
-REFUSED_WITH_CES = [
+# Rejected only with shaping "ces".
+REJECTED_WITH_CES = [
     *(({"loss_type": loss}, f"`loss_type` is '{loss}'", "'dapo'") for loss in ("cispo", "vespo", "sapo", "luspo")),
     ({"entropy_coef": 0.01}, "`entropy_coef` is 0.01", "0.0"),
     ({"use_adaptive_entropy": True}, "`use_adaptive_entropy` is True", "False"),
@@ -88,7 +88,7 @@ REFUSED_WITH_CES = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "setting", "remedy"), REFUSED + REFUSED_WITH_CES, ids=str)
+@pytest.mark.parametrize(("changes", "setting", "remedy"), REJECTED + REJECTED_WITH_CES, ids=str)
 def test_errors_name_the_field_the_value_and_the_remedy(tmp_path, changes, setting, remedy):
     with pytest.raises(ValueError) as error:
         CESConfig(**settings(tmp_path, **changes))
@@ -103,7 +103,7 @@ def test_errors_name_the_field_the_value_and_the_remedy(tmp_path, changes, setti
         {"ces_tau": "auto"},
         {"entropy_advantage_alpha": 0.0},
         *({"loss_type": loss} for loss in ("grpo", "bnpo", "dr_grpo")),
-        *({"shaping": "none", **changes} for changes, *_ in REFUSED_WITH_CES),
+        *({"shaping": "none", **changes} for changes, *_ in REJECTED_WITH_CES),
         {"shaping": "none", "dynamic_sampling": True, "dynamic_sampling_max_rounds": 1, "scale_rewards": "none"},
         {"shaping": "entropy_advantage", "dynamic_sampling": True},
         {"dynamic_sampling": True, "ces_allow_dynamic_sampling": True},
@@ -122,7 +122,7 @@ def test_a_grpo_config_keeps_its_settings_and_gets_the_defaults_of_ces(tmp_path)
     assert isinstance(config, CESConfig)
     for name in GRPOConfig.__dataclass_fields__:
         assert getattr(config, name) == getattr(plain, name), name
-    assert config.epsilon_high is None  # the user's value, TRL's symmetric clip range, instead of DAPO's
+    assert config.epsilon_high is None  # the user's value (TRL's symmetric clip range), not DAPO's
     assert (config.shaping, config.ces_tau) == ("ces", 0.01)
     assert config.generation_batch_size == 24
 

@@ -13,7 +13,7 @@ PINS = dict(line.split("==") for line in LINES if not line.startswith("#"))
 EXTRAS = ("vllm", "deepspeed", "flash", "lab")
 
 
-def pinned(requirement):
+def pinned_version(requirement):
     return PINS[canonicalize_name(requirement.name)]
 
 
@@ -21,7 +21,7 @@ def test_every_requirement_is_pinned_to_an_allowed_version():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lines = [*project["dependencies"], *(line for extra in EXTRAS for line in project["optional-dependencies"][extra])]
     for requirement in map(Requirement, lines):
-        assert requirement.specifier.contains(pinned(requirement)), requirement
+        assert requirement.specifier.contains(pinned_version(requirement)), requirement
 
 
 def test_trl_is_the_tested_version_and_supports_the_pinned_vllm():

@@ -1,4 +1,4 @@
-"""Two processes over gloo must give the results of one process, even if a group is split over both."""
+"""Two processes over gloo must match the results of one process, even if a group is split over both."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ def run(output, processes):
     return torch.load(output / "result.pt", weights_only=True)
 
 
-def test_two_processes_give_the_weights_and_metrics_of_one(tmp_path):
+def test_two_processes_match_the_weights_and_metrics_of_one_process(tmp_path):
     one, two = run(tmp_path / "one", 1), run(tmp_path / "two", 2)
     assert (one["distributed_type"], two["distributed_type"]) == ("DistributedType.NO", "DistributedType.MULTI_CPU")
     assert one["margin"] > 1e-4, "the script needs another seed: the processes' rounding could select other tokens"

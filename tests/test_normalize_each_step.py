@@ -1,4 +1,4 @@
-"""`normalize_each_step`: Eq. 1 divides a step's loss by the step's tokens, TRL's `dapo` by the rollout's mean."""
+"""`normalize_each_step` divides a step's loss by the step's tokens (Eq. 1), not by the rollout's mean per step."""
 
 import pytest
 import torch

@@ -34,7 +34,7 @@ def test_the_last_assistant_message_of_a_tool_conversation_is_graded():
     assert accuracy_reward([[tool]], ["7"]) == [0.0]
 
 
-def test_unclosed_thinking_scores_zero_in_prompt_or_completion():
+def test_thinking_left_open_in_prompt_or_completion_scores_zero():
     completions = [r"\boxed{7}", r"<think>\boxed{7}", r"x</think>\boxed{7}", r"\boxed{7}</think>"]
     assert accuracy_reward(completions, ["7"] * 4, thinking_prefilled=True) == [0.0, 0.0, 1.0, 0.0]
     assert accuracy_reward(completions, ["7"] * 4, thinking_prefilled=False) == [1.0, 0.0, 1.0, 0.0]
@@ -61,7 +61,7 @@ def test_an_unusable_reference_answer_gives_none_and_one_warning(caplog):
     ]
 
 
-def test_arguments_of_different_lengths_are_refused():
+def test_arguments_of_different_lengths_raise_an_error():
     with pytest.raises(ValueError, match="golds has 1 entries for 2"):
         accuracy_reward(["a", "b"], ["1"])
     with pytest.raises(ValueError, match="thinking_prefilled has 1 entries for 2"):

@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).parents[1] / "trl_ces"
 RECIPES = Path(__file__).parents[1] / "recipes"
 
 
-def test_a_token_in_a_recipe_is_refused(tmp_path):
+def test_a_token_in_a_recipe_is_rejected(tmp_path):
     recipe, _ = make_job(tmp_path)
     with pytest.raises(UserError, match="`hub_token` would be saved with the model: set HF_TOKEN") as caught:
         load_recipe(recipe, {"hub_token": ["hf_SECRETsecretSECRET5"]})
@@ -35,7 +35,7 @@ def test_no_token_is_printed_by_env_or_an_error(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("file", sorted(RECIPES.rglob("*.yaml")), ids=lambda file: str(file.relative_to(RECIPES)))
-def test_no_shipped_recipe_trusts_remote_code_or_has_a_token(file):
+def test_no_shipped_recipe_trusts_remote_code_or_contains_a_token(file):
     assert "trust_remote_code" not in file.read_text()
     assert [key for key in read_yaml(file) if key.endswith(("token", "api_key"))] == []
 
@@ -97,7 +97,7 @@ class Bomb:
         return os.mkdir, (str(self.sentinel),)
 
 
-def test_pickled_weights_are_refused_and_not_unpickled(tmp_path):
+def test_pickled_weights_are_rejected_and_not_unpickled(tmp_path):
     recipe, _ = make_job(tmp_path)
     sentinel = tmp_path / "unpickled"
     (tmp_path / "model" / "model.safetensors").unlink()

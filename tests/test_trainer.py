@@ -1,4 +1,4 @@
-"""Complete runs of CESTrainer: bit-identity with TRL, logs, refused settings, saved files."""
+"""Complete runs of CESTrainer: bitwise equality with TRL, logs, rejected settings, saved files."""
 
 import math
 import warnings
@@ -30,7 +30,7 @@ from trl_ces.methods.metrics import CES_METRICS
 from trl_ces.support.reward_names import accuracy_reward_index
 
 
-def trained(trainer_class, config_class, tmp_path, peft_config=None, dataset=None, **changes):
+def train_new(trainer_class, config_class, tmp_path, peft_config=None, dataset=None, **changes):
     """Train with real sampling, by default for ten optimizer steps with four steps per generation batch."""
     defaults = {"max_steps": 10, "steps_per_generation": 4, "epsilon_high": 0.28, "ces_tau": 0.3}
     trainer = tiny_trainer(
@@ -46,12 +46,12 @@ def trained(trainer_class, config_class, tmp_path, peft_config=None, dataset=Non
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])
-def test_shaping_none_and_tau_0_equal_trls_trainer_bit_for_bit(tmp_path, accumulation):
+def test_shaping_none_and_tau_0_are_bitwise_identical_to_trl(tmp_path, accumulation):
     changes = {"gradient_accumulation_steps": accumulation, "steps_per_generation": 4 * accumulation}
-    upstream = trained(GRPOTrainer, GRPOConfig, tmp_path, **changes)
-    none = trained(CESTrainer, CESConfig, tmp_path, shaping="none", **AS_TRL, **changes)
-    tau_zero = trained(CESTrainer, CESConfig, tmp_path, ces_tau=0.0, **AS_TRL, **changes)
-    shaped = trained(CESTrainer, CESConfig, tmp_path, **AS_TRL, **changes)
+    upstream = train_new(GRPOTrainer, GRPOConfig, tmp_path, **changes)
+    none = train_new(CESTrainer, CESConfig, tmp_path, shaping="none", **AS_TRL, **changes)
+    tau_zero = train_new(CESTrainer, CESConfig, tmp_path, ces_tau=0.0, **AS_TRL, **changes)
+    shaped = train_new(CESTrainer, CESConfig, tmp_path, **AS_TRL, **changes)
     assert_weights_moved(upstream)
     assert_same_bits(weights(upstream), weights(none))
     assert_same_bits(weights(upstream), weights(tau_zero))
@@ -59,8 +59,8 @@ def test_shaping_none_and_tau_0_equal_trls_trainer_bit_for_bit(tmp_path, accumul
 
 
 def test_a_grpo_config_trains_like_the_same_ces_config(tmp_path):
-    plain = trained(CESTrainer, GRPOConfig, tmp_path, max_steps=4)
-    full = trained(CESTrainer, CESConfig, tmp_path, max_steps=4, ces_tau=0.01)
+    plain = train_new(CESTrainer, GRPOConfig, tmp_path, max_steps=4)
+    full = train_new(CESTrainer, CESConfig, tmp_path, max_steps=4, ces_tau=0.01)
     assert plain.args.shaping == "ces"
     assert_same_bits(weights(plain), weights(full))
 
@@ -110,7 +110,7 @@ def test_logged_metrics_match_the_rollout(tmp_path):
     assert 0 < logged["ces/sign_flip_share"] < 1
 
 
-def test_ces_adds_no_forward(tmp_path):
+def test_ces_adds_no_forward_pass(tmp_path):
     counts = {}
     for shaping in ("none", "ces"):
         trainer = tiny_trainer(tmp_path, max_steps=4, steps_per_generation=2, shaping=shaping)
@@ -147,7 +147,7 @@ def test_shaping_adds_no_device_synchronization(tmp_path):
 
 def test_evaluation_logs_its_own_metrics(tmp_path):
     changes = {"per_device_eval_batch_size": 4, "num_generations_eval": 2, "max_steps": 4, "eval_steps": 2}
-    trainer = trained(CESTrainer, CESConfig, tmp_path, eval_strategy="steps", **changes)
+    trainer = train_new(CESTrainer, CESConfig, tmp_path, eval_strategy="steps", **changes)
     evaluations = [entry for entry in trainer.state.log_history if "eval_loss" in entry]
     assert len(evaluations) == 2
     for entry in evaluations:
@@ -159,13 +159,13 @@ def test_evaluation_logs_its_own_metrics(tmp_path):
 
 def test_logs_of_a_run_with_evaluation_have_the_same_keys_as_in_trl(tmp_path):
     changes = {"max_steps": 6, "eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": 8}
-    ours = trained(CESTrainer, CESConfig, tmp_path / "ours", shaping="none", **AS_TRL, **changes)
-    upstream = trained(GRPOTrainer, GRPOConfig, tmp_path / "trl", **changes)
+    ours = train_new(CESTrainer, CESConfig, tmp_path / "ours", shaping="none", **AS_TRL, **changes)
+    upstream = train_new(GRPOTrainer, GRPOConfig, tmp_path / "trl", **changes)
     keys = [[set(entry) - {"step_time"} for entry in trainer.state.log_history] for trainer in (ours, upstream)]
     assert keys[0] == keys[1]
 
 
-def test_accumulation_over_micro_batches_gives_the_weights_of_one_batch(tmp_path):
+def test_accumulated_micro_batches_match_the_weights_of_one_batch(tmp_path):
     script = random_script(PROMPTS[:4], [[1, 0, 0, 1]] * 4, torch.Generator().manual_seed(4))
     results = []
     for batch_size, accumulation in ((16, 1), (2, 8)):
@@ -190,7 +190,7 @@ def test_accumulation_over_micro_batches_gives_the_weights_of_one_batch(tmp_path
 
 def test_lora_trains_only_the_adapter_and_the_adapter_reloads(tmp_path):
     lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
-    trainer = trained(CESTrainer, CESConfig, tmp_path, peft_config=lora, max_steps=4)
+    trainer = train_new(CESTrainer, CESConfig, tmp_path, peft_config=lora, max_steps=4)
     start, end = tiny_model().state_dict(), trainer.model.state_dict()
     adapters = [name for name in end if "lora_B" in name]
     assert adapters
@@ -207,7 +207,7 @@ def test_lora_trains_only_the_adapter_and_the_adapter_reloads(tmp_path):
 
 
 def test_the_saved_model_reloads_and_its_card_cites_the_paper(tmp_path):
-    trainer = trained(CESTrainer, CESConfig, tmp_path, max_steps=2, save_strategy="steps", save_steps=2)
+    trainer = train_new(CESTrainer, CESConfig, tmp_path, max_steps=2, save_strategy="steps", save_steps=2)
     trainer.save_model(str(tmp_path / "final"))
     reloaded = AutoModelForCausalLM.from_pretrained(tmp_path / "final", dtype=torch.float32)
     assert_same_bits(weights(trainer), reloaded.state_dict())
@@ -218,7 +218,7 @@ def test_the_saved_model_reloads_and_its_card_cites_the_paper(tmp_path):
 
 def test_an_iterable_dataset_trains(tmp_path):
     stream = Dataset.from_dict({"prompt": PROMPTS}).to_iterable_dataset()
-    trainer = trained(CESTrainer, CESConfig, tmp_path, dataset=stream, max_steps=2)
+    trainer = train_new(CESTrainer, CESConfig, tmp_path, dataset=stream, max_steps=2)
     assert_weights_moved(trainer)
 
 
@@ -253,14 +253,14 @@ def test_the_accuracy_reward_is_found_by_name(names, wanted, index):
         (["exact", "exact"], "exact", "'exact' is the name of 2 of them"),
     ],
 )
-def test_an_ambiguous_accuracy_reward_is_refused_with_the_names(names, wanted, sentence):
+def test_the_error_for_an_ambiguous_accuracy_reward_lists_the_names(names, wanted, sentence):
     with pytest.raises(ValueError) as error:
         accuracy_reward_index(names, wanted)
     assert sentence in str(error.value)
     assert f"Reward functions: {', '.join(names)}." in str(error.value)
 
 
-def test_an_unknown_reward_name_is_refused_before_the_model_is_loaded(tmp_path):
+def test_an_unknown_reward_name_is_rejected_before_the_model_is_loaded(tmp_path):
     with pytest.raises(ValueError, match=r"Set `ces_accuracy_reward` .*: 'exact' is the name of 0"):
         CESTrainer(
             "no/such-model",
@@ -289,7 +289,7 @@ def test_other_shapings_need_no_accuracy_reward(tmp_path, shaping):
 
 
 @pytest.mark.parametrize("version", ["1.15.0", "1.9.2", "2.0.0", "2.0.0rc1", "0.29.1"])
-def test_an_unsupported_trl_is_refused_with_the_install_command(version):
+def test_the_error_for_an_unsupported_trl_contains_the_install_command(version):
     with pytest.raises(ImportError, match=rf"trl {version} is installed.*pip install 'trl>=1\.16,<2'"):
         check_trl_version(version)
 

@@ -48,14 +48,14 @@ def test_the_seed_determines_the_samples(tmp_path, model):
 
 
 def test_dynamic_sampling_sends_the_weights_once_and_sleeps_once(tmp_path, model):
-    def rarely(completions, **kwargs):
+    def rarely_correct(completions, **kwargs):
         """Return rewards with which only the first group of a round is informative."""
         return [float(index == 0) for index in range(len(completions))]
 
     trainer = make_trainer(
         tmp_path / "run", model, max_steps=1, shaping="none", dynamic_sampling=True, dynamic_sampling_max_rounds=3
     )
-    trainer.reward_funcs[0] = rarely
+    trainer.reward_funcs[0] = rarely_correct
     trainer.train()
     calls = ColocatedLLM.last.calls
     tensors = len(list(trainer.model.named_parameters()))
@@ -65,6 +65,6 @@ def test_dynamic_sampling_sends_the_weights_once_and_sleeps_once(tmp_path, model
     assert calls.count("sleep") == 2
     assert calls.count("wake weights") == calls.count("wake kv_cache") == 1
     assert calls.count("load") == tensors
-    trainer.vllm_generation.generate(prompts=[[3, 4]], images=None, num_generations=1)  # it can be woken again
+    trainer.vllm_generation.generate(prompts=[[3, 4]], images=None, num_generations=1)  # vLLM can be woken again
     assert calls.count("sleep") == 3
     assert calls.count("load") == 2 * tensors

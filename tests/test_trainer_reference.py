@@ -1,4 +1,4 @@
-"""CESTrainer against Algorithm 1 in float64 (reference.py): the loss to 1e-5, every parameter's gradient to 1e-4.
+"""Compare CESTrainer with Algorithm 1 in float64 (reference.py): the loss to 1e-5, each parameter's gradient to 1e-4.
 
 TRL's own code runs from the rewards to the loss. Only the completions are scripted, so that a test can have, for
 example, a group that is all correct or an unscored completion.
@@ -57,7 +57,7 @@ CASES: dict[str, tuple[list, dict, dict, dict]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_loss_and_gradients_equal_algorithm_1(tmp_path, case):
+def test_loss_and_gradients_match_algorithm_1(tmp_path, case):
     accuracies, changes, reference_changes, script_options = CASES[case]
     changes, reference_changes = {"ces_tau": 0.3, **changes}, {"tau": "0.3", **reference_changes}
     length = changes.pop("max_completion_length", 40)

@@ -1,4 +1,4 @@
-"""Where CESTrainer meets TRL and user code: changes in TRL, unusual rollouts, warnings, and metrics."""
+"""Interface of CESTrainer to TRL and user code: changes in TRL, unusual rollouts, warnings, and metrics."""
 
 import inspect
 import logging
@@ -50,7 +50,7 @@ def four_of_each(*prompts):
     return [{"prompt": prompt} for prompt in prompts for _ in range(4)]
 
 
-def test_a_trl_that_reads_advantages_before_entropies_is_refused(tmp_path, monkeypatch):
+def test_a_trl_that_reads_advantages_before_entropies_is_rejected(tmp_path, monkeypatch):
     trainer = make_trainer(tmp_path)
     batch = trainer._generate_and_score_completions(four_of_each(*PROMPTS[:2]))
     plain = GRPOTrainer._get_per_token_logps_and_entropies
@@ -242,7 +242,7 @@ def detach_entropies(trainer, monkeypatch):
     monkeypatch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", under_no_grad)
 
 
-def test_entropies_without_a_gradient_are_refused(tmp_path, monkeypatch):
+def test_entropies_without_a_gradient_raise_an_error(tmp_path, monkeypatch):
     trainer = make_trainer(tmp_path)
     detach_entropies(trainer, monkeypatch)
     with pytest.raises(RuntimeError, match=r"carry no gradient.*w/o Entropy Gradient.*`ces_entropy_gradient=False`"):

@@ -1,4 +1,4 @@
-"""Training in this process with the stand-in for a vLLM server in tests/helpers/vllm_server.py."""
+"""Train in this process with a stand-in for a vLLM server (tests/helpers/vllm_server.py)."""
 
 import pytest
 import requests
@@ -27,7 +27,7 @@ def stand_in(model, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def undisturbed(model, tmp_path_factory):
+def weights_without_failures(model, tmp_path_factory):
     with pytest.MonkeyPatch.context() as monkeypatch, served_here(model) as (running, _):
         stub_here(monkeypatch)
         trainer = make_trainer(tmp_path_factory.mktemp("undisturbed"), running)
@@ -67,7 +67,7 @@ def test_training_with_a_server_is_bit_identical_to_sampling_from_the_policy(tmp
     assert texts[0] != texts[1]
 
 
-def test_the_servers_log_probs_equal_the_trainers(tmp_path, stand_in):
+def test_the_log_probs_of_server_and_trainer_match(tmp_path, stand_in):
     trainer = make_trainer(tmp_path, stand_in)  # with TRL's correction, on by default
     trainer.train()
     differences = [entry["sampling/sampling_logp_difference/max"] for entry in trainer.state.log_history[:STEPS]]
@@ -80,11 +80,11 @@ def test_the_servers_log_probs_equal_the_trainers(tmp_path, stand_in):
     [("/v1/completions", 503), ("/v1/completions", "drop"), ("/update_weights", 503), ("/v1/completions", 0.3)],
     ids=["busy", "lost connection", "busy in an update", "slow"],
 )
-def test_temporary_failures_do_not_change_the_weights(tmp_path, stand_in, undisturbed, path, failure):
+def test_temporary_failures_do_not_change_the_weights(tmp_path, stand_in, weights_without_failures, path, failure):
     stand_in.fail(path, failure, skip=1)
-    disturbed = make_trainer(tmp_path, stand_in, ddp_timeout=60)
-    disturbed.train()
-    assert_same_bits(weights(disturbed), undisturbed)
+    trainer = make_trainer(tmp_path, stand_in, ddp_timeout=60)
+    trainer.train()
+    assert_same_bits(weights(trainer), weights_without_failures)
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/update_weights", "/reset_prefix_cache"])

@@ -1,4 +1,4 @@
-"""CES with TRL's Triton kernels, as on a GPU, equals CES with torch. Triton's interpreter runs them on the CPU."""
+"""CES with TRL's Triton kernels matches CES with torch. Triton's interpreter runs the kernels on the CPU."""
 
 import json
 import os
@@ -32,11 +32,11 @@ def steps(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("case", CASES)
-def test_steps_with_triton_kernels_equal_those_with_torch(steps, case, dtype):
+def test_steps_with_triton_kernels_match_steps_with_torch(steps, case, dtype):
     step, tolerance = steps[f"{case}, {dtype}"], TOLERANCE[dtype]
     forward, backward = step["launches"]
     assert (backward > 1) == (case in ("pieces", "off-policy"))
-    assert (forward > backward) == (case == "off-policy")  # the old log-probs need extra forwards
+    assert (forward > backward) == (case == "off-policy")  # the old log-probs need extra forward passes
     torch_losses, triton_losses = step["losses"]
     assert triton_losses == pytest.approx(torch_losses, rel=0, abs=tolerance)
     assert len(step["apart"]) == len(torch_losses) == (2 if case == "off-policy" else 1)

@@ -102,7 +102,7 @@ def test_the_loss_computes_entropies_once_and_reads_the_advantages_afterwards(tr
             return super().__getitem__(key)
 
     trainer._compute_loss(trainer.model, Watched(batch))
-    assert len(calls) == 1, "the loss must run one forward, or CES would shape twice"
+    assert len(calls) == 1, "the loss must run one forward pass, or CES would shape twice"
     assert calls[0][1]["compute_entropy"] is True, "the loss must request entropies"
     assert calls_when_read == [1], (
         "advantages must be read once, after the entropies are computed, because CESTrainer sets them in between"
@@ -235,7 +235,7 @@ def test_a_rollout_may_have_any_number_of_groups(trainer, examples):
         assert batch["advantages"].shape == (len(rows),)
 
 
-def test_a_rollout_has_exactly_these_tensors(trainer, examples):
+def test_a_rollout_has_exactly_the_known_tensors(trainer, examples):
     """Check the tensors listed in trl_ces/layers/rows.py; rows with an unknown entry are not rearranged."""
     batch = trainer._generate_and_score_completions(examples)
     assert set(batch) == {
@@ -257,7 +257,7 @@ def test_a_rollout_has_exactly_these_tensors(trainer, examples):
         assert torch.equal(ordered, ordered.sort(dim=1).values), f"{name}s must be padded on the {side}"
 
 
-def test_on_padding_log_probs_are_0_and_vllms_ratio_is_1(trainer, examples):
+def test_padding_has_log_prob_0_and_importance_ratio_1(trainer, examples):
     script = {
         prompt: [{**row, "mask": [1] * len(row["completion_ids"])} for row in group]
         for prompt, group in SCRIPT.items()
@@ -381,8 +381,8 @@ def test_generate_returns_eight_outputs_and_scoring_reads_nothing_else(trainer, 
     assert not again["advantages"].any()  # the replayed rewards are equal
 
 
-def test_forwards_after_generation_compute_old_then_reference_log_probs(trainer, examples, monkeypatch):
-    """RealTokens returns zeros from the first forward and computes old log-probs later."""
+def test_old_log_probs_are_computed_before_reference_log_probs(trainer, examples, monkeypatch):
+    """RealTokens returns zeros from the first call and computes old log-probs later."""
     trainer.args.steps_per_generation = 2
     trainer.beta, trainer.ref_model = 0.1, tiny_model(seed=3)
     models = []
@@ -452,7 +452,7 @@ def test_all_requests_of_the_client_go_through_its_retrying_session(model, monke
         assert [url.removeprefix(stand_in.url) for _, url in found] == [e["path"] for e in stand_in.log()[before:]]
 
 
-def test_a_refused_request_raises_a_plain_exception_with_a_fixed_prefix(model, monkeypatch):
+def test_a_rejected_request_raises_a_plain_exception_with_a_fixed_prefix(model, monkeypatch):
     """train/server.py recognizes the exception by this prefix."""
     stub_here(monkeypatch)
     with served_here(model) as (stand_in, _):
@@ -477,7 +477,7 @@ def test_the_client_checks_the_configuration_of_a_server(model, monkeypatch):
             client.init_communicator(device="cpu")
 
 
-def test_weights_are_sent_to_a_server_from_cuda_devices_only(model, monkeypatch):
+def test_weights_are_sent_to_a_server_only_from_cuda_devices(model, monkeypatch):
     """The stub in tests/vllm_stub removes this restriction."""
     stub_here(monkeypatch, any_device=False)
     with served_here(model) as (stand_in, _):
@@ -486,7 +486,7 @@ def test_weights_are_sent_to_a_server_from_cuda_devices_only(model, monkeypatch)
             client.init_communicator(device="cpu")
 
 
-def test_weights_are_sent_and_the_prefix_cache_reset_before_each_rollout(model, tmp_path, monkeypatch):
+def test_weights_are_sent_and_the_prefix_cache_is_reset_before_each_rollout(model, tmp_path, monkeypatch):
     stub_here(monkeypatch)
     with served_here(model) as (stand_in, _):
         server = {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": stand_in.url}

@@ -1,4 +1,4 @@
-"""The wheel: its page on PyPI, its files, and the commands outside a checkout."""
+"""The wheel: its PyPI page, its files, and its commands outside a checkout."""
 
 import os
 import re
@@ -96,7 +96,7 @@ def test_commands_find_recipes_and_studies_without_a_checkout(installed, tmp_pat
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 def test_a_new_user_trains_from_the_wheel_in_an_empty_environment(built, tmp_path):
-    """Install torch and the wheel as in the README, then run the commands. Downloads packages for some minutes."""
+    """Install torch and the wheel as in the README, then run the commands. The downloads take some minutes."""
     run([*PYTHON, "venv", "new"], tmp_path)
     python, trl_ces = str(tmp_path / "new/bin/python"), str(tmp_path / "new/bin/trl-ces")
     pip = [python, "-m", "pip", "install", "--quiet", "-c", str(ROOT / "constraints.txt")]

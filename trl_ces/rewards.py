@@ -1,8 +1,8 @@
 """
 Reward functions for TRL.
 
-- [`accuracy_reward`], [`boxed_accuracy_reward`] and [`think_format_reward`] read one completion each. They take
-  into account whether the chat template already opened `<think>` (docs/deviations.md, rows 17 and 18).
+- [`accuracy_reward`], [`boxed_accuracy_reward`] and [`think_format_reward`] grade each completion separately. They
+  take into account whether the chat template already opened `<think>` (docs/deviations.md, rows 17 and 18).
 - `get_NAME_length_reward`: length rewards, computed per group. [`group_reward`] turns your own function into one.
 
 TRL's `get_soft_overlong_punishment` is the soft overlong punishment of DAPO.
@@ -83,12 +83,12 @@ def accuracy_reward(
         boxes_only (`bool`, *optional*, defaults to `False`):
             Whether to accept only boxed final answers; see [`boxed_accuracy_reward`].
         **kwargs:
-            Further columns that TRL passes. `prompts` determine the expected units, base, order and options; a formula
-            copied from the prompt is not accepted. They are also read if `thinking_prefilled` is `None`.
+            Additional columns that TRL passes. `prompts` determine the expected units, base, order and options; a
+            formula copied from the prompt is not accepted. They are also read if `thinking_prefilled` is `None`.
 
     Returns:
-        `list[float | None]`: 1.0 if the final answer equals the reference answer, 0.0 otherwise and if the thinking is
-        not closed. `None`, with a warning, if the reference answer cannot be parsed or the comparison timed out
+        `list[float | None]`: 1.0 if the final answer equals the reference answer and the thinking is closed, 0.0
+        otherwise. `None`, with a warning, if the reference answer cannot be parsed or the comparison timed out
         (`first_limit_s` of [`judge`]).
 
     Raises:
@@ -142,7 +142,7 @@ def think_format_reward(
         completions, thinking_prefilled, last_turns:
             As in [`accuracy_reward`].
         **kwargs:
-            Further columns that TRL passes; `prompts` is read if `thinking_prefilled` is `None`.
+            Additional columns that TRL passes; `prompts` is read if `thinking_prefilled` is `None`.
 
     Returns:
         `list[float]`: 1.0 for a well-formed completion, else 0.0. If the prompt opened `<think>`, a completion needs

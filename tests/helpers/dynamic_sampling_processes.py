@@ -37,8 +37,8 @@ def train(output, processes, group_size, outcomes, changes):
     trainer = make_trainer(output, script, **{**defaults, **changes})
     assert trainer.accelerator.num_processes == processes
     rounds = []
-    ahead = trainer._sampler.stream.ahead
-    trainer._sampler.stream.ahead = lambda count: rounds.append(count) or ahead(count)
+    peek = trainer._sampler.stream.peek
+    trainer._sampler.stream.peek = lambda count: rounds.append(count) or peek(count)
     used, _ = record_batches(trainer, whole_groups=False)
     trainer.train()
     names = ("rounds", "dropped_groups", "prompts", "uninformative_groups", "epoch")

@@ -1,4 +1,4 @@
-"""Arrangement of rows into forwards: every row once, little padding, balanced loads, no budget exceeded."""
+"""Arrangement of rows: each row is placed once, padding is small, loads are balanced, and no budget is exceeded."""
 
 import math
 
@@ -9,7 +9,7 @@ from trl_ces.layers.arrangement import arrange, deal, piece_sizes, positions, so
 
 
 def r1_lengths(rows, seed=0):
-    """Draw tokens per row: prompts of 60 to 300, and completions of exp(N(ln 3200, 0.7)) clipped to 200..12,000."""
+    """Draw row lengths: prompts of 60 to 300 tokens plus completions of exp(N(ln 3200, 0.7)) in 200..12,000 tokens."""
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.exp(math.log(3200) + 0.7 * torch.randn(rows, generator=generator)).clamp(200, 12_000).int()
     prompts = torch.randint(60, 301, (rows,), generator=generator)
@@ -57,7 +57,7 @@ def test_processes_get_similar_numbers_of_tokens():
         assert packed.max() / packed.min() < 1.3 < 3 < loads_of(lengths, 8).max() / loads_of(lengths, 8).min()
 
 
-def test_deal_alternates_its_direction():
+def test_deal_alternates_the_direction():
     assert deal([10, 11, 12, 13, 14, 15, 16, 17], 3) == [[10, 15, 16], [11, 14, 17], [12, 13]]
 
 
@@ -69,7 +69,7 @@ def test_the_longest_rows_come_first():
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("processes", [1, 3])
-def test_no_forward_exceeds_the_budget_on_any_process(processes, packed):
+def test_no_forward_pass_exceeds_the_budget_on_any_process(processes, packed):
     rows = [sorted(r1_lengths(40, seed), reverse=True) for seed in range(processes)]
     sizes = piece_sizes(rows, 14_000, packed)
     assert sum(sizes) == 40

@@ -15,7 +15,7 @@ DIVERGED = [(0.3, 0.2)] * 5
 
 def log_all(rows, stop=False):
     """Log each (accuracy, bits), and return the trainer's control."""
-    watch = DivergenceWatch("acc", stop, "the overlay `ces_mai`")
+    watch = DivergenceWatch("acc", stop, "the `ces_mai` overlay")
     control = SimpleNamespace(should_save=False, should_training_stop=False)
     history = []
     for accuracy, bits in rows:
@@ -28,7 +28,7 @@ def log_all(rows, stop=False):
     ("later", "warns"),
     [
         (DIVERGED + DIVERGED, True),
-        (DIVERGED[:4], False),  # fewer than ten logs
+        (DIVERGED[:4], False),  # fewer than ten log entries
         ([(0.3, 0.14)] * 9, False),
         ([(0.41, 0.9)] * 9, False),
         ([(None, None)] * 9, False),
@@ -38,8 +38,8 @@ def test_divergence_causes_one_warning(later, warns, caplog):
     with caplog.at_level(logging.WARNING):
         control = log_all(START + later)
     assert [record.message for record in caplog.records] == warns * [
-        "Training diverges: entropy rose from 0.10 to 0.20 bits a token, and accuracy fell from 50 to 30 %. Stop the "
-        "run (`stop_on_divergence: true` automates this); start a new run with the overlay `ces_mai`."
+        "Training diverges: entropy rose from 0.10 to 0.20 bits per token, and accuracy fell from 50 to 30 %. Stop "
+        "the run (`stop_on_divergence: true` automates this); start a new run with the `ces_mai` overlay."
     ]
     assert not control.should_training_stop
 

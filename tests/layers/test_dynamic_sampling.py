@@ -26,7 +26,7 @@ from trl_ces.layers.sampler import PromptStream
 
 OUTCOMES = [[1, 1, 1, 1], [0, 1, 0, 0], [0, 0, 0, 0], [1, None, None, None], [1, 1, None, 0]]
 INFORMATIVE = {prompt for number, prompt in enumerate(PROMPTS) if number % 5 in (1, 4)}
-ORDER = [PROMPTS[number] for number in PromptStream(40, 7, True).ahead(40)]  # one epoch
+ORDER = [PROMPTS[number] for number in PromptStream(40, 7, True).peek(40)]  # one epoch
 
 
 def make_script(prompts=PROMPTS, outcomes=OUTCOMES, **options):
@@ -45,7 +45,7 @@ def one_batch(trainer, examples=()):
 
 
 def logged_batches(trainer):
-    """Return the metrics of each new batch, without their prefix, and its optimizer step."""
+    """Return the metrics of each new batch, with the prefix removed from their names, and its optimizer step."""
     prefix = "dynamic_sampling/"
     return [
         {name.removeprefix(prefix): value for name, value in entry.items() if name == "step" or prefix in name}
@@ -117,8 +117,8 @@ CASES: dict[str, dict] = {
 
 @pytest.mark.parametrize("masked", [False, True], ids=["", "tool mask"])
 @pytest.mark.parametrize("case", CASES)
-def test_batch_loss_and_gradients_equal_those_of_a_trainer_given_the_kept_prompts(tmp_path, case, masked):
-    """Compare two consecutive rollouts, in which rounds differ in width."""
+def test_batch_loss_and_gradients_match_a_trainer_that_gets_the_kept_prompts(tmp_path, case, masked):
+    """Compare two consecutive rollouts, each from rounds of different widths."""
     changes = CASES[case]
     script = make_script(masked=masked, truncated=range(0, 160, 3))
 
@@ -164,7 +164,7 @@ def test_batch_loss_and_gradients_equal_those_of_a_trainer_given_the_kept_prompt
 # Whole runs.
 
 
-def test_over_an_epoch_every_batch_is_full_and_every_prompt_is_used_once(tmp_path, caplog):
+def test_in_one_epoch_all_batches_are_full_and_each_prompt_is_drawn_once(tmp_path, caplog):
     """With 16 informative prompts of 40 and 4 per batch, one epoch is exactly four batches."""
     trainer = make_trainer(tmp_path, make_script(), max_steps=16, **MULTI)
     used, rounds = record_batches(trainer)
@@ -192,7 +192,7 @@ def test_over_an_epoch_every_batch_is_full_and_every_prompt_is_used_once(tmp_pat
     ]  # four optimizer steps per batch, as without dynamic sampling
 
 
-def test_without_informative_groups_dropped_groups_fill_the_batch_with_a_warning(tmp_path, caplog):
+def test_dropped_groups_fill_the_batch_with_a_warning_if_no_group_is_informative(tmp_path, caplog):
     trainer = make_trainer(tmp_path, make_script(outcomes=OUTCOMES[:1]), max_steps=2, dynamic_sampling_max_rounds=3)
     used, rounds = record_batches(trainer)
     trainer.train()
@@ -200,11 +200,11 @@ def test_without_informative_groups_dropped_groups_fill_the_batch_with_a_warning
     assert used == [ORDER[:4], ORDER[12:16]]
     names = ("rounds", "prompts", "dropped_groups", "uninformative_groups")
     assert [[entry[name] for name in names] for entry in logged_batches(trainer)] == [[3, 12, 1, 1]] * 2
-    assert_weights_moved(trainer)  # the other reward still trains
+    assert_weights_moved(trainer)  # the other reward still has a gradient
     assert caplog.text.count("found 0 of 4 informative groups in 3 rounds") == 1
 
 
-def test_evaluation_neither_drops_groups_nor_uses_prompts(tmp_path):
+def test_evaluation_neither_drops_groups_nor_advances_the_prompt_stream(tmp_path):
     runs = []
     for evaluate in ({}, {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 16}):
         trainer = make_trainer(tmp_path, make_script(), max_steps=3, **evaluate)
@@ -220,7 +220,7 @@ def test_evaluation_neither_drops_groups_nor_uses_prompts(tmp_path):
 # Resuming.
 
 
-def test_a_run_resumed_inside_a_rollout_reuses_it_or_draws_its_prompts_again(tmp_path):
+def test_resuming_inside_a_rollout_reuses_the_rollout_or_redraws_its_prompts(tmp_path):
     script = make_script()
     saves = {"save_strategy": "steps", "save_steps": 1}
     whole = make_trainer(tmp_path / "whole", script, max_steps=8, **saves, **MULTI)  # four steps per rollout
@@ -242,7 +242,7 @@ def test_a_run_resumed_inside_a_rollout_reuses_it_or_draws_its_prompts_again(tmp
         (tmp_path / "whole" / "checkpoint-6" / "rollout-0.safetensors").unlink(missing_ok=True)
 
 
-def test_a_checkpoint_without_dynamic_sampling_is_refused(tmp_path):
+def test_a_checkpoint_without_dynamic_sampling_is_rejected(tmp_path):
     script = make_script()
     changes = {"save_strategy": "steps", "save_steps": 1, **MULTI}
     make_trainer(tmp_path / "off", script, max_steps=2, **{**changes, "dynamic_sampling": False}).train()
@@ -252,10 +252,10 @@ def test_a_checkpoint_without_dynamic_sampling_is_refused(tmp_path):
         trainer.train(resume_from_checkpoint=str(tmp_path / "off" / "checkpoint-2"))
 
 
-# Refused inputs.
+# Unsupported inputs.
 
 
-def test_unsupported_datasets_are_refused_before_the_model_is_loaded(tmp_path):
+def test_unsupported_datasets_are_rejected_before_the_model_is_loaded(tmp_path):
     args = CESConfig(**settings(tmp_path, shaping="none", dynamic_sampling=True))
     data = Dataset.from_dict({"prompt": PROMPTS})
     stream = data.to_iterable_dataset()
@@ -267,7 +267,7 @@ def test_unsupported_datasets_are_refused_before_the_model_is_loaded(tmp_path):
             CESTrainer("no/such-model", scripted_accuracy_reward, args, with_images)
 
 
-def test_images_from_generation_are_refused(tmp_path, monkeypatch):
+def test_images_from_generation_raise_an_error(tmp_path, monkeypatch):
     trainer = make_trainer(tmp_path, make_script())
     upstream = GRPOTrainer._generate
 
@@ -280,7 +280,7 @@ def test_images_from_generation_are_refused(tmp_path, monkeypatch):
         one_batch(trainer)
 
 
-def test_log_probs_are_computed_for_kept_groups_only(tmp_path):
+def test_log_probs_are_computed_only_for_kept_groups(tmp_path):
     """Check that log-probs are computed for the 64 rows that are trained on, not for all 160 rows."""
     model = with_reference(tiny_model(), tmp_path)
     trainer = make_trainer(tmp_path, make_script(), model=model, beta=0.1, max_steps=16, **MULTI)
@@ -300,7 +300,7 @@ def test_log_probs_are_computed_for_kept_groups_only(tmp_path):
     assert scored == {"policy": 64, "reference": 64}  # four rollouts of 16
 
 
-def test_importance_ratios_are_logged_for_kept_groups_only(tmp_path):
+def test_importance_ratios_are_logged_only_for_kept_groups(tmp_path):
     """With vLLM's correction, ratios are computed only for the rows that are trained on."""
     trainer = make_trainer(tmp_path, make_script(), vllm_importance_sampling_mode="token_truncate", **MULTI)
     trainer.use_vllm, trainer._last_loaded_step = True, 0
@@ -317,7 +317,7 @@ def test_importance_ratios_are_logged_for_kept_groups_only(tmp_path):
 
 @pytest.mark.parametrize("dynamic", [True, False], ids=["dynamic sampling", "plain"])
 def test_a_rollout_func_may_compute_log_probs_with_the_trainer(tmp_path, dynamic):
-    """These forwards return log-probs, and TRL's old log-probs stay correct."""
+    """Check that the function gets log-probs, and that TRL's old log-probs stay correct."""
     script = make_script()
     scripted, least = rollout_with_logprobs(script), []
 
@@ -382,7 +382,7 @@ def process_results(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", PROCESS_CASES)
-def test_two_processes_give_the_prompts_and_weights_of_one(process_results, case):
+def test_two_processes_match_the_prompts_and_weights_of_one_process(process_results, case):
     one, first, second = (result[case] for result in process_results)
     assert len(one["used"]) == len(one["log"]) == 3
     # The batch consists of the two processes' halves in order.

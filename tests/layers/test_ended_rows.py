@@ -1,4 +1,4 @@
-"""Removing ended completions from the batch keeps greedy completions and the sampling distribution."""
+"""Removing ended completions from the batch does not change greedy completions or the sampling distribution."""
 
 import math
 from types import SimpleNamespace
@@ -37,7 +37,7 @@ MODELS = {
 PROMPTS = [[5, 6, 7, 8, 9], [4], [7, 3], [2, 2, 2], [9, 8, 7], [3, 4, 5, 6], [6], [8, 8, 5]]
 
 
-def padded(prompts):
+def pad_left(prompts):
     width = max(map(len, prompts))
     ids = torch.tensor([[PAD] * (width - len(prompt)) + prompt for prompt in prompts])
     return ids, (ids != PAD).long()
@@ -51,11 +51,11 @@ def config(**changes):
 
 @pytest.mark.parametrize("piece", [1, 5, 64])
 @pytest.mark.parametrize("name", MODELS)
-def test_greedy_completions_equal_those_of_generate(name, piece):
+def test_greedy_completions_match_generate(name, piece):
     torch.manual_seed(2)
     model = MODELS[name]().eval()
     assert can_drop_rows(model)
-    ids, mask = padded(PROMPTS)
+    ids, mask = pad_left(PROMPTS)
     whole = model.generate(input_ids=ids, attention_mask=mask, generation_config=config())
     found = generate_in_pieces(model.generate, model.config, ids, mask, config(), piece)
     ended = torch.isin(whole[:, ids.size(1) :], torch.tensor([EOS, 11])).any(dim=1)

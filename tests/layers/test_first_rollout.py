@@ -80,14 +80,14 @@ def test_the_trainer_warns_once(tmp_path, caplog):
         (torch.float32, 2e-7, "^$"),
     ],
 )
-def test_weights_too_coarse_for_the_learning_rate_cause_a_warning(dtype, rate, share):
+def test_weights_that_rounding_leaves_unchanged_cause_a_warning(dtype, rate, share):
     assert re.search(share, warn_of_rounding(torch.tensor([0.5, 0.5, 0.1, 0.1], dtype=dtype), rate))
 
 
-def test_the_trainer_warns_about_coarse_weights_unless_it_trains_an_adapter(tmp_path, caplog):
-    coarse = {"model": tiny_model().bfloat16()}
+def test_the_trainer_warns_about_16_bit_weights_unless_it_trains_an_adapter(tmp_path, caplog):
+    in_16_bits = {"model": tiny_model().bfloat16()}
     adapter = {"model": tiny_model().bfloat16(), "peft_config": LoraConfig(target_modules="all-linear")}
-    for more in ({"model": tiny_model()}, adapter, coarse):
+    for more in ({"model": tiny_model()}, adapter, in_16_bits):
         assert "The model will hardly learn" not in caplog.text
         tiny_trainer(tmp_path, more=more, learning_rate=2e-7)
     assert "The model will hardly learn" in caplog.text

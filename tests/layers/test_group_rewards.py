@@ -41,7 +41,7 @@ def make_trainer(folder, rewards, trainer_class=CESTrainer, script=None, **chang
     return scripted_trainer(folder, script, rewards, trainer_class=trainer_class, **arguments)
 
 
-def recording(rule):
+def make_recording_reward(rule):
     """Return a group reward, and the list of the `Groups` that it was called with."""
     calls = []
 
@@ -55,7 +55,7 @@ def recording(rule):
 @pytest.mark.parametrize("masked", [False, True], ids=["", "tools"])
 def test_a_group_reward_receives_correctness_lengths_and_truncation_of_whole_groups(tmp_path, masked):
     script = script_of(masked)
-    reward, calls = recording(lambda groups: groups.lengths.float())
+    reward, calls = make_recording_reward(lambda groups: groups.lengths.float())
     make_trainer(tmp_path, [scripted_accuracy_reward, reward], script=script).train()
     (groups,) = calls
     own = [
@@ -71,7 +71,7 @@ def test_a_group_reward_receives_correctness_lengths_and_truncation_of_whole_gro
     torch.testing.assert_close(groups.group_accuracy, torch.tensor([0.5, 1.0, 0.0, 0.0]))
 
 
-def test_a_group_reward_has_a_weight_and_a_logged_mean_and_skips_unscored_completions(tmp_path):
+def test_a_group_reward_has_a_weight_and_a_mean_and_skips_unscored_completions(tmp_path):
     reward = get_alp_length_reward(beta=0.5)
     trainer = make_trainer(tmp_path, [scripted_accuracy_reward, reward], reward_weights=[1.0, 3.0])
     found = recorded(trainer, "_calculate_rewards")
@@ -94,7 +94,7 @@ def test_a_group_reward_has_a_weight_and_a_logged_mean_and_skips_unscored_comple
 
 
 def test_the_threshold_determines_correctness(tmp_path):
-    reward, calls = recording(lambda groups: torch.zeros_like(groups.rewards))
+    reward, calls = make_recording_reward(lambda groups: torch.zeros_like(groups.rewards))
     script = script_of()
     for row in script["ab"]:
         row["accuracy"] = 0.6
@@ -103,7 +103,7 @@ def test_the_threshold_determines_correctness(tmp_path):
 
 
 def test_evaluation_uses_its_own_group_size(tmp_path):
-    reward, calls = recording(lambda groups: torch.zeros_like(groups.rewards))
+    reward, calls = make_recording_reward(lambda groups: torch.zeros_like(groups.rewards))
     trainer = make_trainer(
         tmp_path, [scripted_accuracy_reward, reward], num_generations_eval=2, per_device_eval_batch_size=8
     )
@@ -111,7 +111,7 @@ def test_evaluation_uses_its_own_group_size(tmp_path):
     assert [groups.lengths.shape for groups in calls] == [(4, 2)]
 
 
-def test_the_layer_alone_computes_group_rewards_and_grpo_trainer_refuses_them(tmp_path):
+def test_the_layer_alone_computes_group_rewards_and_grpo_trainer_rejects_them(tmp_path):
     rewards = [scripted_accuracy_reward, get_alp_length_reward(0.5)]
     make_trainer(tmp_path / "layer", rewards, Alone, shaping="none").train()
     with pytest.raises(RuntimeError, match=r"alp_length_reward is a group reward.*GRPOTrainer"):
@@ -119,7 +119,7 @@ def test_the_layer_alone_computes_group_rewards_and_grpo_trainer_refuses_them(tm
 
 
 def test_dynamic_sampling_keeps_the_rewards_of_each_round(tmp_path):
-    reward, calls = recording(lambda groups: groups.lengths.float())
+    reward, calls = make_recording_reward(lambda groups: groups.lengths.float())
     changes = {"per_device_train_batch_size": 8, "dynamic_sampling": True, "dynamic_sampling_max_rounds": 2}
     trainer = make_trainer(
         tmp_path, [scripted_accuracy_reward, reward], shaping="none", scale_rewards="batch", **changes
@@ -149,7 +149,7 @@ def infinite_in_scored_rows(groups):
     return result
 
 
-def raising(groups):
+def raise_key_error(groups):
     raise KeyError("answer")
 
 
@@ -157,14 +157,14 @@ BROKEN = {
     "infinite": (infinite_in_scored_rows, "returned inf for completion 2 of group 1", 2),
     "flat": (lambda groups: torch.zeros(16), r"returned \(16,\), not a tensor of shape \(4, 4\)", SCORED),
     "no tensor": (lambda groups: 0.5, "returned float, not a tensor", SCORED),
-    "raises": (raising, "raised KeyError: 'answer'", SCORED),
+    "raises": (raise_key_error, "raised KeyError: 'answer'", SCORED),
 }
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_failing_group_reward_is_named_or_skipped(tmp_path, case, caplog):
+def test_an_invalid_group_reward_stops_training_or_is_skipped(tmp_path, case, caplog):
     rule, problem, lost = BROKEN[case]
-    reward, _ = recording(rule)
+    reward, _ = make_recording_reward(rule)
     with pytest.raises(RewardError, match=f"'recording_reward' {problem}.*finite number"):
         make_trainer(tmp_path / "stop", [scripted_accuracy_reward, reward]).train()
     trainer = make_trainer(tmp_path / "skip", [scripted_accuracy_reward, reward], on_reward_error="skip")
@@ -182,7 +182,7 @@ def test_a_group_reward_may_change_its_groups_in_place_and_return_bools(tmp_path
         total -= groups.lengths
         return total.nan_to_num()
 
-    correct, calls = recording(lambda groups: groups.correct)
+    correct, calls = make_recording_reward(lambda groups: groups.correct)
     trainer = make_trainer(tmp_path, [scripted_accuracy_reward, group_reward(destructive), correct])
     found = recorded(trainer, "_calculate_rewards")
     trainer.train()

@@ -1,4 +1,4 @@
-"""Each layer works alone on GRPOTrainer, and `Shaping` alone equals CESTrainer with the other layers switched off."""
+"""Each layer works alone on GRPOTrainer, and `Shaping` alone matches CESTrainer with the other layers off."""
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ from trl_ces.rewards import get_alp_length_reward
 from trl_ces.trainer import Shaping
 
 
-def alone(layer):
+def with_layer(layer):
     return type("Alone", (layer, GRPOTrainer), {})
 
 
@@ -34,7 +34,7 @@ def make_trainer(trainer_class, folder, reward=short_reward, **changes):
     return tiny_trainer(folder, [vowel_accuracy_reward, reward], trainer_class=trainer_class, **arguments)
 
 
-def trained(trainer_class, folder, *reward, **changes):
+def train_new(trainer_class, folder, *reward, **changes):
     trainer = make_trainer(trainer_class, folder, *reward, **changes)
     trainer.train()
     assert_weights_moved(trainer)
@@ -42,18 +42,18 @@ def trained(trainer_class, folder, *reward, **changes):
 
 
 @pytest.mark.parametrize("case", ["on-policy", "off-policy, old log-probs", "pieces"])
-def test_real_tokens_alone_has_trls_gradients(tmp_path, case):
+def test_real_tokens_alone_has_the_gradients_of_trl(tmp_path, case):
     _, padded = train(GRPOTrainer, tmp_path / "trl", **{**CASES[case], "max_tokens_per_micro_batch": None})
-    _, record = train(alone(RealTokens), tmp_path / "ours", **CASES[case])
+    _, record = train(with_layer(RealTokens), tmp_path / "ours", **CASES[case])
     assert_same_gradients(padded, record)
     assert record.positions() < 0.8 * padded.positions()
 
 
-def test_exact_resume_alone_continues_bit_for_bit_and_trl_does_not(tmp_path):
+def test_exact_resume_alone_matches_the_uninterrupted_run_and_trl_does_not(tmp_path):
     runs = {}
-    for trainer_class in (alone(ExactResume), GRPOTrainer):
+    for trainer_class in (with_layer(ExactResume), GRPOTrainer):
         folder = tmp_path / trainer_class.__name__
-        whole = trained(trainer_class, folder, save_strategy="steps", save_steps=1)
+        whole = train_new(trainer_class, folder, save_strategy="steps", save_steps=1)
         resumed = make_trainer(trainer_class, folder / "resumed")
         resumed.train(resume_from_checkpoint=str(folder / "checkpoint-6"))  # inside the second rollout
         runs[trainer_class] = whole, resumed
@@ -65,14 +65,14 @@ def test_exact_resume_alone_continues_bit_for_bit_and_trl_does_not(tmp_path):
 
 
 def test_dynamic_sampling_alone_fills_batches_with_informative_groups(tmp_path):
-    trainer = trained(alone(DynamicSampling), tmp_path, dynamic_sampling=True, max_steps=4)
+    trainer = train_new(with_layer(DynamicSampling), tmp_path, dynamic_sampling=True, max_steps=4)
     entry = trainer.state.log_history[0]
     assert entry["dynamic_sampling/rounds"] > 1
     assert entry["dynamic_sampling/uninformative_groups"] == 0
 
 
-def test_finite_steps_alone_skips_a_step_whose_gradient_is_not_finite(tmp_path):
-    trainer = make_trainer(alone(FiniteSteps), tmp_path, max_steps=2, max_nonfinite_steps=2)
+def test_finite_steps_alone_skips_a_step_with_a_nonfinite_gradient(tmp_path):
+    trainer = make_trainer(with_layer(FiniteSteps), tmp_path, max_steps=2, max_nonfinite_steps=2)
     compute, calls = trainer._compute_loss, []
 
     def poisoned(model, inputs):
@@ -89,7 +89,9 @@ def test_finite_steps_alone_skips_a_step_whose_gradient_is_not_finite(tmp_path):
 
 def test_group_rewards_alone_trains_as_in_ces_trainer(tmp_path):
     reward = get_alp_length_reward(beta=0.5)
-    runs = [trained(each, tmp_path, reward, max_steps=2, **AS_TRL) for each in (alone(GroupRewards), CESTrainer)]
+    runs = [
+        train_new(each, tmp_path, reward, max_steps=2, **AS_TRL) for each in (with_layer(GroupRewards), CESTrainer)
+    ]
     assert_same_bits(*map(weights, runs))
 
 
@@ -99,19 +101,19 @@ def test_reward_calls_alone_stops_at_an_invalid_reward(tmp_path):
         return [float("inf")] * len(completions)
 
     with pytest.raises(RewardError, match="broken_reward"):
-        make_trainer(alone(RewardCalls), tmp_path, broken_reward).train()
+        make_trainer(with_layer(RewardCalls), tmp_path, broken_reward).train()
 
 
 @pytest.mark.parametrize("layer", [Correctness, UpstreamFixes])
 def test_an_inactive_layer_is_bit_identical_to_grpo_trainer(tmp_path, layer):
-    runs = [trained(trainer_class, tmp_path, max_steps=2) for trainer_class in (alone(layer), GRPOTrainer)]
+    runs = [train_new(trainer_class, tmp_path, max_steps=2) for trainer_class in (with_layer(layer), GRPOTrainer)]
     assert_same_bits(*map(weights, runs))
 
 
 @pytest.mark.parametrize("shaping", ["ces", "entropy_advantage", "none"])
 def test_shaping_alone_is_bit_identical_to_ces_trainer_with_the_other_layers_off(tmp_path, shaping):
     changes = {"shaping": shaping, "ces_tau": 0.3, **AS_TRL}
-    runs = [trained(trainer_class, tmp_path, **changes) for trainer_class in (alone(Shaping), CESTrainer)]
+    runs = [train_new(trainer_class, tmp_path, **changes) for trainer_class in (with_layer(Shaping), CESTrainer)]
     assert_same_bits(*map(weights, runs))
     assert log_of(runs[0]) == log_of(runs[1])
 

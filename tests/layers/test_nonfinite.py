@@ -13,7 +13,7 @@ from trl import GRPOTrainer
 from trl_ces.layers.files import load_micro_batches
 
 
-def poisoned(trainer, steps, value=math.nan):
+def with_poisoned_gradients(trainer, steps, value=math.nan):
     """Write `value` into the gradients of the given optimizer steps."""
 
     def poison(gradient):
@@ -29,7 +29,9 @@ def poisoned(trainer, steps, value=math.nan):
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_the_step_is_skipped_and_counted_and_its_rows_are_saved(tmp_path, caplog, value):
     before, after, expected = [], [], []
-    trainer = poisoned(make_trainer(tmp_path, save_strategy="no", gradient_accumulation_steps=2), {2}, value)
+    trainer = with_poisoned_gradients(
+        make_trainer(tmp_path, save_strategy="no", gradient_accumulation_steps=2), {2}, value
+    )
 
     class Weights(TrainerCallback):
         def on_pre_optimizer_step(self, args, state, control, **kwargs):
@@ -60,7 +62,7 @@ def test_the_step_is_skipped_and_counted_and_its_rows_are_saved(tmp_path, caplog
 @pytest.mark.parametrize("steps", [1, 2])
 def test_only_the_rows_of_the_step_are_saved(tmp_path, steps):
     changes = {"gradient_accumulation_steps": 2 * steps, "steps_per_generation": 4 // steps, "max_steps": 1}
-    trainer = poisoned(make_trainer(tmp_path, save_strategy="no", **changes), {1})
+    trainer = with_poisoned_gradients(make_trainer(tmp_path, save_strategy="no", **changes), {1})
     trainer.train()
     rows, _ = load_micro_batches(tmp_path / "_nonfinite" / "step-1-process-0.safetensors")
     expected = trainer._buffered_inputs[:2]  # the first half of a rollout of 4, or the second rollout of 2
@@ -69,15 +71,15 @@ def test_only_the_rows_of_the_step_are_saved(tmp_path, steps):
 
 
 def test_max_nonfinite_steps_in_a_row_stop_training(tmp_path):
-    trainer = poisoned(make_trainer(tmp_path, save_strategy="no", max_nonfinite_steps=2), {2, 4, 5, 6})
+    trainer = with_poisoned_gradients(make_trainer(tmp_path, save_strategy="no", max_nonfinite_steps=2), {2, 4, 5, 6})
     with pytest.raises(RuntimeError, match=r"step 5 is not finite.*`max_nonfinite_steps` is 2.*`learning_rate`"):
         trainer.train()
     assert trainer.state.global_step == 4
 
 
 @pytest.mark.parametrize("skipped", [True, False])
-def test_deepspeed_must_have_skipped_the_step(tmp_path, monkeypatch, skipped):
-    trainer = poisoned(make_trainer(tmp_path, save_strategy="no"), {2})
+def test_training_stops_unless_deepspeed_has_skipped_the_step(tmp_path, monkeypatch, skipped):
+    trainer = with_poisoned_gradients(make_trainer(tmp_path, save_strategy="no"), {2})
     assert not trainer._runs_deepspeed()
     monkeypatch.setattr(type(trainer.accelerator), "distributed_type", DistributedType.DEEPSPEED)
     assert trainer._runs_deepspeed()
@@ -108,7 +110,7 @@ def test_missing_norms_are_accepted_and_fp16_is_left_to_loss_scaling(tmp_path, m
     assert trainer._nonfinite_steps == counted
 
 
-def test_counts_survive_a_restart_and_are_logged_only_in_training(tmp_path, monkeypatch):
+def test_counts_are_restored_after_a_restart_and_logged_only_in_training(tmp_path, monkeypatch):
     trainer = make_trainer(tmp_path, save_strategy="no")
     trainer.load_state_dict({**trainer.state_dict(), "nonfinite": [5, 2]})
     assert (trainer._nonfinite_steps, trainer._nonfinite_in_a_row) == (5, 2)

@@ -1,4 +1,4 @@
-"""Old log-probs use the same forwards as the update, so a rollout's first importance ratio is 1, even in bf16."""
+"""Old log-probs use the same forward passes as the update, so the first importance ratio is 1, even in bf16."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ class RatioTrainer(CESTrainer):
 
 
 def log_ratios(tmp_path, dtype, **changes):
-    """Return the largest |log ratio| of each micro-batch of two rollouts with four each, and the logged values."""
+    """Return the largest |log ratio| of each of the four micro-batches in two rollouts, and the logged values."""
     script = random_script(PROMPTS, ACCURACIES, torch.Generator().manual_seed(3), lengths=(9, 80))
     arguments = {"steps_per_generation": 4, "per_device_train_batch_size": 4, "max_steps": 8, "ces_tau": 0.3}
     arguments |= {"max_completion_length": 90, "learning_rate": 1e-2, "optim": "sgd"}

@@ -1,4 +1,4 @@
-"""Forwards without padding return the same values as padded forwards, in the columns that TRL reads."""
+"""Forward passes without padding return the same values as with padding, in the columns that TRL reads."""
 
 import copy
 import functools
@@ -58,7 +58,7 @@ def padded_rows(seed=0):
     return arguments, real_spans(mask), labels[:, 1:] != -100
 
 
-def fused(model):
+def add_fused_head(model):
     add_fused_lm_head(model, outputs=("log_probs", "entropy"))
     return model
 
@@ -75,10 +75,10 @@ WRAPPERS = {
 
 
 @pytest.mark.parametrize("kind", WRAPPERS)
-def test_log_probs_entropies_and_gradients_equal_those_of_padded_rows(kind):
+def test_log_probs_entropies_and_gradients_match_padded_rows(kind):
     arguments, spans, scored = padded_rows()
-    plain = fused(tiny_model())
-    other = fused(copy.deepcopy(tiny_model()))
+    plain = add_fused_head(tiny_model())
+    other = add_fused_head(copy.deepcopy(tiny_model()))
     without = WRAPPERS[kind](other, spans)
     weight = torch.randn(scored.shape, generator=torch.Generator().manual_seed(1))
     for model in (plain, without):
@@ -136,7 +136,7 @@ def test_rows_are_shifted_left_and_columns_after_them_are_not_labels():
 
 
 @pytest.mark.parametrize("kind", [TrimmedModel, right_trimmed])
-def test_a_row_of_one_token_keeps_one_column_to_predict(kind):
+def test_a_row_of_one_token_gets_a_second_column(kind):
     received, back = call_inner(kind, torch.tensor([[5, 0, 0]]), torch.tensor([[1, 0, 0]]))
     assert received["input_ids"].tolist() == [[5, 0]]
     assert back.tolist() == [[1, 0]]
@@ -145,7 +145,7 @@ def test_a_row_of_one_token_keeps_one_column_to_predict(kind):
 def test_a_row_of_one_prompt_token_without_completion_has_a_gradient():
     ids, mask = torch.tensor([[0, 0, 5, 0, 0]]), torch.tensor([[0, 0, 1, 0, 0]])
     labels = torch.full_like(ids, -100)
-    model = TrimmedModel(fused(tiny_model()), real_spans(mask))
+    model = TrimmedModel(add_fused_head(tiny_model()), real_spans(mask))
     outputs = model(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
     assert outputs.log_probs.tolist() == [[0.0] * 4]
     outputs.log_probs.sum().backward()  # DDP needs a graph
@@ -164,7 +164,7 @@ def test_the_padding_that_can_be_omitted_depends_on_the_models_positions():
     for model, support, reason in (
         (tiny_model(), (True, True, True), ""),
         (llama(rope_type="linear", factor=2.0), (True, True, True), ""),
-        (dynamic(), (False, False, False), "dynamic"),
+        (dynamic_rope_model(), (False, False, False), "dynamic"),
         (absolute, (False, True, False), "not rotary"),
         (recurrent, (False, True, False), "recurrent"),
         (stateful, (False, True, False), "recurrent"),
@@ -192,7 +192,7 @@ SIZES |= {"num_key_value_heads": 2, "vocab_size": 40, "pad_token_id": 0, "head_d
 def test_packed_rows_of_supported_models_do_not_affect_each_other(model_type):
     torch.manual_seed(0)
     config = AutoConfig.for_model(model_type, **SIZES)
-    model = fused(AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval())
+    model = add_fused_head(AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval())
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(3)  # make distributions less uniform, so that leakage between rows is visible
@@ -215,7 +215,7 @@ def test_other_model_types_are_not_packed(model_type):
 def test_the_load_balancing_loss_of_a_mixture_of_experts_ignores_padding():
     sizes = {**SIZES, "num_local_experts": 4, "num_experts_per_tok": 2, "output_router_logits": True}
     torch.manual_seed(0)
-    model = fused(AutoModelForCausalLM.from_config(AutoConfig.for_model("mixtral", **sizes)).eval())
+    model = add_fused_head(AutoModelForCausalLM.from_config(AutoConfig.for_model("mixtral", **sizes)).eval())
     arguments, spans, _ = padded_rows()
     arguments["output_router_logits"] = True
     padded, trimmed = model(**arguments), TrimmedModel(model, spans)(**arguments)
@@ -223,17 +223,17 @@ def test_the_load_balancing_loss_of_a_mixture_of_experts_ignores_padding():
     assert not torch.isclose(model(**{**arguments, "attention_mask": None}).aux_loss, padded.aux_loss, rtol=1e-5)
 
 
-def flash(model):
+def with_flash(model):
     model.config._attn_implementation = "flash_attention_2"
     return model
 
 
-def unpackable(model):
+def make_unpackable(model):
     model.config.model_type = "lfm2"
     return model
 
 
-def dynamic():
+def dynamic_rope_model():
     return llama(rope_type="dynamic", factor=2.0)
 
 
@@ -247,15 +247,16 @@ NONE, TRIMMED, ALL = (False, False, False), (True, True, False), (True, True, Tr
         (tiny_model, False, None, False, NONE, ""),
         (tiny_model, True, None, True, NONE, "sequences are split"),
         (tiny_model, True, True, False, ALL, "without FlashAttention"),
-        (lambda: flash(tiny_model()), True, None, False, ALL, ""),
-        (lambda: flash(tiny_model()), True, True, False, ALL, ""),
-        (lambda: flash(tiny_model()), True, False, False, TRIMMED, ""),
-        (lambda: flash(tiny_model()), False, None, False, NONE, ""),
-        (lambda: flash(tiny_model()), True, None, True, NONE, "sequences are split"),
-        (dynamic, True, None, False, NONE, "follow the padded length"),
-        (dynamic, False, None, False, NONE, ""),  # trimming was not requested
-        (lambda: unpackable(tiny_model()), True, None, False, TRIMMED, ""),  # not packed without FlashAttention anyway
-        (lambda: unpackable(flash(tiny_model())), True, None, False, TRIMMED, "not known to keep packed rows apart"),
+        (lambda: with_flash(tiny_model()), True, None, False, ALL, ""),
+        (lambda: with_flash(tiny_model()), True, True, False, ALL, ""),
+        (lambda: with_flash(tiny_model()), True, False, False, TRIMMED, ""),
+        (lambda: with_flash(tiny_model()), False, None, False, NONE, ""),
+        (lambda: with_flash(tiny_model()), True, None, True, NONE, "sequences are split"),
+        (dynamic_rope_model, True, None, False, NONE, "depend on the padded length"),
+        (dynamic_rope_model, False, None, False, NONE, ""),  # trimming was not requested
+        # Without FlashAttention, rows of this model would not be packed anyway.
+        (lambda: make_unpackable(tiny_model()), True, None, False, TRIMMED, ""),
+        (lambda: make_unpackable(with_flash(tiny_model())), True, None, False, TRIMMED, "to keep packed rows apart"),
     ],
 )
 def test_the_plan_depends_on_settings_and_model_and_logs_why_padding_stays(
@@ -267,9 +268,9 @@ def test_the_plan_depends_on_settings_and_model_and_logs_why_padding_stays(
     assert bool(caplog.records) == bool(logged)
 
 
-def test_padding_free_is_refused_if_rows_cannot_be_packed():
-    with pytest.raises(ValueError, match=r"follow the padded length.*padding_free=False"):
-        padding_plan(dynamic(), trim=True, pack=True)
+def test_padding_free_is_rejected_if_rows_cannot_be_packed():
+    with pytest.raises(ValueError, match=r"depend on the padded length.*padding_free=False"):
+        padding_plan(dynamic_rope_model(), trim=True, pack=True)
     with pytest.raises(ValueError, match="sequences are split over processes"):
         padding_plan(tiny_model(), trim=True, pack=True, sequences_are_split=True)
 
@@ -283,7 +284,7 @@ def test_padding_stays_if_prompts_are_learned(config):
     assert padding_support(get_peft_model(tiny_model(), LoraConfig(task_type="CAUSAL_LM")))[:3] == (True, True, True)
 
 
-def test_packed_forwards_pass_row_boundaries_to_attention():
+def test_packed_models_pass_row_boundaries_to_attention():
     """Otherwise, FlashAttention would derive them in every layer, with a device synchronization each time."""
     received, names = [], ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
 
@@ -293,7 +294,7 @@ def test_packed_forwards_pass_row_boundaries_to_attention():
 
     ALL_ATTENTION_FUNCTIONS.register("recording", attention)
     ALL_MASK_ATTENTION_FUNCTIONS.register("recording", sdpa_mask)
-    model = fused(tiny_model())
+    model = add_fused_head(tiny_model())
     model.config._attn_implementation = "recording"
     arguments, spans, _ = padded_rows()
     packed = PackedModel(model, spans)

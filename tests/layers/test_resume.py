@@ -1,4 +1,4 @@
-"""A run resumed from any checkpoint ends with the weights and the log of an uninterrupted run."""
+"""A run resumed from any checkpoint matches the weights and the log of the uninterrupted run."""
 
 import json
 import logging
@@ -33,7 +33,7 @@ CASES = {
 
 @pytest.mark.parametrize("steps", [(2, 5), pytest.param((1, 3, 6), marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", CASES)
-def test_exact_resume_continues_bit_for_bit(tmp_path, case, steps):
+def test_a_resumed_run_is_bitwise_identical_to_the_uninterrupted_run(tmp_path, case, steps):
     whole = make_trainer(tmp_path / "whole", **CASES[case])
     whole.train()
     for step in steps:
@@ -41,11 +41,11 @@ def test_exact_resume_continues_bit_for_bit(tmp_path, case, steps):
         torch.manual_seed(step)  # the random state before resuming must not matter
         resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
         assert_same_bits(weights(resumed), weights(whole))
-        if case != "logged every third step":  # transformers loses the losses not yet logged
+        if case != "logged every third step":  # transformers does not save losses that are not logged yet
             assert log_of(resumed) == log_of(whole)
 
 
-def test_metrics_not_yet_logged_are_kept(tmp_path):
+def test_unlogged_metrics_are_kept(tmp_path):
     whole = make_trainer(tmp_path / "whole", logging_steps=3)
     whole.train()
     resumed = make_trainer(tmp_path / "resumed", logging_steps=3)
@@ -60,7 +60,7 @@ def test_metrics_not_yet_logged_are_kept(tmp_path):
 
 @pytest.mark.parametrize("steps", [(8, 17), pytest.param((7, 9, 12), marks=pytest.mark.slow)])
 def test_resumed_runs_use_the_prompt_order_of_the_current_epoch(tmp_path, steps):
-    """Resume in each of several epochs of eight steps; TRL draws a new prompt order per epoch."""
+    """Resume in several epochs, which have eight steps each; TRL draws a new prompt order per epoch."""
     whole = make_trainer(tmp_path / "whole", prompts=PROMPTS[:8], max_steps=20)
     whole.train()
     for step in steps:
@@ -81,7 +81,7 @@ def test_existing_tables_of_completions_are_kept(tmp_path):
 
 
 @pytest.mark.parametrize("shaping", ["none", "ces"])
-def test_auto_tau_is_computed_from_a_new_rollout_if_the_checkpoint_has_no_tau(tmp_path, shaping):
+def test_auto_tau_uses_a_new_rollout_if_the_checkpoint_has_no_tau(tmp_path, shaping):
     make_trainer(tmp_path / "whole", max_steps=1, shaping=shaping, ces_tau=0.01).train()
     resumed = make_trainer(tmp_path / "resumed", max_steps=2, ces_tau="auto")
     resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-1"))
@@ -126,7 +126,7 @@ def test_a_rollout_with_images_is_not_saved_but_other_state_is(tmp_path):
     assert (trainer._step, trainer._nonfinite_steps) == (0, 3)
 
 
-def test_a_rollout_is_saved_only_inside_its_steps(tmp_path):
+def test_a_rollout_is_saved_only_if_it_has_steps_left(tmp_path):
     make_trainer(tmp_path).train()
     files = [tmp_path / f"checkpoint-{step}" / "rollout-0.safetensors" for step in range(1, 9)]
     assert [len(load_micro_batches(file)[0]) for file in files] == [4, 4, 4, 0, 4, 4, 4, 0]

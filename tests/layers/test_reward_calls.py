@@ -21,7 +21,7 @@ NAN = float("nan")
 LOGGER = "trl_ces.layers.reward_calls"
 
 
-def returning(*rewards):
+def reward_that_returns(*rewards):
     return lambda completions, **kwargs: list(rewards)
 
 
@@ -45,18 +45,18 @@ def call(func, on_error):
 
 # name: (function, problem in the message, rewards with "skip")
 INVALID = {
-    "nan": (returning(1.0, NAN, 0), "returned nan for row 1 of 3", [1.0, None, 0.0]),
-    "infinity": (returning(1.0, 0.5, float("inf")), "returned inf for row 2 of 3", [1.0, 0.5, None]),
+    "nan": (reward_that_returns(1.0, NAN, 0), "returned nan for row 1 of 3", [1.0, None, 0.0]),
+    "infinity": (reward_that_returns(1.0, 0.5, float("inf")), "returned inf for row 2 of 3", [1.0, 0.5, None]),
     "nan in a tensor": (lambda **_: torch.tensor([1.0, 2.0, torch.nan]), "for row 2 of 3", [1.0, 2.0, None]),
-    "text": (returning("1.0", 0, 0), "returned '1.0' for row 0 of 3", [None, 0.0, 0.0]),
-    "a list": (returning(1, [1], 0), "returned [1] for row 1 of 3", [1.0, None, 0.0]),
-    "a complex number": (returning(1, 1j, 0), "returned 1j for row 1 of 3", [1.0, None, 0.0]),
+    "text": (reward_that_returns("1.0", 0, 0), "returned '1.0' for row 0 of 3", [None, 0.0, 0.0]),
+    "a list": (reward_that_returns(1, [1], 0), "returned [1] for row 1 of 3", [1.0, None, 0.0]),
+    "a complex number": (reward_that_returns(1, 1j, 0), "returned 1j for row 1 of 3", [1.0, None, 0.0]),
     "two logits": (lambda **_: torch.eye(3)[:, :2], "returned tensor([1., 0.]) for row 0 of 3", [None] * 3),
-    "integer too large": (returning(1, 10**400, 0), "for row 1 of 3", [1.0, None, 0.0]),
-    "infinite as float32": (returning(1, 1e39, 0), "returned 1e+39 for row 1 of 3", [1.0, None, 0.0]),
-    "two invalid rows": (returning(None, "x", NAN), "returned 'x' for row 1 of 3", [None, None, None]),
-    "too few": (returning(1.0, 1.0), "returned 2 rewards for 3 completions", [None] * 3),
-    "too many": (returning(1.0, 1.0, 1.0, 1.0), "returned 4 rewards for 3 completions", [None] * 3),
+    "integer too large": (reward_that_returns(1, 10**400, 0), "for row 1 of 3", [1.0, None, 0.0]),
+    "infinite as float32": (reward_that_returns(1, 1e39, 0), "returned 1e+39 for row 1 of 3", [1.0, None, 0.0]),
+    "two invalid rows": (reward_that_returns(None, "x", NAN), "returned 'x' for row 1 of 3", [None, None, None]),
+    "too few": (reward_that_returns(1.0, 1.0), "returned 2 rewards for 3 completions", [None] * 3),
+    "too many": (reward_that_returns(1.0, 1.0, 1.0, 1.0), "returned 4 rewards for 3 completions", [None] * 3),
     "a number": (lambda **_: 1.0, "returned 1.0, a float, not one reward per completion", [None] * 3),
     "None": (lambda **_: None, "returned None, a NoneType, not one reward per completion", [None] * 3),
     "raises": (failing, "raised ZeroDivisionError: float division by zero", [None] * 3),
@@ -66,7 +66,7 @@ INVALID = {
 
 
 @pytest.mark.parametrize("case", INVALID)
-def test_stop_names_the_function_the_row_and_the_remedy(case):
+def test_the_stop_error_names_the_function_the_row_and_the_remedy(case):
     func, problem, _ = INVALID[case]
     with pytest.raises(RewardError) as caught:
         call(func, "stop")
@@ -92,9 +92,9 @@ def test_skip_warns_and_leaves_invalid_rows_without_a_reward(case, caplog):
 
 # TRL accepts any iterable.
 VALID = {
-    "list": (returning(1, 0.5, None), [1.0, 0.5, None]),
-    "bools and numpy": (returning(True, False, numpy.float32(0.25)), [1.0, 0.0, 0.25]),
-    "the largest float32": (returning(LARGEST, -LARGEST, 0), [LARGEST, -LARGEST, 0.0]),
+    "list": (reward_that_returns(1, 0.5, None), [1.0, 0.5, None]),
+    "bools and numpy": (reward_that_returns(True, False, numpy.float32(0.25)), [1.0, 0.0, 0.25]),
+    "the largest float32": (reward_that_returns(LARGEST, -LARGEST, 0), [LARGEST, -LARGEST, 0.0]),
     "tuple": (lambda **_: (1, 2, 3), [1.0, 2.0, 3.0]),
     "tensor": (lambda **_: torch.tensor([1.0, -2.0, 3.0]), [1.0, -2.0, 3.0]),
     "array": (lambda **_: numpy.array([1, 2, 3]), [1.0, 2.0, 3.0]),

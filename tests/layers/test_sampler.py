@@ -20,7 +20,7 @@ def test_each_epoch_has_the_order_of_trls_sampler():
     expected = [prompt for _ in range(5) for prompt in sampler]  # five epochs of one sampler
     stream, drawn = PromptStream(12, seed=5, shuffle=True), []
     for count in (4, 7, 1, 30, 18):
-        drawn += stream.ahead(count)
+        drawn += stream.peek(count)
         stream.position += count
     assert drawn == expected
 
@@ -29,24 +29,24 @@ def test_an_epoch_includes_prompts_that_do_not_fill_a_batch():
     expected = list(RepeatSampler(range(10), mini_repeat_count=1, batch_size=4, shuffle=True, seed=5))
     stream = PromptStream(10, seed=5, shuffle=True)
     assert len(expected) == 8
-    assert stream.ahead(8) == stream.ahead(8) == expected  # `ahead` does not change the position
-    assert sorted(stream.ahead(10)) == list(range(10))
+    assert stream.peek(8) == stream.peek(8) == expected  # `peek` does not change the position
+    assert sorted(stream.peek(10)) == list(range(10))
 
 
 def test_without_shuffling_an_epoch_has_the_datasets_order():
     stream = PromptStream(3, seed=5, shuffle=False)
     stream.position = 2
-    assert stream.ahead(6) == [2, 0, 1, 2, 0, 1]
+    assert stream.peek(6) == [2, 0, 1, 2, 0, 1]
 
 
 def test_the_position_is_the_whole_state_of_a_stream():
-    expected = PromptStream(7, seed=3, shuffle=True).ahead(200)
+    expected = PromptStream(7, seed=3, shuffle=True).peek(200)
     used, choose = PromptStream(7, seed=3, shuffle=True), random.Random(0)
     for _ in range(200):
         fresh = PromptStream(7, seed=3, shuffle=True)
         used.position = fresh.position = choose.randrange(150)
         count = choose.randrange(50)
-        assert used.ahead(count) == fresh.ahead(count) == expected[fresh.position : fresh.position + count]
+        assert used.peek(count) == fresh.peek(count) == expected[fresh.position : fresh.position + count]
 
 
 # Which groups are kept, and the size of a round.
@@ -123,7 +123,7 @@ def test_every_prompt_is_kept_or_dropped_once_per_epoch_in_order(monkeypatch):
             reference.position, rounds[:] = stream.position, []
             groups, metrics = sampler.sample(generate)
             count = stream.position - reference.position
-            expected_order = reference.ahead(count + wanted)
+            expected_order = reference.peek(count + wanted)
             decided = expected_order[:count]
             kept = [prompt for prompt in decided if informative[prompt]]
             drawn = [prompt for prompts in rounds for prompt in prompts]

@@ -15,7 +15,7 @@ from trl_ces import CESTrainer
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_gradients_equal_trls_in_fewer_positions(tmp_path, case):
+def test_gradients_match_trl_with_fewer_token_positions(tmp_path, case):
     upstream, padded = train(GRPOTrainer, tmp_path / "trl", **CASES[case])
     ours, record = train(CESTrainer, tmp_path / "ces", **CASES[case])
     assert_same_gradients(padded, record)
@@ -59,7 +59,7 @@ def test_an_adapter_and_its_reference_are_unpadded_too(tmp_path):
 
 
 @pytest.mark.parametrize("changes", [{}, {"pad_to_multiple_of": 8}], ids=str)
-def test_no_forward_exceeds_the_budget(tmp_path, changes):
+def test_no_forward_pass_exceeds_the_budget(tmp_path, changes):
     _, record = train(CESTrainer, tmp_path, beta=0.04, **CASES["pieces"], **changes)
     assert all(positions <= 90 for _, positions in record.forwards)
     assert record.positions(trained=False) > 0
@@ -83,7 +83,7 @@ def test_rows_are_not_moved_if_the_loss_depends_on_the_micro_batch(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def exchanged(tmp_path_factory):
+def output_folders(tmp_path_factory):
     """Run one process and two processes, and return their output folders."""
     folder = tmp_path_factory.mktemp("exchanged")
     for processes in (1, 2):
@@ -92,8 +92,8 @@ def exchanged(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", ["rows", "pieces"])
-def test_two_processes_exchange_rows_and_give_the_weights_of_one(exchanged, kind):
-    one, two = (torch.load(folder / f"{kind}.pt", weights_only=True) for folder in exchanged)
+def test_two_processes_exchange_rows_and_match_the_weights_of_one_process(output_folders, kind):
+    one, two = (torch.load(folder / f"{kind}.pt", weights_only=True) for folder in output_folders)
     assert one["margin"] > 1e-4, "the script needs another seed: the processes' rounding could select other tokens"
     start = tiny_model(spread=0.1).state_dict()
     for name, value in one["weights"].items():
@@ -105,8 +105,8 @@ def test_two_processes_exchange_rows_and_give_the_weights_of_one(exchanged, kind
     assert max(one["forwards"] + two["forwards"]) <= 90 or kind == "rows"
 
 
-def test_a_budget_needs_steps_that_divide_the_rollout(tmp_path):
-    with pytest.raises(ValueError, match="must be a multiple of the other"):
+def test_a_token_budget_needs_a_whole_number_of_steps_per_rollout(tmp_path):
+    with pytest.raises(ValueError, match=r"make one of .* a multiple of the other"):
         train(
             CESTrainer, tmp_path, max_tokens_per_micro_batch=90, gradient_accumulation_steps=6, steps_per_generation=8
         )

@@ -1,4 +1,4 @@
-"""Workarounds for faults in TRL, accelerate and peft. Some tests fail when the fault is fixed upstream."""
+"""Workarounds for bugs in TRL, accelerate and peft. Some tests fail once the bug is fixed upstream."""
 
 import json
 from types import SimpleNamespace
@@ -27,7 +27,7 @@ SYNCS = 20
 # set_timeout
 
 
-def limited(retries):
+def session_with_timeout(retries):
     session = requests.Session()
     session.mount("http://", HTTPAdapter(max_retries=retries))
     set_timeout(session, seconds=60)
@@ -37,12 +37,14 @@ def limited(retries):
 def test_a_refused_connection_is_not_retried(monkeypatch):
     monkeypatch.setattr("urllib3.util.retry.time.sleep", lambda _: pytest.fail("retried"))
     with pytest.raises(requests.exceptions.ConnectionError, match="Connection refused"):
-        limited(Retry(total=5, connect=5, read=5, backoff_factor=2)).get(f"http://127.0.0.1:{free_port()}")
+        session_with_timeout(Retry(total=5, connect=5, read=5, backoff_factor=2)).get(
+            f"http://127.0.0.1:{free_port()}"
+        )
 
 
 def test_other_retries_are_kept():
     given = Retry(total=5, connect=5, read=4, status=3, backoff_factor=2, status_forcelist=[503], allowed_methods=None)
-    found = limited(given).get_adapter("http://").max_retries
+    found = session_with_timeout(given).get_adapter("http://").max_retries
     assert {**vars(found), "connect": 5} == vars(given)
 
 
@@ -68,7 +70,7 @@ def test_fsdp2_returns_float32_outputs_and_keeps_its_other_dtypes():
     assert plugin.mixed_precision_policy is None
     plugin.set_mixed_precision("bf16")
     assert plugin.mixed_precision_policy.output_dtype is torch.bfloat16, (
-        "accelerate has fixed this: remove keep_float32_outputs"
+        "accelerate has fixed this bug: remove keep_float32_outputs"
     )
     keep_float32_outputs(plugin)
     policy = plugin.mixed_precision_policy
@@ -91,7 +93,7 @@ def test_the_trainer_keeps_float32_outputs_in_the_accelerators_plugin(monkeypatc
 # restore_base_after_merge
 
 
-def adapted(dtype, **changes):
+def make_adapter_model(dtype, **changes):
     model = tiny_model().to(dtype)
     return get_peft_model(model, LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", **changes))
 
@@ -119,21 +121,21 @@ def sync(model):
     return {name: weight.clone() for name, weight in generation._iter_named_params()}
 
 
-def changed(before, after):
+def changed_names(before, after):
     return [name for name in before if not torch.equal(before[name], after[name])]
 
 
 def test_without_the_fix_a_16_bit_base_drifts():
-    model = adapted(torch.bfloat16)
+    model = make_adapter_model(torch.bfloat16)
     before = base_of(model)
     for _ in range(SYNCS):
         sync(model)
-    assert changed(before, base_of(model)), "peft has fixed this: remove restore_base_after_merge"
+    assert changed_names(before, base_of(model)), "peft has fixed this bug: remove restore_base_after_merge"
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_a_16_bit_base_is_bit_identical_after_many_syncs(dtype):
-    model, plain = adapted(dtype), adapted(dtype)
+    model, plain = make_adapter_model(dtype), make_adapter_model(dtype)
     plain.load_state_dict(model.state_dict())
     restore_base_after_merge(model)
     before = base_of(model)
@@ -142,15 +144,15 @@ def test_a_16_bit_base_is_bit_identical_after_many_syncs(dtype):
         sent = sync(model)
         if seed == 0:  # vLLM receives the weights merged by peft
             torch.manual_seed(seed)
-            assert changed(sync(plain), sent) == []
-            assert changed(before, sent)
-        assert changed(before, base_of(model)) == []
+            assert changed_names(sync(plain), sent) == []
+            assert changed_names(before, sent)
+        assert changed_names(before, base_of(model)) == []
 
 
 def test_the_base_is_copied_once_and_trained_biases_keep_their_values(monkeypatch):
     copied, rounded = [], upstream._rounded_weights
     monkeypatch.setattr(upstream, "_rounded_weights", lambda model: copied.extend(rounded(model)) or rounded(model))
-    model = adapted(torch.bfloat16, bias="all")
+    model = make_adapter_model(torch.bfloat16, bias="all")
     restore_base_after_merge(model)
     trained = {name: weight for name, weight in model.named_parameters() if name.endswith("bias")}
     assert trained
@@ -167,7 +169,7 @@ def test_the_base_is_copied_once_and_trained_biases_keep_their_values(monkeypatc
     ("use_vllm", "peft", "restored"), [(True, True, True), (True, False, False), (False, True, False)]
 )
 def test_the_trainer_restores_the_base_if_vllm_receives_merged_weights(monkeypatch, use_vllm, peft, restored):
-    model = adapted(torch.bfloat16) if peft else tiny_model()
+    model = make_adapter_model(torch.bfloat16) if peft else tiny_model()
 
     def init(self):
         self.model, self.use_vllm, self.vllm_mode = model, use_vllm, "server"

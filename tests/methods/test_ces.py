@@ -1,4 +1,4 @@
-"""The functions of methods/ces.py against values computed by hand in the comments."""
+"""Compare the functions of methods/ces.py with values computed by hand in the comments."""
 
 import math
 import re
@@ -73,7 +73,7 @@ def test_without_a_multiplier_the_selection_is_a_constant_share():
     assert selection_size(ints(99, 100, 250), 0.005).tolist() == [0, 0, 1]
 
 
-def test_tau_0_selects_no_token_and_tau_1_with_multiplier_1_selects_every_token():
+def test_tau_0_selects_no_token_and_tau_1_selects_every_token():
     assert selection_size(ints(7, 0), 0.0, (ints(4, 4), ints(4, 4))).tolist() == [0, 0]
     assert selection_size(ints(7, 0), 1.0, (ints(4, 4), ints(4, 4))).tolist() == [7, 0]
 
@@ -134,7 +134,7 @@ def micro_batch(**changes):
 NATS = math.log(2) * torch.tensor([[1.0, 2.0, 3.0, 4.0], [4.0, 3.0, 2.0, 1.0]])  # 1 to 4 bits
 
 
-def test_algorithm_1_equals_values_computed_by_hand():
+def test_algorithm_1_matches_values_computed_by_hand():
     # tau 0.5, b = 1/2: k = floor(4 * 0.5 * 0.5) = 1, the token of 4 bits. 0.7 - 0.1 * 4 = 0.3 and -0.7 + 0.2 * 4 = 0.1
     shaped = conditional_entropy_shaping(
         micro_batch(), NATS, torch.ones(2, 4), tau=0.5, beta_correct=0.1, beta_incorrect=0.2
@@ -144,7 +144,7 @@ def test_algorithm_1_equals_values_computed_by_hand():
     torch.testing.assert_close(shaped.advantages, expected)
 
 
-def test_without_dynamic_multiplier_every_completion_gets_tau():
+def test_without_dynamic_multiplier_k_depends_only_on_length_and_tau():
     # k = floor(4 * 0.5) = 2
     shaped = conditional_entropy_shaping(
         micro_batch(),
@@ -183,7 +183,7 @@ def test_tool_output_counts_neither_in_the_length_nor_as_a_candidate():
     assert shaped.selected.int().tolist() == [[0, 1, 0, 0], [1, 1, 0, 0]]
 
 
-def test_entropy_advantage_is_capped_at_a_share_of_the_advantage_and_never_flips_it():
+def test_entropy_advantage_is_capped_and_never_flips_the_sign():
     # alpha 0.4 per nat, kappa 2. A = 1: min(0.4 * 0.5, 0.5) = 0.2 and min(0.4 * 5, 0.5) = 0.5. A = -1: -0.8, -0.5
     nats = torch.tensor([[0.5, 5.0], [0.5, 5.0], [0.5, 5.0]])
     batch = {"advantages": torch.tensor([1.0, -1.0, 0.0, 1.0])}

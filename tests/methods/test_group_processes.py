@@ -23,9 +23,10 @@ def expected_rewards():
     return columns
 
 
-# There are twelve rows in groups of four: two processes have six rows each and share a group, four have three each.
+# There are twelve rows in groups of four: two processes have six rows each and share a group;
+# four processes have three rows each.
 @pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_a_group_split_over_processes_gets_the_rewards_of_the_oracle(tmp_path, processes):
+def test_rewards_of_a_group_split_over_processes_match_the_oracle(tmp_path, processes):
     one, _ = gathered_rewards(tmp_path, 1)
     for found, expected in zip(one.T.tolist(), expected_rewards(), strict=True):
         known = [math.nan if value is None else value for value in expected]

@@ -1,4 +1,4 @@
-"""Each length reward against an independent implementation with loops, and against values computed by hand."""
+"""Compare each length reward with an independent implementation that uses loops and with values computed by hand."""
 
 import inspect
 import math
@@ -90,7 +90,7 @@ def test_every_length_reward_is_public_and_tested():
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_values_computed_by_hand(name):
+def test_rewards_match_values_computed_by_hand(name):
     accuracies, lengths = GROUPS["mixed"]
     settings = SETTINGS[name][0]
     found = FUNCTIONS[name](groups_of([(accuracies, lengths)]), **settings)[0].tolist()
@@ -102,7 +102,7 @@ def test_values_computed_by_hand(name):
 @pytest.mark.parametrize(
     ("name", "settings"), [(name, settings) for name in SETTINGS for settings in SETTINGS[name]], ids=str
 )
-def test_a_group_gets_the_rewards_of_the_oracle(name, settings, group):
+def test_rewards_of_a_group_match_the_oracle(name, settings, group):
     rows = [GROUPS[group]]
     expected = [getattr(length_oracles, name)(*GROUPS[group], **settings)]
     assert_equal_where_scored(FUNCTIONS[name](groups_of(rows), **settings), rows, expected)
@@ -119,7 +119,7 @@ def random_groups(generator):
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_random_rollouts_get_the_rewards_of_the_oracle_group_by_group(name):
+def test_rewards_of_random_rollouts_match_the_oracle(name):
     generator = random.Random(name)
     for _ in range(300):
         rows = random_groups(generator)
@@ -160,7 +160,7 @@ def test_completions_without_a_token_get_a_finite_reward(name):
     assert found[0].tolist() == pytest.approx(expected)
 
 
-def test_alp_divides_by_the_normalizer_else_by_the_longest_length():
+def test_alp_divides_by_the_normalizer_or_by_max_completion_length():
     alp, rows = FUNCTIONS["alp"], [GROUPS["mixed"]]
     assert alp(groups_of(rows, max_length=500), beta=0.5)[0].tolist() == pytest.approx([-0.05, -0.1, -0.15, -0.25])
     found = alp(groups_of(rows, max_length=None), beta=0.5, normalizer=1000)

@@ -1,4 +1,4 @@
-"""The logged metrics of a micro-batch against values computed by hand."""
+"""Compare the logged metrics of a micro-batch with values computed by hand."""
 
 import math
 
@@ -28,7 +28,7 @@ def hand_made_micro_batch():
     return batch, bits * math.log(2), mask, ShapedAdvantages(shaped, selected)
 
 
-def test_metrics_equal_values_computed_by_hand():
+def test_metrics_match_values_computed_by_hand():
     metrics = ces_metrics(ces_sums(*hand_made_micro_batch()).tolist())
     assert metrics == {
         "ces/group_accuracy": pytest.approx(0.5),  # over the two scored completions
@@ -64,7 +64,7 @@ def test_other_rules_log_the_share_of_selected_tokens():
 
 
 def test_shaping_and_sums_do_not_read_values_on_the_host():
-    """The meta device has no values: an op that reads a value, or that has a value-dependent shape, raises."""
+    """The meta device has no values: an op that reads a value or has a value-dependent shape raises an error."""
     batch, nats, mask, _ = hand_made_micro_batch()
     batch = {name: value.to("meta") for name, value in batch.items()}
     nats, mask = nats.to("meta"), mask.to("meta")

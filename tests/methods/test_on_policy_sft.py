@@ -7,7 +7,7 @@ import torch
 from trl_ces.methods.on_policy_sft import on_policy_sft
 
 
-def test_the_ratio_is_divided_out_in_correct_completions():
+def test_tokens_of_correct_completions_get_the_inverse_importance_ratio():
     logps = torch.tensor([[-1.0, -200.0, -1.0], [-1.0, -1.0, -1.0]], requires_grad=True)
     old = torch.tensor([[-1.0, -1.0, -2.0], [-3.0, -1.0, -2.0]])
     batch = {"correct": torch.tensor([True, False]), "logps": logps, "old_logps": old}

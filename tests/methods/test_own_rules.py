@@ -68,7 +68,7 @@ def test_an_installed_rule_is_checked_and_trained_by_its_registered_name(install
     assert "`gama` is 0.5: correct_entropy has no such setting. Did you mean `gamma`?" in capfd.readouterr().err
 
 
-def test_the_example_computes_its_formula():
+def test_the_example_rule_computes_its_formula():
     rule = runpy.run_path(str(EXAMPLE))["rule"]
     batch = {
         "advantages": torch.tensor([1.0, -1.0, 0.5]),
@@ -90,7 +90,7 @@ def test_the_example_computes_its_formula():
         ("nowhere.rules:rule", "cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
     ],
 )
-def test_a_name_without_a_rule_is_refused(shaping, sentence):
+def test_a_name_without_a_rule_is_rejected(shaping, sentence):
     with pytest.raises(ValueError, match=sentence.replace("?", r"\?")):
         find_rule(shaping)
 
@@ -100,8 +100,8 @@ class Settings:
     gamma: float = 0.5
 
 
-def shaped_by(change, needs=(Need.CORRECTNESS,), differentiates="entropies"):
-    """Create a rule that applies `change(shaped, batch, nats, mask)`, which returns A' and `selected`, to CES."""
+def make_broken_rule(change, needs=(Need.CORRECTNESS,), differentiates="entropies"):
+    """Create a rule that passes the result of CES to `change(shaped, batch, nats, mask)`, which returns A' and S_H."""
 
     def function(batch, entropies_nats, mask, **_):
         shaped = conditional_entropy_shaping(
@@ -136,14 +136,14 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("sentence", BROKEN)
-def test_a_broken_rule_is_refused(sentence):
+def test_a_broken_rule_is_rejected(sentence):
     with pytest.raises(AssertionError, match=sentence):
-        check_rule(shaped_by(BROKEN[sentence]))
+        check_rule(make_broken_rule(BROKEN[sentence]))
 
 
 def test_a_rule_must_declare_that_it_reads_correctness():
     with pytest.raises(AssertionError, match=r"reads 'correct': add `Need.CORRECTNESS` to its `needs`"):
-        check_rule(shaped_by(lambda s, b, h, m: (s.advantages, s.selected), needs=()))
+        check_rule(make_broken_rule(lambda s, b, h, m: (s.advantages, s.selected), needs=()))
 
 
 @pytest.mark.parametrize("name", ["ces", "entropy_advantage", "on_policy_sft"])
@@ -161,7 +161,7 @@ def test_settings_are_checked():
         check_rule(rule, {"gamma": "much"})
 
 
-def test_a_rules_own_check_refuses_a_run(tmp_path, monkeypatch):
+def test_the_check_of_a_rule_may_reject_settings(tmp_path, monkeypatch):
     source = EXAMPLE.read_text().replace("    settings=Settings,", "    settings=Settings,\n    check=check,")
     check = "\n\ndef check(args, refuse):\n    refuse('gamma', f'it is {args.shaping_settings()}.')\n\n\nrule = Rule("
     (tmp_path / "checked_rule.py").write_text(source.replace("\n\nrule = Rule(", check))

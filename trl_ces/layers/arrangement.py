@@ -1,8 +1,8 @@
-"""Arrange the rows of an optimizer step into forwards.
+"""Arrange the rows of an optimizer step into forward passes.
 
-The loss is a sum over rows, so a row may be in any micro-batch. Micro-batches of similar lengths need little padding,
-and similar token counts keep processes from waiting for each other. Integer arithmetic gives the same result on every
-process.
+The loss is a sum over rows, so a row may be in any micro-batch. Micro-batches of rows with similar lengths need little
+padding, and similar token counts keep processes from waiting for each other. Integer arithmetic gives the same result
+on every process.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ def sort_by_length(lengths: Sequence[int]) -> list[int]:
 
 
 def deal(rows: Sequence[int], count: int) -> list[list[int]]:
-    """Distribute rows sorted by length over `count` shares of similar size, in alternating direction."""
+    """Distribute rows sorted by length over `count` shares of similar size, in alternating directions."""
     shares: list[list[int]] = [[] for _ in range(count)]
     for place, row in enumerate(rows):
         turn, share = divmod(place, count)
@@ -29,17 +29,17 @@ def arrange(
     Assign the rows of one optimizer step to processes and micro-batches, all with the same number of rows.
 
     The longest rows form the first micro-batch on all processes, the next longest form the second, and so on, because
-    ZeRO-3 synchronizes processes in every forward. Within a micro-batch, each process gets rows of similar length, and
-    the first and the last process take turns with the longest rows. If mixed lengths cost nothing, long and short rows
-    are spread evenly instead: over all micro-batches if rows are packed, or over the processes of a micro-batch if it
-    is split into pieces.
+    ZeRO-3 synchronizes processes in every forward pass. Within a micro-batch, each process gets rows of similar
+    length, and the first and the last process take turns with the longest rows. If mixed lengths cost nothing, long
+    and short rows are spread evenly instead: over all micro-batches if rows are packed, or over the processes of a
+    micro-batch if it is split into pieces.
 
     Args:
-        lengths (`Sequence[int]`): Tokens of each row of the step, over all processes.
+        lengths (`Sequence[int]`): Number of tokens of each row of the step, over all processes.
         processes (`int`): Number of processes.
-        micro_batches (`int`): Micro-batches per step on each process.
-        packed (`bool`): Whether forwards have no padding.
-        in_pieces (`bool`): Whether a micro-batch takes several forwards.
+        micro_batches (`int`): Number of micro-batches per step on each process.
+        packed (`bool`): Whether forward passes have no padding.
+        in_pieces (`bool`): Whether a micro-batch is split into several forward passes.
 
     Returns:
         `list[list[list[int]]]`: Row numbers by process and micro-batch, longest first.
@@ -60,17 +60,17 @@ def arrange(
 
 
 def positions(lengths: Sequence[int], packed: bool) -> int:
-    """Count the token positions of a forward over rows of these lengths: the sum if `packed`, else rows x longest."""
+    """Count the token positions of a forward pass: the sum of `lengths` if `packed`, else rows x longest row."""
     return sum(lengths) if packed else len(lengths) * max(lengths)
 
 
 def piece_sizes(lengths: Sequence[Sequence[int]], budget: int, packed: bool) -> list[int]:
     """
-    Split a micro-batch so that no forward on any process exceeds `budget` token positions.
+    Split a micro-batch so that no forward pass on any process exceeds `budget` token positions.
 
-    A row longer than the budget becomes its own piece. `lengths` contains, for each process, the tokens of its rows in
-    order. The pieces have the same number of rows on every process, because ZeRO-3 and the metrics synchronize in each
-    forward.
+    A row longer than the budget becomes its own piece. `lengths` contains, for each process, the token counts of its
+    rows in order. The pieces have the same number of rows on every process, because ZeRO-3 and the metrics synchronize
+    the processes in each forward pass.
     """
     sizes, start = [], 0
     total = len(lengths[0])

@@ -1,4 +1,4 @@
-"""Per-completion facts of a rollout, gathered once with the rewards: correctness, lengths, truncation.
+"""Gather the correctness, length and truncation of each completion, once per rollout, with the rewards.
 
 Overrides of TRL: `_generate`, `_calculate_rewards`.
 """
@@ -22,9 +22,9 @@ class Correctness(Layer):
     """
     Keep the [`Groups`] of the latest rollout, gathered over all processes, in `_groups`.
 
-    A layer that reads `_groups` subclasses this one and returns its inputs from `_required_inputs`: `"accuracy"` for
-    the accuracy reward, or `"correct"`, which also warns about rewards other than 0 and 1. Without required inputs,
-    nothing is gathered.
+    A layer that reads `_groups` subclasses this layer and returns the inputs it needs from `_required_inputs`:
+    `"accuracy"` for the accuracy reward, or `"correct"`, which also warns about rewards other than 0 and 1. If no
+    inputs are required, nothing is gathered.
 
     Raises:
         `ValueError`: A layer needs the accuracy reward, but it is ambiguous.
@@ -101,9 +101,9 @@ class Correctness(Layer):
             self._warned_of_graded = True
             if self.accelerator.is_main_process:
                 logger.warning(
-                    "Correctness is taken from the reward function %s, which returned %g. A completion is correct at "
-                    ">= `ces_correct_threshold` (1.0): set this threshold, or name the accuracy reward in "
-                    "`ces_accuracy_reward`.",
+                    "Correctness is taken from the reward function %s, which returned %g. A completion is correct if "
+                    "this reward is at least `ces_correct_threshold` (1.0): set this field, or name the accuracy "
+                    "reward in `ces_accuracy_reward`.",
                     self.reward_func_names[cast(int, self._accuracy_index)],
                     graded,
                 )

@@ -1,4 +1,4 @@
-"""Warn when training diverges, i.e. when entropy rises while accuracy falls, and optionally stop it."""
+"""Warn when training diverges, i.e. when entropy rises while accuracy falls, and optionally stop training."""
 
 import logging
 import math
@@ -8,8 +8,8 @@ from transformers import TrainerCallback
 
 logger = logging.getLogger(__name__)
 
-# Number of logs in each of the two means that are compared, at the start and at the end. A log covers at least one
-# rollout.
+# Number of log entries in each of the two means that are compared: the first entries and the last entries. An entry
+# covers at least one rollout.
 WINDOW = 5
 ENTROPY_RISE, ACCURACY_FALL = 1.5, 0.8
 
@@ -47,7 +47,7 @@ class DivergenceWatch(TrainerCallback):
             if state.is_world_process_zero:
                 action = "Training stops" if self.stop else "Stop the run (`stop_on_divergence: true` automates this)"
                 logger.warning(
-                    f"Training diverges: entropy rose from {entropy:.2f} to {last_entropy:.2f} bits a token, and "
+                    f"Training diverges: entropy rose from {entropy:.2f} to {last_entropy:.2f} bits per token, and "
                     f"accuracy fell from {100 * accuracy:.0f} to {100 * last_accuracy:.0f} %. {action}; "
                     f"start a new run with {self.advice}."
                 )

@@ -41,16 +41,16 @@ class Group(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """Completions and rewards that TRL's method receives instead of generating and rewarding again."""
+    """Completions and rewards that TRL's method receives, so that it does not compute them again."""
 
-    generated: tuple  # as `_generate` returns it, this process's rows
+    generated: tuple  # this process's rows, in the format of `_generate`
     rewards: torch.Tensor  # (N, functions), over all processes
     facts: Groups
 
 
 class DynamicSampling(Correctness):
     """
-    Dynamic sampling during training (DAPO, arXiv 2503.14476, section 3.2), as set by `dynamic_sampling`.
+    Dynamic sampling during training (DAPO, arXiv 2503.14476, section 3.2), enabled by `dynamic_sampling`.
 
     Raises:
         `ValueError`: The dataset is streamed or contains images, the accuracy reward is ambiguous, or a checkpoint was
@@ -118,7 +118,7 @@ class DynamicSampling(Correctness):
         return super()._generate_and_score_completions(inputs)
 
     def _score(self, groups: list[Group]) -> dict[str, Any]:
-        """Return this process's part of TRL's rollout of `groups`, without generating or rewarding again."""
+        """Return this process's part of TRL's rollout of `groups`, without computing completions or rewards again."""
         rows = self._rows_of_this_process(
             torch.tensor([group.prompt for group in groups]).repeat_interleave(self.num_generations)
         )
@@ -191,7 +191,7 @@ class DynamicSampling(Correctness):
         return outputs
 
     def _get_per_token_logps_and_entropies(self, model, input_ids, attention_mask, logits_to_keep, *args, **kwargs):
-        if self._round:  # non-empty only after generation, during which a rollout_func may compute log-probs itself
+        if self._round:  # empty during generation, when a rollout_func may compute its own log-probs
             return torch.zeros(input_ids.size(0), logits_to_keep, device=input_ids.device), None, None
         return super()._get_per_token_logps_and_entropies(
             model, input_ids, attention_mask, logits_to_keep, *args, **kwargs
@@ -207,7 +207,7 @@ class DynamicSampling(Correctness):
         return rewards
 
     def _rows_of_this_process(self, numbers: torch.Tensor) -> list[int]:
-        """Return this process's part of `numbers`, one per row over all processes."""
+        """Return this process's part of `numbers`, which has one entry per row over all processes."""
         return rows_of_process({"numbers": numbers}, self.accelerator)["numbers"].tolist()
 
     def _examples(self, rows: list[int]) -> list[dict]:
@@ -228,7 +228,7 @@ class DynamicSampling(Correctness):
         if checkpoint is None or self._sampler is None:
             return
         file = Path(checkpoint) / STATE_FILE
-        # The file may exist on the first machine only.
+        # The file may exist only on the first node.
         [state] = broadcast_object_list([json.loads(file.read_text()) if file.is_file() else None])
         if state is None:
             raise ValueError(

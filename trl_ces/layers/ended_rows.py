@@ -22,7 +22,7 @@ from .padding import padding_support
 
 PIECE = 16  # tokens between two checks for ended rows
 ONLY_TEXT = {"input_ids", "attention_mask", "generation_config"}
-# Settings of a model's own generation_config that depend on where a call of `generate` starts.
+# Settings of a model's generation_config whose effect depends on where a `generate` call starts.
 CALL_DEPENDENT = (
     "min_new_tokens", "forced_eos_token_id", "begin_suppress_tokens", "exponential_decay_length_penalty",
     "encoder_repetition_penalty", "guidance_scale",
@@ -33,7 +33,7 @@ class EndedRows(Layer):
     """
     Stop computing a completion when it ends, if `trim_padding` of [`CESConfig`] is set.
 
-    Inactive with vLLM, continuous batching, sharded weights (all processes must run the same forwards), images,
+    Inactive with vLLM, continuous batching, sharded weights (all processes must run the same forward passes), images,
     `generation_kwargs` or `cache_implementation`, without `max_completion_length`, and for models whose cache does not
     support removing rows.
     """
@@ -55,8 +55,8 @@ def can_drop_rows(model: Any) -> bool:
     """
     Return whether rows can be removed while `model` generates.
 
-    The cache must contain only keys and values, and no setting may depend on the width of the batch or on where a call
-    of `generate` starts.
+    The cache must contain only keys and values, and no setting may depend on the width of the batch or on where a
+    `generate` call starts.
     """
     if "generate" in vars(model):  # set by the user; it may not accept a cache
         return False

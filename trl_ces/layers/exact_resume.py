@@ -1,8 +1,8 @@
-"""Resume a stopped run exactly, even in the middle of a rollout; on a CPU, the results are bit-identical.
+"""Make a resumed run match the uninterrupted run, even in the middle of a rollout (bitwise identical on a CPU).
 
-TRL keeps three things only in memory: the current rollout, the metrics not yet logged, and the state of its sampler's
-generator. This layer saves the first two and the state of the other layers in the checkpoint, and replays the
-generator.
+TRL keeps three things only in memory: the current rollout, the metrics not yet logged, and the random state of its
+sampler. This layer saves the rollout, the metrics and the state of the other layers in the checkpoint, and repeats the
+sampler's random draws.
 
 Overrides of TRL and transformers: `_save_checkpoint`, `_load_optimizer_and_scheduler`, `_get_train_sampler`, `log`.
 Reads and writes `_step`, `_buffered_inputs`, `_metrics` and `log_completions`, reads `_logs`.
@@ -86,14 +86,14 @@ class ExactResume(Layer):
         for micro_batches in (rollout, []):
             try:
                 return save_micro_batches(folder / self._rollout_file(), micro_batches, self.state_dict())
-            except TypeError as error:  # images in lists: save the layers' state alone
+            except TypeError as error:  # images in lists: save only the state of the layers
                 logger.warning("The rollout is not saved (%s): a resumed run generates it again.", error)
 
     def _load_rollout(self, checkpoint: Path):
         """
-        Restore the rollout and state of [`_save_rollout`] if every process has a complete file with the same settings.
+        Restore the saved rollout and state if every process has a complete file with the same settings.
 
-        Otherwise, restore only the first process's state, which is valid for any number of processes.
+        Otherwise, restore only the state of the first process, which is valid for any number of processes.
         """
         found = load_micro_batches(checkpoint / self._rollout_file(), self.accelerator.device)
         rollout, state = found or ([], {})
@@ -107,9 +107,9 @@ class ExactResume(Layer):
             inside = self.state.global_step * self.args.gradient_accumulation_steps % self._micro_steps_per_rollout()
             if inside and self.accelerator.is_main_process:
                 logger.warning(
-                    "%s was saved in the middle of a rollout, but the rollout's file is missing or damaged, or was "
+                    "%s was saved in the middle of a rollout, but its rollout file is missing or damaged, or was "
                     "saved with other settings or another number of processes. The rollout is generated again, so "
-                    "training will differ slightly from the stopped run.",
+                    "the results will differ slightly from those of an uninterrupted run.",
                     checkpoint,
                 )
             return

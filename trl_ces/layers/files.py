@@ -1,6 +1,6 @@
-"""Save and load micro-batches, to resume inside a rollout or to inspect a batch that failed.
+"""Save and load micro-batches, to resume in the middle of a rollout or to inspect a batch with a non-finite gradient.
 
-Each process has one safetensors file, which stores tensors as `NUMBER.NAME` and everything else as JSON in the header.
+Each process writes one safetensors file: tensors as `NUMBER.NAME`, and everything else as JSON in the header.
 """
 
 import json
@@ -17,7 +17,7 @@ from ..support.files import whole_file
 
 def save_micro_batches(file: Path, micro_batches: Sequence[dict[str, Any]], more: dict[str, Any]) -> None:
     """
-    Write micro-batches of tensors and JSON values, and the JSON values in `more`, atomically.
+    Atomically write micro-batches of tensors and JSON values, and the JSON values in `more`.
 
     Raises:
         `TypeError`: An entry is neither a tensor nor a JSON value.
@@ -36,7 +36,7 @@ def save_micro_batches(file: Path, micro_batches: Sequence[dict[str, Any]], more
 
 
 def load_micro_batches(file: Path, device: Any = "cpu") -> tuple[list[dict[str, Any]], dict[str, Any]] | None:
-    """Load a file of [`save_micro_batches`], tensors onto `device`; `None` if the file is missing or damaged."""
+    """Load the file of [`save_micro_batches`] onto `device`; return `None` if the file is missing or damaged."""
     try:
         with safe_open(file, framework="pt") as opened:
             header = opened.metadata() or {}

@@ -16,14 +16,14 @@ from .layer import Layer
 
 logger = logging.getLogger(__name__)
 
-# Folder in `output_dir`. Its files contain prompts and completions; the Trainer does not push names that start with
-# `_` to the Hub.
+# Folder in `output_dir`. Its files contain prompts and completions. The leading `_` keeps the Trainer from pushing the
+# folder to the Hub.
 FOLDER = "_nonfinite"
 
 
 class FiniteSteps(Layer):
     """
-    Skip a step whose gradient is not finite, save its rows, and stop after `max_nonfinite_steps` consecutive steps.
+    Skip a step whose gradient is not finite, save its rows, and stop after `max_nonfinite_steps` such steps in a row.
 
     DeepSpeed makes optimizer steps in its backward pass and skips non-finite steps itself. If this check is disabled
     (`check_grad_overflow` of `bf16`, under ZeRO-2), the first non-finite step stops training.
@@ -47,9 +47,7 @@ class FiniteSteps(Layer):
             self._nonfinite_steps += 1
             stop = None
             if self._runs_deepspeed() and not self.accelerator.optimizer_step_was_skipped:
-                stop = (
-                    "DeepSpeed has already made the step: remove `check_grad_overflow: false` from its configuration"
-                )
+                stop = "DeepSpeed has already made the step: remove `check_grad_overflow: false` from its config"
             elif self._nonfinite_in_a_row >= self.args.max_nonfinite_steps:
                 stop = f"`max_nonfinite_steps` is {self.args.max_nonfinite_steps}"
             self._report_nonfinite(stop)
@@ -71,7 +69,7 @@ class FiniteSteps(Layer):
         return self.accelerator.distributed_type == DistributedType.DEEPSPEED
 
     def _report_nonfinite(self, stop: str | None):
-        """Save the rows of the step just computed; warn, or raise if `stop` is a reason to stop."""
+        """Save the rows of the current step, then warn, or raise an error if `stop` contains a reason to stop."""
         step, buffer = self.state.global_step + 1, cast(list[dict], self._buffered_inputs)
         end = (self._step - 1) % len(buffer) + 1
         rows = buffer[max(0, end - self.args.gradient_accumulation_steps) : end]

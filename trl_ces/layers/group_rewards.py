@@ -1,4 +1,4 @@
-"""Compute group rewards from the gathered rollout, after the other rewards; exact on any number of processes.
+"""Compute group rewards from the gathered rollout, after the other rewards, so that groups may span processes.
 
 Overrides of TRL: `_calculate_rewards`.
 """

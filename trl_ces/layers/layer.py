@@ -1,4 +1,4 @@
-"""Base class of the layers: check of the TRL version, and state that is saved in checkpoints."""
+"""Base class of the layers: checks the TRL version and defines the state that is saved in checkpoints."""
 
 import warnings
 from pathlib import Path
@@ -19,7 +19,7 @@ NEWEST_TESTED_TRL = "1.16"
 
 class Layer(GRPOTrainer):
     """
-    Base class of layers, each of which adds one concern to [`~trl.GRPOTrainer`].
+    Base class of the layers. Each layer adds one feature to [`~trl.GRPOTrainer`].
 
     Overrides call `super()`, so any layer can be omitted.
 
@@ -46,7 +46,7 @@ class Layer(GRPOTrainer):
         """Restore the state that [`state_dict`] returned before the restart."""
 
     def _rollout_settings(self) -> dict[str, Any]:
-        """Return the settings, as JSON, that a saved rollout depends on. If they change, it is generated again."""
+        """Return the settings, as JSON, of a saved rollout. If they change, the rollout is generated again."""
         return {}
 
     def _checkpoint_folder(self, trial: Any) -> Path:
@@ -76,7 +76,7 @@ def check_trl_version(version: str) -> None:
         )
     if Version(version).release[:2] > Version(NEWEST_TESTED_TRL).release[:2]:
         warnings.warn(
-            f"trl {version} is newer than {NEWEST_TESTED_TRL}, the newest that CESTrainer was tested with "
+            f"trl {version} is newer than {NEWEST_TESTED_TRL}, the newest version that CESTrainer was tested with "
             f"(`SUPPORTED_TRL` is {SUPPORTED_TRL!r}): install that version, or run tests/test_trl_contract.py.",
             stacklevel=3,
         )

@@ -11,12 +11,12 @@ from .arrangement import arrange, piece_sizes, sort_by_length
 from .padding import PaddingSupport, Span
 from .rows import NUM_ITEMS, Padding, gather_rows
 
-# Key of a micro-batch for the number of rows in each piece. Without this key, the micro-batch is one piece.
+# Key in a micro-batch for the number of rows of each piece. Without this key, the micro-batch is one piece.
 PIECES = "piece_sizes"
 
 
 def is_per_row(micro_batch: dict[str, Any], layout: dict[str, Padding | None]) -> bool:
-    """Return whether every entry is known and per-row, so that rows can change their micro-batch and process."""
+    """Return whether every entry is known and per-row, so that rows can move to another micro-batch and process."""
     rows = micro_batch["prompt_ids"].size(0)
     for name, values in micro_batch.items():
         if name == NUM_ITEMS or values is None:
@@ -41,11 +41,11 @@ def arrange_rows(
     Args:
         micro_batches (`Sequence[dict[str, Any]]`):
             This process's micro-batches, all with the same number of rows. Each must pass [`is_per_row`].
-        per_step (`int`): Micro-batches per optimizer step.
+        per_step (`int`): Number of micro-batches per optimizer step.
         layout (`dict[str, Padding | None]`): See [`row_layout`].
         accelerator (`Accelerator`): Gathers the rows of all processes.
-        padding ([`PaddingSupport`]): Padding that forwards omit.
-        budget (`int`, *optional*): Maximum token positions per forward. Adds `PIECES`, see [`piece_sizes`].
+        padding ([`PaddingSupport`]): Padding that forward passes omit.
+        budget (`int`, *optional*): Limit on token positions per forward pass. Adds `PIECES`; see [`piece_sizes`].
         multiple (`int`): Row lengths are rounded up to a multiple of this.
     """
     names = [name for name, values in micro_batches[0].items() if name != NUM_ITEMS and values is not None]
@@ -100,11 +100,11 @@ def forward_batches(
     multiple: int = 1,
 ) -> list[list[int]]:
     """
-    Return the row numbers of each forward that computes old or reference log-probs, without gradients.
+    Return the row numbers of each forward pass that computes old or reference log-probs, without gradients.
 
-    `spans`: this rank's rows; every rank has the same number. Without a `budget` of token positions (see
-    [`piece_sizes`]), a forward has `batch_size` rows. `sort` groups rows of similar length. `padding` and `multiple`
-    are as in [`arrange_rows`].
+    `spans` are those of this rank's rows; every rank has the same number of rows. Without a `budget` of token
+    positions (see [`piece_sizes`]), a forward pass has `batch_size` rows. `sort` groups rows of similar length. For
+    `padding` and `multiple`, see [`arrange_rows`].
     """
     lengths = round_up([span.end - span.start if padding.left else span.end for span in spans], multiple)
     order = sort_by_length(lengths) if sort else list(range(len(lengths)))

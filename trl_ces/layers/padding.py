@@ -1,9 +1,9 @@
-"""Run forwards without TRL's padding, which extends every row of a rollout to the longest row.
+"""Run forward passes without TRL's padding, which extends every row of a rollout to the length of the longest row.
 
-TRL pads prompts on the left and completions on the right, so the real tokens of a row are contiguous. A forward needs
-only as many columns as its longest row has tokens. If attention supports sequences of different lengths, it needs no
-padding at all: rows are packed into one, as in TRL's `SFTConfig.padding_free`. Log-probs and entropies are returned in
-their original columns.
+TRL pads prompts on the left and completions on the right, so the real tokens of a row are contiguous. A forward pass
+needs only as many columns as its longest row has tokens. If attention supports sequences of different lengths, no
+padding is needed at all: the rows are packed into one row, as in TRL's `SFTConfig.padding_free`. Log-probs and
+entropies are returned in their original columns.
 """
 
 import logging
@@ -45,11 +45,11 @@ def real_spans(attention_mask: Tensor) -> list[Span]:
 
 
 class PaddingSupport(NamedTuple):
-    """Which padding a model's forwards can omit."""
+    """Padding that a model's forward passes can omit."""
 
     left: bool  # padding of prompts; needs relative positions
     right: bool  # padding of completions
-    pack: bool  # all padding, by packing the rows into one, in which positions restart at each row
+    pack: bool  # all padding, by packing all rows into one, in which positions restart at each original row
     reason: str = ""  # why some padding stays
 
 
@@ -62,7 +62,7 @@ def padding_support(model: torch.nn.Module) -> PaddingSupport:
     rope_types = _rope_types(getattr(config, "rope_parameters", None))
     length_dependent = sorted(rope_types.intersection(LENGTH_DEPENDENT_ROPE))
     if length_dependent:
-        reason = f"its rotary embeddings ({length_dependent[0]}) follow the padded length, so padding stays"
+        reason = f"its rotary embeddings ({length_dependent[0]}) depend on the padded length, so padding stays"
         return PaddingSupport(left=False, right=False, pack=False, reason=reason)
     stateful = any(getattr(module, "_is_stateful", False) for module in model.modules())
     if stateful or not rope_types:
@@ -79,7 +79,7 @@ def padding_plan(
     model: torch.nn.Module, trim: bool, pack: bool | None, sequences_are_split: bool = False
 ) -> PaddingSupport:
     """
-    Decide which padding a model's forwards omit. `trim` is `trim_padding` of [`CESConfig`], `pack` is `padding_free`.
+    Decide which padding to omit, given the `trim_padding` and `padding_free` fields of [`CESConfig`].
 
     All padding stays if context or sequence parallelism splits sequences.
 
@@ -91,7 +91,7 @@ def padding_plan(
         support = PaddingSupport(False, False, False, "sequences are split over processes, so padding stays")
     flash = is_flash_attention_requested(_text_config(model))
     if pack and not support.pack:
-        raise ValueError(f"`padding_free=True`, but with this model {support.reason}: set `padding_free=False`.")
+        raise ValueError(f"The rows of this model cannot be packed ({support.reason}): set `padding_free=False`.")
     if pack and not flash:
         logger.warning(
             "`padding_free=True` without FlashAttention: each forward computes attention between all of its rows and "
@@ -99,7 +99,7 @@ def padding_plan(
             'to "flash_attention_2".'
         )
     if support.reason and trim and (not support.left or flash):
-        logger.info("Some padding stays in the forwards of this model: %s.", support.reason)
+        logger.info("Some padding stays in the forward passes of this model: %s.", support.reason)
     packs = support.pack and (flash and trim if pack is None else pack)
     return support._replace(left=support.left and trim, right=support.right and trim, pack=packs)
 
@@ -146,7 +146,7 @@ class TrimmedModel:
     def __call__(self, *, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, **kwargs: Any) -> Any:
         """Call the model; `log_probs` and `entropy` have shape (B, L - 1), 0 at omitted positions."""
         rows, padded = input_ids.shape
-        longest = max(2, *(end - start for start, end in self.spans))  # one token predicts the next
+        longest = max(2, *(end - start for start, end in self.spans))  # at least one token and its target
         width = -(-longest // self.multiple) * self.multiple
         width = width if self.left else min(width, padded)  # rows that are not shifted are never widened
         device = input_ids.device

@@ -1,12 +1,12 @@
-"""Forwards over real tokens only, with the rows of an optimizer step arranged by length.
+"""Forward passes over real tokens only, with the rows of an optimizer step arranged by length.
 
-TRL pads each row of a rollout to the longest row and runs every forward at that width. This layer passes TRL's method
-a wrapper of the model that removes the padding (padding.py). It also arranges the rows of an optimizer step by length
-in TRL's buffer of micro-batches, over all processes (micro_batches.py). Both change only the order of additions.
+TRL pads each row of a rollout to the longest row and runs every forward pass at that width. This layer wraps the
+model to remove the padding (padding.py). It also arranges the rows of an optimizer step by length in TRL's buffer of
+micro-batches, over all processes (micro_batches.py). Both change only the order of floating-point additions.
 
 Old log-probs are computed over the same micro-batches as the update, so that the first importance ratio of a rollout
 is exactly 1, even in bf16. TRL computes them earlier, in different batches. This layer makes that call return zeros,
-which it replaces later. If TRL needs the values earlier, for its vLLM importance sampling correction, they are kept.
+which it replaces later. If TRL needs the values for its vLLM importance sampling correction, they are not deferred.
 
 Overrides of TRL: `_generate`, `_get_per_token_logps_and_entropies`, `_prepare_inputs`, `_compute_loss`. Reads `_step`,
 `_metrics` and writes `_buffered_inputs`.
@@ -31,7 +31,7 @@ OLD = "old_per_token_logps"
 
 class RealTokens(Layer):
     """
-    Keep padding out of forwards, as set by `trim_padding`, `padding_free`, `arrange_by_length` and
+    Keep padding out of forward passes, as set by `trim_padding`, `padding_free`, `arrange_by_length` and
     `max_tokens_per_micro_batch` of [`CESConfig`]. Without `trim_padding` and `arrange_by_length`, this layer does
     nothing.
 
@@ -40,7 +40,7 @@ class RealTokens(Layer):
     """
 
     _defers_old_logps = False  # whether old log-probs of the current rollout are computed after the arrangement
-    _expects_old_logps = False  # whether TRL's next forward would compute old log-probs that are deferred
+    _expects_old_logps = False  # whether TRL's next forward pass would compute old log-probs that are deferred
     _loss_rows: dict[str, Any] | None = None  # the rows whose loss is being computed
 
     def __init__(self, *args, **kwargs):
@@ -53,10 +53,10 @@ class RealTokens(Layer):
         self._per_step = 0 if self.aux_loss_enabled or split else self.args.micro_batches_to_arrange()
         if self.args.max_tokens_per_micro_batch is not None and (self._per_step == 0 or not self._padding.right):
             raise ValueError(
-                "`max_tokens_per_micro_batch` needs rows that can be rearranged and trimmed: one of "
-                "`steps_per_generation` and `gradient_accumulation_steps` must be a multiple of the other, "
-                "`router_aux_loss_coef` 0.0, no context or sequence parallelism, and the model's positions "
-                "independent of padding."
+                "`max_tokens_per_micro_batch` needs rows that can be rearranged and trimmed: make one of "
+                "`steps_per_generation` and `gradient_accumulation_steps` a multiple of the other, set "
+                "`router_aux_loss_coef` to 0.0, disable context and sequence parallelism, and use a model whose "
+                "positions do not depend on padding."
             )
 
     def _prepare_inputs(self, generation_batch):
@@ -95,7 +95,7 @@ class RealTokens(Layer):
 
     @torch.no_grad()
     def _compute_old_logps(self, buffer: list[dict]):
-        """Compute the old log-probs of a new rollout with the same forwards as the update."""
+        """Compute the old log-probs of a new rollout with the same forward passes as the update."""
         model, settings = cast(Any, self.model), cast(Any, self.args.gradient_checkpointing_kwargs)
         with disable_gradient_checkpointing(model, settings):
             for batch in buffer:
@@ -109,9 +109,8 @@ class RealTokens(Layer):
 
     def _generate(self, prompts):
         outputs = super()._generate(prompts)
-        self._expects_old_logps = (
-            self._defers_old_logps
-        )  # set after generation, because a rollout_func may run forwards itself
+        # Set this after generation, because a rollout_func may run forward passes.
+        self._expects_old_logps = self._defers_old_logps
         return outputs
 
     def _get_per_token_logps_and_entropies(
@@ -138,7 +137,7 @@ class RealTokens(Layer):
         return outputs
 
     def _forward_real_tokens(self, model, input_ids, attention_mask, logits_to_keep, batch_size, budget, **kwargs):
-        """Run TRL's method with a model that trims or packs; without gradients, batch rows of similar length."""
+        """Run TRL's method on a model that trims or packs rows; without gradients, batch rows of similar length."""
         run, spans = super()._get_per_token_logps_and_entropies, real_spans(attention_mask)
         unit = cast(Any, self.pad_to_multiple_of) or 1
         if batch_size is None:
@@ -167,10 +166,10 @@ class RealTokens(Layer):
                 self.accelerator.backward(loss, **({"scale_wrt_gas": False} if deepspeed else {}))
             earlier = earlier + loss.detach()
         loss = self._loss_of_piece(model, last, total)
-        return loss + earlier if first else loss  # `earlier` is detached and only completes the logged loss
+        return loss + earlier if first else loss  # `earlier` is detached: it affects only the logged loss
 
     def _loss_of_piece(self, model, rows, total: int):
-        """Return the part of `rows` in the loss of `total` rows; TRL normalizes by rollout tokens or by rows."""
+        """Return the share of `rows` in the loss of `total` rows; TRL normalizes by rollout tokens or by rows."""
         self._loss_rows = rows
         try:
             loss = super()._compute_loss(model, rows)

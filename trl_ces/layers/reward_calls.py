@@ -1,7 +1,7 @@
-"""Call reward functions with the model's own text, and check their results.
+"""Call reward functions with the text of the model's last turn, and check their results.
 
-Each completion must get a finite number or `None`; otherwise an error names the function. TRL itself trains on
-infinite rewards, treats NaN as `None`, and does not report the row of an invalid value. `trainer.reward_funcs`
+Each completion must get a finite number or `None`; otherwise, an error that names the function is raised. TRL trains
+on infinite rewards, treats NaN as `None`, and does not report the row of an invalid value. `trainer.reward_funcs`
 contains the user's own objects, which are replaced by guards only while TRL calls them.
 
 Overrides of TRL: `_generate`, `_calculate_rewards`.
@@ -82,13 +82,13 @@ def supported_arguments(func: Callable, arguments: dict[str, Any]) -> dict[str, 
     parameters = parameters_of(func)
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return arguments
-    refused = set(REWARD_KEYWORDS) - {parameter.name for parameter in parameters}
-    return {name: value for name, value in arguments.items() if name not in refused}
+    unsupported = set(REWARD_KEYWORDS) - {parameter.name for parameter in parameters}
+    return {name: value for name, value in arguments.items() if name not in unsupported}
 
 
 def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: str, on_error: str) -> Tensor:
     """
-    Call the rule of a [`group_reward`] and check its result. `on_error` is `on_reward_error` of [`RewardCalls`].
+    Call the rule of a [`group_reward`] and check its result. `on_error`: see `on_reward_error` in [`RewardCalls`].
 
     Returns:
         `Tensor`: Shape (P * G,), float32; NaN (`None` in TRL) for unscored completions.
@@ -124,7 +124,7 @@ def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: st
 
 
 def guard(func: Any, name: str, on_error: str) -> Any:
-    """Wrap `func` in a guard that reports it as `name`; async if `func` is. Reward models are returned unchanged."""
+    """Wrap `func` in a guard, async if `func` is async, that reports it as `name`. Return a reward model unchanged."""
     if isinstance(func, torch.nn.Module):
         return func
 

@@ -1,7 +1,7 @@
-"""Padding, gathering and slicing of a rollout's rows over processes.
+"""Pad, gather and slice the rows of a rollout over processes.
 
 A rollout is TRL's dict of tensors, with one row per completion. Prompts are padded on the left and completions on the
-right, to the longest row of the process.
+right, to the length of the process's longest row.
 """
 
 from typing import Any, NamedTuple

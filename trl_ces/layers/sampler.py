@@ -1,9 +1,9 @@
-"""Draw prompts until the batch is full of mixed groups: DAPO's dynamic sampling, arXiv 2503.14476, section 3.2.
+"""Draw prompts until every group of the batch is informative: dynamic sampling (DAPO, arXiv 2503.14476, section 3.2).
 
-With accuracy as the only reward, a group that is all correct or all wrong has A = 0. Such groups are dropped and
-replaced by the next prompts of the dataset. This module selects the prompts and the groups to keep; the trainer
-generates the completions. Every process has the same groups, so all processes make the same decisions and the same
-number of collective calls.
+With accuracy as the only reward, a group with only correct or only wrong completions has A = 0. Such groups are
+dropped and replaced by the next prompts of the dataset. This module selects the prompts and the groups to keep; the
+trainer generates the completions. Every process has the same groups, so all processes make the same decisions and the
+same number of collective calls.
 """
 
 import logging
@@ -37,7 +37,7 @@ class PromptStream:
         self.shuffle = shuffle
         self.position = 0
 
-    def ahead(self, count: int) -> list[int]:
+    def peek(self, count: int) -> list[int]:
         """Return the row numbers of the next `count` prompts, without changing `position`."""
         places = range(self.position, self.position + count)
         return [self._order(place // self.num_prompts)[place % self.num_prompts] for place in places]
@@ -85,10 +85,10 @@ class DynamicSampler:
 
     Args:
         stream (`PromptStream`): The prompts.
-        wanted (`int`): P, groups in a generation batch.
-        group_size (`int`): G, completions per prompt.
-        max_rounds (`int`): Rounds of generation per batch, >= 1.
-        num_processes (`int`): Processes that share the completions of a round.
+        wanted (`int`): P, number of groups in a generation batch.
+        group_size (`int`): G, number of completions per prompt.
+        max_rounds (`int`): Maximum number of generation rounds per batch, >= 1.
+        num_processes (`int`): Number of processes that share the completions of a round.
         warns (`bool`): Whether this process logs warnings.
     """
 
@@ -116,7 +116,7 @@ class DynamicSampler:
         Run at most `max_rounds` rounds, until the batch has enough informative groups.
 
         `generate` takes the row numbers of a round's prompts. It returns whether each group is informative, and the
-        data to keep of each group. This method returns the data of the P groups, and the batch's metrics.
+        data to keep for each group. This method returns the data of the batch's P groups, and its metrics.
         """
         self._rollout_start = self.stream.position
         kept: list[tuple[int, Any]] = []  # (position, data) of each group
@@ -124,7 +124,7 @@ class DynamicSampler:
         rounds, first_round_end = 0, 0.0
         while len(kept) < self.wanted and rounds < self.max_rounds:
             size = round_size(self.wanted, len(kept), len(kept) + len(dropped), self._unit)
-            informative, groups = generate(self.stream.ahead(size))
+            informative, groups = generate(self.stream.peek(size))
             rounds += 1
             for is_informative, group in zip(informative, groups, strict=True):
                 if len(kept) == self.wanted:  # later prompts are drawn again for the next batch

@@ -1,4 +1,4 @@
-"""Workarounds for faults in TRL, accelerate, DeepSpeed and peft; each names the fault and when it becomes obsolete.
+"""Workarounds for bugs in TRL, accelerate, DeepSpeed and peft, and the conditions under which they become obsolete.
 
 Overrides of TRL and transformers: `create_accelerator_and_postprocess`, `_load_optimizer_and_scheduler`,
 `_tool_call_loop`, `_generate_single_turn`. Reads `vllm_generation`: its client's `session`, its `llm`, `mode`,
@@ -28,7 +28,7 @@ class UpstreamFixes(Layer):
     Apply the workarounds of this file.
 
     Raises:
-        `requests.exceptions.ReadTimeout`, `ConnectionError`: During training, if a vLLM server does not answer.
+        `requests.exceptions.ReadTimeout`, `ConnectionError`: During training, if a vLLM server does not respond.
     """
 
     _in_tool_loop = False
@@ -66,9 +66,9 @@ class UpstreamFixes(Layer):
         Make all ranks take part in every round of tool calls.
 
         In TRL, each rank leaves the loop after its own last tool call. If generation needs all ranks (a server, tensor
-        parallelism, sharded weights), a rank with another round then waits forever, or completions are assigned to the
-        wrong rows. Here, ranks without tool calls generate for dummy prompts, see [`generate_with_dummies`]. This does
-        not apply to vision models.
+        parallelism, sharded weights), a rank that has another round then waits forever, or completions are assigned to
+        the wrong rows. Here, ranks without tool calls generate for dummy prompts (see [`generate_with_dummies`]). This
+        workaround does not apply to vision models.
 
         Upstream: `_tool_call_loop` of trl 1.16; no known issue. Obsolete once TRL counts rounds over all ranks.
         """
@@ -115,7 +115,7 @@ def set_timeout(session: Any, seconds: float) -> None:
     """
     Set a timeout for all requests of a `requests.Session`; retry neither timeouts nor refused connections.
 
-    TRL's client waits forever for a server that does not answer, and it retries failed requests. A server that was
+    TRL's client waits forever for a server that does not respond, and it retries failed requests. A server that was
     restarted in the meantime would generate with its initial weights, so these requests are not retried.
 
     Upstream: trl issue 6973, closed without a timeout in trl 1.16.0. Obsolete once TRL's client accepts a timeout.
@@ -142,10 +142,10 @@ def seed_colocated_vllm(args: Any, process_index: int) -> None:
     """
     Seed colocated vLLM from `args.seed`.
 
-    When vLLM's engine is created, it reseeds torch, numpy and random. TRL passes it the number of the rank or
-    tensor-parallel group as the seed, regardless of `seed`. Ranks of one tensor-parallel group need the same seed.
+    When vLLM's engine is created, it reseeds torch, numpy and random. TRL seeds the engine with the number of the rank
+    or tensor-parallel group, regardless of `seed`. Ranks of one tensor-parallel group need the same seed.
 
-    Upstream: `_init_vllm` of trl 1.16's `VLLMGeneration`; no known issue. Obsolete once TRL adds the seed.
+    Upstream: `_init_vllm` of trl 1.16's `VLLMGeneration`; no known issue. Obsolete once TRL uses `seed`.
     """
     set_seed(args.seed + process_index // args.vllm_tensor_parallel_size)
 
@@ -180,9 +180,9 @@ def keep_float32_outputs(plugin: Any) -> None:
     """
     Keep log-probs and entropies in float32 under FSDP2, as under every other engine.
 
-    With `bf16`, accelerate makes FSDP2 cast a model's outputs to bfloat16, and TRL's model returns log-probs and
-    entropies. With 8 bits of precision, importance ratios are wrong by a few percent, and entropies that Eq. 5 must
-    rank are tied. Layers are still gathered and computed in the dtypes of the mixed-precision policy.
+    With `bf16`, accelerate makes FSDP2 cast a model's outputs, including TRL's log-probs and entropies, to bfloat16.
+    With 8 bits of precision, importance ratios are wrong by a few percent, and different entropies, which Eq. 5 must
+    rank, become equal. Layers are still gathered and computed in the dtypes of the mixed-precision policy.
 
     Upstream: `set_mixed_precision` of accelerate 1.15's FSDP plugin also sets `output_dtype`; no known issue.
     Obsolete once accelerate leaves it unset.
@@ -214,13 +214,13 @@ def register_lm_head(model: Any, plugin: Any) -> None:
 
 def replay_offloaded_adam(optimizer: Any) -> None:
     """
-    Repeat the steps before a checkpoint on a single element, so that DeepSpeed's offloaded Adam resumes exactly.
+    Restore the state of DeepSpeed's offloaded Adam by repeating the steps before the checkpoint on a single element.
 
     Adam's C++ code keeps the powers of beta as running products in float32, but a new process computes them with
     `std::pow`, which rounds differently.
 
-    Upstream: `IncrementStep` of DeepSpeed 0.19.8, since pull 7982; no known issue. Obsolete once DeepSpeed computes
-    the power at each step.
+    Upstream: `IncrementStep` of DeepSpeed 0.19.8, since pull request 7982; no known issue. Obsolete once DeepSpeed
+    computes the power at each step.
     """
     adam = optimizer
     while hasattr(adam, "optimizer"):
@@ -237,9 +237,9 @@ def restore_base_after_merge(model: Any) -> None:
     """
     Make `unmerge_adapter` of a `PeftModel` restore the exact weights from before `merge_adapter`.
 
-    For a sync, peft adds the adapter to the base weights and subtracts it afterwards. In bfloat16 and float16, both
-    operations round, and the errors accumulate over a run. The weights of the adapted layers are therefore copied to
-    host memory once. ZeRO-3 needs no copy, because it discards changes to gathered weights.
+    Before a sync to vLLM, peft adds the adapter to the base weights and subtracts it afterwards. In bfloat16 and
+    float16, both operations round, and the errors accumulate over a run. The weights of the adapted layers are
+    therefore copied to host memory once. ZeRO-3 needs no copy, because it discards changes to gathered weights.
 
     Upstream: trl issue 6688, open. Obsolete once `GRPOTrainer` sends vLLM only the adapter (trl pull 5188, open).
     """
@@ -261,7 +261,7 @@ def restore_base_after_merge(model: Any) -> None:
 
 
 def _rounded_weights(model: Any) -> Iterator[torch.Tensor]:
-    """Yield the frozen weights and biases under adapters that are stored unsharded in 16 bits."""
+    """Yield the frozen weights and biases of adapted layers that are stored unsharded in 16 bits."""
     for module in model.modules():
         if isinstance(module, BaseTunerLayer):
             for weight in module.get_base_layer().parameters(recurse=False):

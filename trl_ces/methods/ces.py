@@ -34,14 +34,14 @@ def multiplier(correct: Tensor, group_correct: Tensor, group_scored: Tensor) -> 
 
 def selection_size(lengths: Tensor, tau: float, multiplier: tuple[Tensor, Tensor] | None = None) -> Tensor:
     """
-    Compute k = floor(|y| * tau * b) of Eq. 5, exactly.
+    Compute k = floor(|y| * tau * b) of Eq. 5 with exact arithmetic.
 
     The computation uses integers: tau is an exact decimal, as written by the user, and b is a ratio of counts.
     In float32, 300 tokens with tau 0.01 and b = 1 - 2/3 would give 0 instead of 1.
 
     Args:
         lengths (`Tensor`): Shape (B,), int64, |y|: tokens in the loss mask.
-        tau (`float`): Top-rate in [0, 1], at most nine decimals.
+        tau (`float`): Top-rate in [0, 1], with at most nine decimals.
         multiplier (`tuple[Tensor, Tensor]`, *optional*):
             Numerator and denominator of b, shape (B,), int64. `None`: b = 1, the paper's "w/o Dynamic b".
 
@@ -154,7 +154,7 @@ def conditional_entropy_shaping(
     return ShapedAdvantages(shaped, selected)
 
 
-AUTO = "auto"  # tau is computed from the first rollout, see [`automatic_tau`]
+AUTO = "auto"  # computes tau from the first rollout; see [`automatic_tau`]
 BETA_RANGE = "it must be a finite number (advantage per bit of entropy); the paper uses 0.4."
 
 
@@ -204,7 +204,7 @@ def warn_of_negative_betas(beta_correct: float, beta_incorrect: float) -> str:
 
 
 def check(args: Any, refuse: Refuse) -> None:
-    """Refuse a second entropy term in the loss, and settings that would drop tokens or groups that CES needs."""
+    """Reject a second entropy term in the loss, and settings that would drop tokens or groups that CES needs."""
     if args.entropy_coef != 0.0:
         refuse("entropy_coef", f"CES already adds the entropy to the loss: set it to 0.0, {OR_OFF}.")
     if args.use_adaptive_entropy:
@@ -215,7 +215,7 @@ def check(args: Any, refuse: Refuse) -> None:
         refuse(
             "dynamic_sampling",
             "it drops groups whose completions all have the same accuracy. CES keeps them (section 3.2 of the paper): "
-            "A is 0, but A' = -/+ beta H still trains. Set `dynamic_sampling=False`, or, if intended, "
+            "A is 0, but A' = -/+ beta H still has a gradient. Set `dynamic_sampling=False`, or, if intended, "
             "`ces_allow_dynamic_sampling=True`.",
         )
 
@@ -227,12 +227,5 @@ rule = Rule(
     needs=frozenset({Need.CORRECTNESS, Need.RATIOS}),
     differentiates="entropies",
     check=check,
-    config_fields=(
-        "tau",
-        "beta_correct",
-        "beta_incorrect",
-        "cap_incorrect",
-        "dynamic_multiplier",
-        "entropy_gradient",
-    ),
+    config_fields=("tau", "beta_correct", "beta_incorrect", "cap_incorrect", "dynamic_multiplier", "entropy_gradient"),
 )

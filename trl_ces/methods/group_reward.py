@@ -1,8 +1,8 @@
 """
 Group rewards: reward functions that need all completions of a prompt.
 
-TRL calls a reward function with the rows of one process, but a group may be split over several processes. The layer
-`GroupRewards` computes these rewards from the gathered rollout instead, so they are exact on any number of processes.
+TRL calls a reward function with the rows of one process, but a group may be split over several processes. The
+`GroupRewards` layer instead computes these rewards from the gathered rollout, for any number of processes.
 """
 
 import functools
@@ -31,7 +31,7 @@ def group_reward(rule: Callable[[Groups], Tensor]) -> Callable[..., Any]:
         `Callable`: The reward function, with the name of `rule`. Its attribute `of_groups` is `rule`.
 
     Raises:
-        `RuntimeError`: Raised by the reward function if a trainer without the layer `GroupRewards` calls it.
+        `RuntimeError`: Raised by the reward function if a trainer without the `GroupRewards` layer calls it.
 
     Example:
         ```python
@@ -43,15 +43,15 @@ def group_reward(rule: Callable[[Groups], Tensor]) -> Callable[..., Any]:
     """
 
     @functools.wraps(rule)
-    def refuse(*_args: Any, **_kwargs: Any) -> Any:
+    def raise_error(*_args: Any, **_kwargs: Any) -> Any:
         raise RuntimeError(
-            f"{rule.__name__} is a group reward, which only CESTrainer and the layer "
-            "trl_ces.layers.GroupRewards compute: use one of them instead of GRPOTrainer."
+            f"{rule.__name__} is a group reward, which only CESTrainer and the "
+            "trl_ces.layers.GroupRewards layer compute: use one of them instead of GRPOTrainer."
         )
 
-    del refuse.__wrapped__  # otherwise its signature would be that of the rule
-    refuse.of_groups = rule  # type: ignore[attr-defined]
-    return refuse
+    del raise_error.__wrapped__  # otherwise its signature would be that of the rule
+    raise_error.of_groups = rule  # type: ignore[attr-defined]
+    return raise_error
 
 
 def is_group_reward(func: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Per-completion facts of a rollout: correctness, lengths, truncation, and the accuracy of the groups (Eq. 2)."""
+"""Correctness, length and truncation of each completion of a rollout, and the accuracy of the groups (Eq. 2)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

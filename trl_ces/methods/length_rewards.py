@@ -6,10 +6,10 @@ Length rewards, computed per group. Each method has a function, and a factory th
 of completion i in tokens that the policy generated, G is the group size, and p is the group accuracy (Eq. 2): the
 share of correct completions among the scored completions, or 0 if no completion is scored.
 
-Every function returns shape (P, G), float32. The values of unscored completions are arbitrary; the layer
-`GroupRewards` replaces them with `None`. A truncated completion has the length at which it was cut off, and its
-accuracy reward decides whether it is correct. With `scale_rewards="group"`, TRL divides by the group's standard
-deviation, so the strength of a length reward cancels out if all completions of a group have the same accuracy.
+Every function returns shape (P, G), float32. The values of unscored completions are arbitrary; the `GroupRewards`
+layer replaces them with `None`. A truncated completion has the length at which it was cut off, and its accuracy reward
+decides whether it is correct. With `scale_rewards="group"`, TRL divides by the group's standard deviation, so the
+strength of a length reward cancels out if all completions of a group have the same accuracy.
 """
 
 import functools

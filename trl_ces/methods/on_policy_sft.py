@@ -49,7 +49,7 @@ def on_policy_sft(batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor
 
 
 def check(args: Any, refuse: Refuse) -> None:
-    """Refuse a clip range that could clip, and a KL term."""
+    """Reject a clip range that could clip, and a KL term."""
     wide = f"on-policy SFT has no clipping: set `epsilon=1.0`, `epsilon_high={NO_CLIP}` and `delta=None`, {OR_OFF}."
     if args.epsilon < 1:
         refuse("epsilon", wide)

@@ -67,7 +67,7 @@ class Rule:
         differentiates (`str`, *optional*):
             Source of gradients besides the importance ratio: `"entropies"`, `"logps"` or `None`.
         check (`Callable[[CESConfig, Refuse], None]`, *optional*):
-            Refuses settings of TRL, or combinations of the rule's settings, that contradict the rule's definition.
+            Rejects settings of TRL, or combinations of the rule's settings, that contradict the rule's definition.
         config_fields (`tuple[str, ...]`):
             Settings of a built-in rule: keyword arguments of `function`, and fields `NAME_SETTING` of [`CESConfig`].
     """
@@ -112,7 +112,7 @@ def setting(default: Any, help: str, holds: Callable[[Any], bool] | None = None,
 
 
 def share(default: float, help: str) -> Any:
-    """Create a [`setting`] for a share of tokens in [0, 1], which is counted exactly."""
+    """Create a [`setting`] for a share of tokens in [0, 1]. Selected tokens are counted exactly."""
     reason = (
         f"it must be a share of tokens in [0, 1] with at most {MAX_DECIMALS} decimals; {default:g} is the default."
     )
@@ -132,7 +132,7 @@ def exact(value: float) -> Fraction:
 
 
 def entropy_in_bits(entropies_nats: Tensor) -> Tensor:
-    """Convert TRL's entropies, in nats, to the bits of Eq. 4. Any shape; gradients flow."""
+    """Convert TRL's entropies, in nats, to the bits of Eq. 4. Any shape; differentiable."""
     return entropies_nats / math.log(2)
 
 

@@ -37,7 +37,7 @@ def completions(model, prompts=PROMPTS, seeds=SEEDS, ends=(1,), **changes):
     return [(one.tokens, one.finish_reason) for one in ordered]
 
 
-def by_loops(model, prompt, seed, ends=(1,), *, temperature, top_p, repetition_penalty, max_new_tokens=10):
+def sample_with_loops(model, prompt, seed, ends=(1,), *, temperature, top_p, repetition_penalty, max_new_tokens=10):
     """Sample one completion in plain Python, one token at a time, without a cache."""
     generator, ids = torch.Generator().manual_seed(seed), list(prompt)
     for _ in range(max_new_tokens):
@@ -71,7 +71,9 @@ def by_loops(model, prompt, seed, ends=(1,), *, temperature, top_p, repetition_p
 )
 def test_completions_follow_the_sampling_rules_and_do_not_depend_on_the_batch(changes):
     model, ends, prompts, seeds = tiny_model().eval(), (1, 30, 31), PROMPTS * 4, list(range(16))
-    expected = [by_loops(model, prompt, seed, ends, **changes) for prompt, seed in zip(prompts, seeds, strict=True)]
+    expected = [
+        sample_with_loops(model, prompt, seed, ends, **changes) for prompt, seed in zip(prompts, seeds, strict=True)
+    ]
     assert {reason for _, reason in expected} == {"stop", "length"}
     assert completions(model, prompts, seeds, ends, **changes) == expected
     assert completions(model, prompts, seeds, ends, batch_size=3, **changes) == expected
@@ -151,10 +153,10 @@ def test_lora_adapter_is_merged_into_the_base_model(tmp_path):
     assert facts.tokenizer.chat_template == CHAT_TEMPLATE  # the base model's template; the adapter has none
     chosen = settings(tmp_path / "adapter", max_new_tokens=10)
     (found,) = TransformersBackend.load(facts, chosen).generate([PROMPTS[1]], [3])
-    expected = by_loops(adapted.eval(), PROMPTS[1], 3, **PAPER)
+    expected = sample_with_loops(adapted.eval(), PROMPTS[1], 3, **PAPER)
     assert (found[0].tokens, found[0].finish_reason) == expected
     base_only = AutoModelForCausalLM.from_pretrained(tmp_path / "base").eval()
-    assert expected != by_loops(base_only, PROMPTS[1], 3, **PAPER)
+    assert expected != sample_with_loops(base_only, PROMPTS[1], 3, **PAPER)
 
 
 def test_model_is_read_without_its_weights(tmp_path):

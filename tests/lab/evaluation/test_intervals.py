@@ -50,7 +50,7 @@ def test_paired_difference_follows_newcombes_method_10():
 
 @pytest.mark.parametrize("completions", [1, 4])
 @pytest.mark.parametrize("size", [1, 2, 500])
-def test_intervals_of_all_incorrect_and_all_correct_sets(size, completions):
+def test_all_incorrect_and_all_correct_sets_have_wilson_intervals(size, completions):
     edge = oracle.Z**2 / (size + oracle.Z**2)  # upper Wilson bound for 0 of n
     assert bounds(shares([0] * size, completions)) == pytest.approx((0, 0, edge))
     assert bounds(shares([completions] * size, completions)) == pytest.approx((1, 1 - edge, 1))
@@ -109,7 +109,7 @@ def test_intervals_without_values_are_none():
     assert {tuple(each) for each in (*found, interval_of_average([[1.0], []]))} == {(None, None, None)}
 
 
-def simulated(size, completions, mean, spread, repeats=1000):
+def simulate_sets(size, completions, mean, spread, repeats=1000):
     """Simulate `repeats` sets in which the accuracies of the problems follow a beta distribution."""
     generator = np.random.default_rng(size + completions)
     chances = generator.beta(mean * spread, (1 - mean) * spread, (repeats, size))
@@ -126,13 +126,13 @@ def coverage(intervals, truth):
     [(30, 4, 0.05, 2), (20, 4, 0.1, 0.5), (20, 8, 0.3, 2), (100, 4, 0.02, 0.5), (100, 8, 0.9, 2), (30, 4, 0.98, 10)],
 )
 def test_interval_covers_the_true_accuracy_in_95_percent_of_simulations(size, completions, mean, spread):
-    found = [accuracy_interval([each]) for each in simulated(size, completions, mean, spread)]
+    found = [accuracy_interval([each]) for each in simulate_sets(size, completions, mean, spread)]
     assert 0.925 < coverage(found, mean) < 0.985  # the percentile bootstrap has 0.85 to 0.90 in most of these cases
 
 
 def test_average_and_difference_cover_the_true_values():
     means = [0.02, 0.3, 0.6, 0.95]
-    runs = [[simulated(30 + number, 4, mean, spread) for number, mean in enumerate(means)] for spread in (2, 1)]
+    runs = [[simulate_sets(30 + number, 4, mean, spread) for number, mean in enumerate(means)] for spread in (2, 1)]
     first, second = (list(zip(*sets, strict=True)) for sets in runs)
     assert 0.925 < coverage(map(accuracy_interval, first), math.fsum(means) / 4) < 0.98
     assert 0.925 < coverage(map(accuracy_difference, first, second), 0) < 0.985

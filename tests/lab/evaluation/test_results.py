@@ -72,7 +72,7 @@ def with_interval(mean, low, high, sign=""):
     return f"{100 * mean:{sign}.1f} [{100 * low:{sign}.1f}, {100 * high:{sign}.1f}]"
 
 
-def test_summary_of_a_run():
+def test_summary_matches_hand_computed_values():
     found = summarize(SETTINGS, FIRST)
     assert found == summarize(SETTINGS, FIRST[::-1])  # the order of the samples has no effect
     aime, gsm = found["benchmarks"]["aime24"], found["benchmarks"]["gsm8k"]
@@ -149,7 +149,7 @@ def test_runs_are_compared_problem_by_problem(runs):
     assert compare(runs, "correct_qwen")["benchmarks"]["aime24"]["accuracy"][0]["mean"] == 0.375
 
 
-def test_questions_are_simple_if_more_than_half_of_the_first_runs_completions_are_correct(runs):
+def test_a_question_is_simple_if_most_completions_of_the_first_run_are_correct(runs):
     split = compare(runs)["split"]
     assert [split["aime24"][part]["problems"] for part in ("simple", "hard")] == [0, 2]  # exactly half is not enough
     assert [split["gsm8k"][part]["problems"] for part in ("simple", "hard")] == [2, 0]
@@ -214,10 +214,10 @@ def test_command_prints_and_saves_a_comparison_of_three_runs(folders, tmp_path, 
     tables, both = cells(printed), ("Acc ↑", "Len ↓")
     assert tables[0][0][1:] == [f"{name} {what}" for name in ("base", "dapo", "ces") for what in both]
     assert tables[1][0][1:] == [f"{name} − dapo {what}" for name in ("base", "ces") for what in both]
-    assert "other settings" not in printed
+    assert "Settings that differ" not in printed
 
 
-def test_command_options_correctness_and_names(folders, capsys):
+def test_command_accepts_correctness_and_names(folders, capsys):
     words = ["--correctness", "correct_qwen", "--names", "R1-7B", "DAPO"]
     assert main(["compare", *folders[:2], *words]) == 0
     table = cells(capsys.readouterr().out)[0]

@@ -127,7 +127,7 @@ def test_problems_without_reference_answer_count_only_for_the_script(workspace, 
 
 
 @pytest.mark.parametrize(("kept", "cut_bytes"), [(0, 0), (5, 2), (13, 0), (29, 40), (30, 1)])
-def test_resumed_run_equals_an_uninterrupted_run(workspace, finished, tmp_path, kept, cut_bytes):
+def test_resumed_run_matches_the_uninterrupted_run(workspace, finished, tmp_path, kept, cut_bytes):
     (tmp_path / "settings.json").write_bytes((finished / "settings.json").read_bytes())
     content = (finished / "samples.jsonl").read_bytes().splitlines(keepends=True)
     # Keep some lines, in any order in which a backend may write them, and cut bytes from the last line.
@@ -169,7 +169,7 @@ print(killed_at)
 
 
 @pytest.mark.slow
-def test_run_killed_at_random_times_equals_an_uninterrupted_run(workspace, finished, tmp_path):
+def test_run_killed_at_random_times_matches_the_uninterrupted_run(workspace, finished, tmp_path):
     size = (finished / "samples.jsonl").stat().st_size
     given = {"model": str(workspace / "model"), "data_dir": str(workspace), "benchmarks": ["aime24", "amc23"]} | QUICK
     code = KILLER.format(folder=str(tmp_path), seed=time.time_ns() % 1000, settings=given, step=size // 4)
@@ -221,22 +221,22 @@ def test_samples_without_settings_are_rejected(workspace, finished, tmp_path):
         run(workspace, tmp_path)
 
 
-def opened(folder, settings):
+def open_and_close(folder, settings):
     with open_samples(folder, settings):
         pass
 
 
 def test_local_model_may_be_moved_with_its_samples(tmp_path):
-    opened(tmp_path, {"model": "runs/a", "fingerprint": "1", "seed": 0})
-    opened(tmp_path, {"model": "moved/a", "fingerprint": "1", "seed": 0})
+    open_and_close(tmp_path, {"model": "runs/a", "fingerprint": "1", "seed": 0})
+    open_and_close(tmp_path, {"model": "moved/a", "fingerprint": "1", "seed": 0})
     with pytest.raises(UserError, match="`fingerprint` was '1'"):
-        opened(tmp_path, {"model": "moved/a", "fingerprint": "2", "seed": 0})
+        open_and_close(tmp_path, {"model": "moved/a", "fingerprint": "2", "seed": 0})
 
 
 def test_output_directory_is_locked_for_one_process(tmp_path):
     with open_samples(tmp_path, {}), pytest.raises(UserError, match="Another evaluation is running"):
-        opened(tmp_path, {})
-    opened(tmp_path, {})
+        open_and_close(tmp_path, {})
+    open_and_close(tmp_path, {})
 
 
 def test_incomplete_batches_are_regenerated_as_a_whole():

@@ -58,7 +58,7 @@ def vllm(monkeypatch):
     check = taking("LLM.__init__", "EngineArgs")
 
     def make(**arguments):
-        if arguments["model"] == "refused":
+        if arguments["model"] == "unsupported":
             raise ValueError("Model architectures ['X'] are not supported.\nAdvice.")
         return types.SimpleNamespace(arguments=check(**arguments), llm_engine=Engine())
 
@@ -148,7 +148,7 @@ def test_completions_finished_before_a_crash_are_not_generated_again(vllm, tmp_p
 
 def test_error_for_an_unsupported_model_suggests_the_transformers_backend(vllm):
     with pytest.raises(UserError, match=r"vLLM cannot run .*not supported.\): try `--backend transformers`"):
-        VllmBackend(dataclasses.replace(FACTS, base="refused"), settings(), longest=120)
+        VllmBackend(dataclasses.replace(FACTS, base="unsupported"), settings(), longest=120)
 
 
 def test_auto_backend_is_vllm_if_installed(vllm, monkeypatch):

@@ -159,8 +159,8 @@ class Benchmark:
     count: int  # number of rows in the source
     read: Reader  # reads question and reference answer from a row of the local copy
     hub: HubSource | None = None  # `None`: a local copy is required
-    # Row numbers without a reference answer. `correct` is `None` for these rows, but the Qwen2.5-Math script accepts
-    # an empty final answer.
+    # Numbers of the rows without a reference answer. `correct` is `None` for these rows, but the Qwen2.5-Math script
+    # accepts an empty final answer.
     without_gold: tuple[int, ...] = ()
     dataset: str = ""  # `"humaneval"` or `"mbpp"` for code sets, otherwise empty
     url: str = ""  # URL of the file published by EvalPlus

@@ -51,8 +51,8 @@ def interval_of_average(sets: Sequence[Sequence[float]], least: float = -math.in
     Tibshirani 1993, section 12.5), which is suitable for skewed values such as lengths.
 
     Problems are resampled within each set, because the sets are not a random sample. t = (mean* - mean) / error*,
-    where error* is the standard error of a resample. error* is at least half of the sample's standard error, because a
-    resample with few distinct values could make t arbitrarily large. The interval is `None` if a set has only one
+    where error* is the standard error of a resample. It is at least half of the sample's standard error, because a
+    resample with few distinct values could make t arbitrarily large. `low` and `high` are `None` if a set has only one
     problem or if no set varies. `least` and `most` limit the ends of the interval.
     """
     if not sets or not all(map(len, sets)):
@@ -145,8 +145,9 @@ def accuracy_difference(first: Sequence[Shares], second: Sequence[Shares]) -> In
     """
     Subtract the second run's average accuracy from the first run's, for the same problems in the same order.
 
-    low = d - sqrt(a² - 2 φ a b + b²), where a and b are the distances of the two runs' bounds from their means, and φ
-    is the correlation of the means (Newcombe 1998, method 10), shrunk towards 0 if there are few completions.
+    low = d - sqrt(x² - 2 φ x y + y²), where d is the difference of the means, x and y are the distances of the two
+    runs' bounds from their means, and φ is the correlation of the means (Newcombe 1998, method 10), shrunk towards 0
+    if there are few completions.
     """
     if not _not_empty(first):
         return Interval(None, None, None)

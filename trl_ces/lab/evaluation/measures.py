@@ -5,8 +5,8 @@ final box. A truncated completion can count only at the largest budget.
 
 The area is the mean accuracy over all budgets from 0 to the limit, in [0, 1]. It equals the mean of 1 - tokens / limit
 over all completions, where incorrect completions contribute 0. The reasoning efficiency gap (REG, arXiv 2506.07104)
-compares the areas of two models. The area distinguishes a model that is accurate at every budget from a model that is
-short only on average.
+compares the areas of two models. The area distinguishes a model that is accurate at every budget from a model whose
+completions are short only on average.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Result tables of one evaluation (as the paper's Table 1), and comparison of several evaluations by problem."""
+"""Result tables of one evaluation (in the layout of the paper's Table 1), and comparison of several evaluations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

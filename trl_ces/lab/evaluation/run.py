@@ -26,7 +26,7 @@ from .settings import EvaluationSettings, default_folder, make_settings
 
 
 def choose_backend(settings: EvaluationSettings) -> EvaluationSettings:
-    """Resolve the backend `"auto"`."""
+    """Resolve the `"auto"` backend."""
     backend, installed = settings.backend, find_spec("vllm") is not None
     if backend == "auto":
         backend = "vllm" if installed else "transformers"
@@ -48,7 +48,7 @@ def _prepare(settings: EvaluationSettings) -> tuple[EvaluationSettings, list[Pro
 
 
 def _encode(settings: EvaluationSettings, problems: Sequence[Problem]) -> tuple[ModelFacts, EncodedPrompts]:
-    """Read the model without its weights, encode the prompts, and check that they fit into the context."""
+    """Read the model without its weights, encode the prompts, and check that they fit the context."""
     facts = read_model(settings)
     prompts = encode_prompts(facts.tokenizer, problems, settings.system_prompt, settings.prompt_template)
     check_context(facts, prompts, settings)
@@ -238,7 +238,7 @@ def evaluate(
         **options: Other fields of [`EvaluationSettings`].
 
     Returns:
-        `dict`: For each benchmark `accuracy`, mean `length_tokens`, and `area` (mean accuracy over token budgets).
+        `dict`: For each benchmark, `accuracy`, mean `length_tokens`, and `area` (mean accuracy over token budgets).
     """
     settings = choose_backend(_study_settings(str(model_dir), benchmarks, correctness, options))
     folder, sampling, parent = Path(model_dir), settings.sampling(), default_folder(settings.model)

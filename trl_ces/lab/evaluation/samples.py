@@ -33,14 +33,14 @@ def read_settings_file(folder: Path) -> dict[str, Any]:
 
 
 def read_samples(file: Path) -> tuple[list[Sample], int]:
-    """Read samples.jsonl without an incomplete last line, which a killed run may leave; return samples and size."""
+    """Read samples.jsonl, except the incomplete last line of a killed run; return the samples and their size."""
     content = file.read_bytes() if file.is_file() else b""
     length = content.rfind(b"\n") + 1
     return [json.loads(line) for line in content[:length].split(b"\n")[:-1]], length
 
 
 class SampleFile:
-    """The file samples.jsonl of a directory, opened for appending."""
+    """The samples.jsonl file of a directory, opened for appending."""
 
     def __init__(self, folder: Path):
         self.samples, length = read_samples(folder / SAMPLES)
