@@ -1,11 +1,11 @@
 """
-Count formulas copied from the question that are accepted by value alone, and by the reward, which reads the question.
+Count accepted copies of formulas from the question, with and without passing the question to the reward.
 
-    python benchmarks/copies.py --data FOLDER            # with train/math/math.json and math/NAME/test.jsonl
+    python benchmarks/copies.py --data FOLDER            # contains train/math/math.json and math/NAME/test.jsonl
 
 Each policy boxes one formula: the longest, last or first formula of the question, or a modified longest formula (in
-brackets, with `+ 0`, with spaces, or with its sides exchanged). A copy spelled like the gold is correct and is not
-counted.
+brackets, with `+ 0`, with spaces, or with its sides exchanged). A copy that is spelled like the gold is correct,
+so it is not counted.
 """
 
 import argparse
@@ -48,21 +48,21 @@ def exchange_sides(formula: str) -> str:
     return f"{right.strip()} = {left.strip()}" if equals else formula
 
 
-WHOLE = {
+VERBATIM = {
     "longest": lambda found: max(found, key=len),
     "last": lambda found: found[-1],
     "first": lambda found: found[0],
 }
-CHANGED = {
+MODIFIED = {
     "longest, in brackets": lambda found: f"({found[0]})",
     "longest, + 0": lambda found: f"{found[0]} + 0",
     "longest, with spaces": lambda found: re.sub(r"(?<=[-+=])", r"\\, ", found[0]),
     "longest, sides exchanged": lambda found: exchange_sides(found[0]),
 }
-POLICIES = WHOLE | CHANGED
+POLICIES = VERBATIM | MODIFIED
 
 
-def spelled(text: str) -> str:
+def spelling(text: str) -> str:
     return re.sub(r"[\s$]", "", text)
 
 
@@ -79,18 +79,20 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=3000, help="questions per list (default 3000)")
     parser.add_argument("--show", type=int, default=0, help="accepted copies to print per list and policy (default 0)")
     options = parser.parse_args()
-    print("| list | questions | copied formula | by value | by the reward | share | spelled like the gold |")
+    print(
+        "| list | questions | copied formula | accepted without question | accepted with question | share | is gold |"
+    )
     print("|---|--:|---|--:|--:|--:|--:|")
     for name, pairs in read_questions(options.data).items():
         questions = [(question, gold, formulas(question)) for question, gold in pairs[: options.first]]
-        by_value: list[Row] = []  # rows whose longest formula has the gold's value
+        by_value: list[Row] = []  # rows whose longest formula is accepted without the question
         for policy, choose in POLICIES.items():
-            if policy in CHANGED:
+            if policy in MODIFIED:
                 rows = [row._replace(copy=choose([row.copy])) for row in by_value]
             else:
                 rows = [Row(question, gold, choose(found)) for question, gold, found in questions if found]
-            verbatim = sum(spelled(row.copy) == spelled(row.gold) for row in rows)
-            rows = [row for row in rows if spelled(row.copy) != spelled(row.gold)]
+            verbatim = sum(spelling(row.copy) == spelling(row.gold) for row in rows)
+            rows = [row for row in rows if spelling(row.copy) != spelling(row.gold)]
             equal = [row for row, reward in zip(rows, rewards_of(rows, with_questions=False), strict=True) if reward]
             accepted = [
                 row for row, reward in zip(equal, rewards_of(equal, with_questions=True), strict=True) if reward

@@ -1,11 +1,11 @@
-"""Measure how far a rollout's first importance ratios deviate from 1 in bf16, by where old log-probs are computed.
+"""Measure how far the first importance ratios of a rollout deviate from 1 in bf16.
 
     python benchmarks/first_ratio.py
     python benchmarks/first_ratio.py --device cuda --shape 1.5b --longest 12000
 
-The policy does not change (learning rate 0), so every ratio should be 1. Deviations are due to rounding: a row's
-log-probs depend on the rows and padding of its batch. Weights and tokens are random; lengths are like those of
-R1-Distill models.
+The cases differ in padding and in the batches on which old log-probs are computed. The policy does not change
+(learning rate 0), so every ratio should be 1. Deviations are due to rounding: a row's log-probs depend on the other
+rows of its batch and on their padding. Weights and tokens are random; lengths are like those of R1-Distill models.
 """
 
 import argparse

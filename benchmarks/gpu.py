@@ -33,11 +33,11 @@ class Part:
     large: str
     tiny: str
     minutes: float
-    has_shape: bool = True  # whether the script has the option --shape
-    has_attention: bool = True  # whether it has --attention and, for the 1.5B shape, --checkpointing
+    has_shape: bool = True  # whether the script has a --shape option
+    has_attention: bool = True  # whether the script has --attention and --checkpointing options
 
 
-# Sorted by importance. The minutes sum to 27.
+# Sorted by importance. The time limits add up to 27 minutes.
 PARTS = {
     "update": Part(
         "update_step",
@@ -75,7 +75,10 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--attention", help="attn_implementation; default: flash_attention_2 if installed, else sdpa")
     parser.add_argument(
-        "--minutes", type=float, default=30.0, help="total time; the last part may use all that is left"
+        "--minutes",
+        type=float,
+        default=30.0,
+        help="total time limit; the last part may use all of the remaining time",
     )
     parser.add_argument("--output_dir", type=Path, default=Path("runs/bench/gpu"))
     return parser.parse_args(argv)

@@ -2,10 +2,10 @@
 
     python benchmarks/grading.py
 
-Final answers are numbers, fractions, powers and short polynomials; half of them are incorrect, as for a partly trained
-model. The two rewards run alternately, and ratios compare wall time, so run nothing else on the machine.
+Final answers are numbers, fractions, powers and short polynomials; half of them are incorrect, as is typical of a
+partly trained model. The two rewards run alternately. Ratios compare wall time, so run nothing else on the machine.
 
-The second part times answers that need symbolic algebra, with and without distinct hostile answers among them.
+The second part times answers that need symbolic algebra, with and without hostile answers mixed in.
 """
 
 import argparse
@@ -74,7 +74,7 @@ def hostile_answers(count: int, seed: int) -> list[str]:
 
 
 def processor_seconds() -> float:
-    """Return the CPU seconds used so far by this process and its grading workers."""
+    """Return the total CPU seconds of this process and its grading workers."""
     processes = [psutil.Process(worker.process.pid) for worker in shared_pool().workers if worker.process]
     processes += [child for supervisor in processes for child in supervisor.children()]
     # A supervisor's times include its terminated children.

@@ -3,10 +3,10 @@
     python benchmarks/memory.py
     python benchmarks/memory.py --device cuda
 
-Each case runs in its own process: CESTrainer trains a random model for two steps on full-length completions. The
-estimate of `trl_ces/lab/plan` is compared with peak memory. On a GPU, this is the peak of PyTorch's allocator. On a
-CPU, it is the peak increase of resident memory since before the model was created (Linux only). The CPU cases take a
-few minutes on one core.
+Each case runs in a separate process, in which CESTrainer trains a random model for two steps on full-length
+completions. The estimate of `trl_ces/lab/plan` is compared with the peak memory. On a GPU, this is the peak of
+PyTorch's allocator. On a CPU, it is the increase of resident memory over the value before the model was created, at
+its peak (Linux only). The CPU cases take a few minutes on one core.
 """
 
 import argparse
@@ -23,14 +23,15 @@ MIB = 2**20
 
 
 QWEN = shape_of("qwen2", False, 512, 1536, 8, 8, 2, 32000)
-# The vocabulary is as wide as TRL's tile of logits; with a smaller one, part of the tile would not be resident.
+# The vocabulary size equals the width of TRL's logits tile. With a smaller vocabulary, only part of the tile would be
+# resident.
 LLAMA = shape_of("llama", True, 256, 1024, 12, 4, 4, 32768)
 FOUR_ROWS = {"max_completion_length": 736, "per_device_train_batch_size": 4}
 # Name, shape and recipe fields that differ from BASE.
 CASES = [
     ("Qwen2, 57 M", QWEN, {}),
     ("Qwen2, 57 M", QWEN, {"gradient_checkpointing": True}),
-    ("Qwen2, 57 M, 2 passes a step", QWEN, {"gradient_accumulation_steps": 2}),
+    ("Qwen2, 57 M, 2 micro-batches", QWEN, {"gradient_accumulation_steps": 2}),
     ("Qwen2, 57 M, bf16", QWEN, {"bf16": True}),
     ("Qwen2, 57 M, bf16", QWEN, {"bf16": True, "gradient_checkpointing": True}),
     ("Qwen2, 57 M, LoRA", QWEN, {"use_peft": True, "lora_r": 16}),
@@ -84,8 +85,8 @@ def recipe_of(fields, output, device):
     return make_recipe(given, "benchmarks/memory.py")
 
 
-def predicted(shape, fields, device):
-    """Return the planned bytes, without the reserve for the process itself."""
+def planned_bytes(shape, fields, device):
+    """Return the planned bytes, excluding the reserve for the process itself."""
     from trl_ces.lab.plan.memory import Engine, plan_memory
     from trl_ces.lab.plan.setup import make_setup
 
@@ -96,7 +97,7 @@ def predicted(shape, fields, device):
     return memory.training - memory.parts["reserve (estimate)"]
 
 
-def resident(name):
+def resident_bytes(name):
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(name):
             return int(line.split()[1]) * 1024
@@ -118,7 +119,7 @@ def train(shape, fields, output, device):
     length = config.max_completion_length
 
     def rollout(prompts, trainer):
-        # One prompt is shorter, so that rows are padded as in training.
+        # The first prompt is shorter than the others, so that rows need padding, as in training.
         ids = [[3] * (PROMPT if number else PROMPT // 2) for number in range(len(prompts))]
         return {"prompt_ids": ids, "completion_ids": [[4] * length for _ in prompts], "logprobs": None}
 
@@ -127,8 +128,8 @@ def train(shape, fields, output, device):
 
     warm_up = torch.nn.Linear(64, 64)
     warm_up(torch.ones(1, 64)).sum().backward()
-    before = resident("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+    before = resident_bytes("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     model = AutoModelForCausalLM.from_config(
         AutoConfig.for_model(**shape), dtype=torch.float32, attn_implementation=recipe.attention
     )
@@ -143,10 +144,10 @@ def train(shape, fields, output, device):
     )
     trainer.train()
     assert trainer.state.global_step == config.max_steps
-    return torch.cuda.max_memory_allocated() if device == "cuda" else resident("VmHWM") - before
+    return torch.cuda.max_memory_allocated() if device == "cuda" else resident_bytes("VmHWM") - before
 
 
-def measured(number, device):
+def measure_case(number, device):
     # Make glibc return large blocks immediately, so that freed memory is not counted.
     environment = {
         **os.environ,
@@ -165,8 +166,8 @@ def measured(number, device):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--measure", type=int, help="measure one case and print its bytes")
-    parser.add_argument("--cases", type=int, nargs="*", help="only these cases")
+    parser.add_argument("--measure", type=int, help="measure only this case in this process, and print its bytes")
+    parser.add_argument("--cases", type=int, nargs="*", help="numbers of the cases to run (default: all)")
     options = parser.parse_args()
     cases = CASES if options.device == "cpu" else CUDA_CASES
     if options.measure is not None:
@@ -179,7 +180,7 @@ def main():
     print_row([":---", *["---:"] * (len(header) - 1)])
     for number in options.cases if options.cases is not None else range(len(cases)):
         name, shape, fields = cases[number]
-        plan, peak = predicted(shape, fields, options.device), measured(number, options.device)
+        plan, peak = planned_bytes(shape, fields, options.device), measure_case(number, options.device)
         settings = {**BASE, **fields}
         rows = f"{settings['per_device_train_batch_size']} x {PROMPT + settings['max_completion_length']}"
         off = "failed" if peak is None else f"{100 * (plan / peak - 1):+.1f} %"

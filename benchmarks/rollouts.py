@@ -1,4 +1,4 @@
-"""Workloads for the benchmarks: completions of R1-like lengths, models by shape, and trainers.
+"""Workloads of the benchmarks: completions of R1-like lengths, models of several sizes, and trainers.
 
 Tokens and rewards are random, and nothing is generated or graded, so that only the update is measured.
 """
@@ -18,7 +18,7 @@ from trl_ces import CESConfig, CESTrainer
 from trl_ces.lab.tasks.arithmetic_model import build_tokenizer
 
 GROUP = 4
-# Hidden size, intermediate size, layers, heads, key-value heads, vocabulary. "1.5b": Qwen2.5-Math-1.5B's config.json.
+# Hidden size, intermediate size, layers, heads, key-value heads, vocabulary. "1.5b" is Qwen2.5-Math-1.5B.
 SHAPES = {
     "tiny": (128, 512, 4, 4, 2, 1024),
     "small": (256, 1024, 6, 4, 2, 2048),
@@ -35,21 +35,21 @@ TRAINERS = {
 
 
 def r1_lengths(rows: int, longest: int, seed: int) -> list[int]:
-    """Draw completion lengths exp(N(ln 3200, 0.7)), clipped to 200..12,000 tokens, times longest / 12,000."""
+    """Draw completion lengths exp(N(ln 3200, 0.7)), clipped to 200..12,000 tokens, and scale by longest / 12,000."""
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.exp(math.log(3200) + 0.7 * torch.randn(rows, generator=generator)).clamp(200, 12_000)
     return [max(1, round(length * longest / 12_000)) for length in drawn.tolist()]
 
 
 def prompt_lengths(rows: int, longest: int, seed: int) -> list[int]:
-    """Draw prompt lengths of 60 to 300 tokens, times longest / 12,000, equal within a group."""
+    """Draw prompt lengths of 60 to 300 tokens, equal within a group, and scale by longest / 12,000."""
     generator = torch.Generator().manual_seed(seed + 1)
     drawn = torch.randint(60, 301, (rows // GROUP,), generator=generator).tolist()
     return [max(1, round(length * longest / 12_000)) for length in drawn for _ in range(GROUP)]
 
 
 def matrix_rate(device: str, dtype: torch.dtype) -> float:
-    """Measure FLOP/s in the product of two large matrices, as the best of ten trials."""
+    """Measure the FLOP/s of a large matrix multiplication, as the best of ten trials."""
     size = 8192 if device == "cuda" else 1024
     a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
     seconds, phase = [], Phase(device == "cuda")
@@ -86,9 +86,9 @@ def make_model(
 
 class Phase(TrainerCallback):
     """
-    Time the update, from the rewards to the end of the optimizer step: row order, padding, forwards and backwards.
+    Time the update: ordering and padding of rows, forward and backward passes, and the optimizer step.
 
-    On a CPU, times are CPU seconds of this process, which exclude other processes; otherwise they are wall seconds.
+    On a CPU, times are CPU seconds of this process, so other processes do not affect them; on a GPU, wall seconds.
     """
 
     def __init__(self, cuda: bool):
@@ -116,7 +116,7 @@ class Phase(TrainerCallback):
 
 
 class Workload:
-    """A trainer and a rollout with contiguous groups of four, for repeated optimizer steps."""
+    """A trainer with a fixed rollout of groups of four completions, for repeated optimizer steps."""
 
     def __init__(self, trainer_name, completions, prompts, micro_batch, model, device, **settings: Any):
         trainer_class, config_class, shaping = TRAINERS[trainer_name]
@@ -173,7 +173,7 @@ class Workload:
             reward_funcs=accuracy_reward,
             args=config_class(**arguments),
             train_dataset=Dataset.from_dict({"prompt": [str(group) for group in starts]}),
-            processing_class=build_tokenizer(),  # only its padding and end ids, 0 and 1, are used
+            processing_class=build_tokenizer(),  # only its padding and EOS ids, 0 and 1, are used
             rollout_func=rollout,
             callbacks=[self.phase],
         )
@@ -182,7 +182,7 @@ class Workload:
     def step(self, keep_gradients: bool = False) -> float:
         """Run one optimizer step and return the seconds of its update."""
         self.phase.keep = keep_gradients
-        torch.manual_seed(0)  # TRL shuffles the rows of a rollout; give all trainers the same order
+        torch.manual_seed(0)  # so that TRL shuffles the rows in the same order for all trainers
 
         def count(module, inputs, output):
             self.phase.positions += output.last_hidden_state.shape[:2].numel()
@@ -193,7 +193,7 @@ class Workload:
         return self.phase.seconds
 
     def peak_memory(self) -> int:
-        """Run a step and return by how many bytes its peak memory exceeds the memory in use before it."""
+        """Run a step and return its peak memory in bytes, minus the memory in use before the step."""
         if self.phase.cuda:
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
@@ -201,7 +201,7 @@ class Workload:
             self.step()
             return torch.cuda.max_memory_allocated() - before
         before = psutil.Process().memory_info().rss
-        with open("/proc/self/clear_refs", "w") as file:  # resets the peak (Linux)
+        with open("/proc/self/clear_refs", "w") as file:  # reset the peak (Linux)
             file.write("5")
         self.step()
         with open("/proc/self/status") as file:

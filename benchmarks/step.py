@@ -3,8 +3,8 @@
     python benchmarks/step.py --device cuda --config R1-1.5B
     python benchmarks/step.py --device cuda --config R1-1.5B --model_name_or_path FOLDER --dataset_name FILE   # no Hub
 
-Two rollouts are trained in one process. The times of the second one are compared with the plan for its completion
-lengths. Memory is the total in use on the device. On a CPU, the expected times are those of an A800.
+The script trains on two rollouts in one process and compares the times of the second rollout with the plan for its
+completion lengths. Memory is the total in use on the device. On a CPU, the expected times are those of an A800.
 """
 
 import argparse
@@ -24,11 +24,11 @@ from trl_ces.train.arguments import read_words
 from trl_ces.train.recipe import load_recipe
 from trl_ces.train.run import make_trainer
 
-SENT = "weights to vLLM"
+WEIGHT_SYNC = "weights to vLLM"
 
 
 class Clock(TrainerCallback):
-    """Record time (excluding nested phases) and peak memory of each phase; memory is read when the phase changes."""
+    """Record the time of each phase, excluding nested phases, and its peak memory, sampled at phase changes."""
 
     def __init__(self, trainer, updates):
         self.seconds, self.memory, self.running, self.since = Counter(), Counter(), ["rest"], time.time()
@@ -37,13 +37,17 @@ class Clock(TrainerCallback):
         watched += [(trainer, "_get_per_token_logps_and_entropies", ""), (trainer.accelerator, "backward", "update")]
         if trainer.use_vllm:
             vllm = trainer.vllm_generation
-            watched += [(vllm, "sync_weights", SENT), (vllm.llm, "sleep", SENT), (vllm.llm, "wake_up", SENT)]
-        for owner, name, term in watched:
-            setattr(owner, name, self.timed(getattr(owner, name), term))
+            watched += [
+                (vllm, "sync_weights", WEIGHT_SYNC),
+                (vllm.llm, "sleep", WEIGHT_SYNC),
+                (vllm.llm, "wake_up", WEIGHT_SYNC),
+            ]
+        for owner, name, phase in watched:
+            setattr(owner, name, self.wrap(getattr(owner, name), phase))
         trainer.add_callback(self)
 
-    def switch(self, term=None):
-        """Add the time since the last call to the current phase; then begin `term`, or end the innermost phase."""
+    def switch(self, phase=None):
+        """Add the time since the last call to the current phase; then begin `phase`, or end the innermost phase."""
         if torch.cuda.is_available():
             torch.cuda.synchronize()
             free, total = torch.cuda.mem_get_info()
@@ -51,14 +55,14 @@ class Clock(TrainerCallback):
         now, current = time.time(), self.running[-1]
         self.seconds[current] += now - self.since
         self.memory[current], self.since = max(self.memory[current], used), now
-        self.running = [*self.running, term] if term else self.running[:-1]
+        self.running = [*self.running, phase] if phase else self.running[:-1]
 
-    def timed(self, function, term):
+    def wrap(self, function, phase):
         def run(*args, **kwargs):
-            self.switch(term or ("update" if torch.is_grad_enabled() else "log-probs"))
+            self.switch(phase or ("update" if torch.is_grad_enabled() else "log-probs"))
             result = function(*args, **kwargs)
             self.switch()
-            if term == "generation":
+            if phase == "generation":
                 self.lengths = [len(ids) for ids in result[0]]
             return result
 
@@ -78,16 +82,17 @@ class Clock(TrainerCallback):
 def table(plan, seconds, memory, lengths):
     """Render expected and measured times and memory peaks; deviations of up to 10 % count as planned."""
     fast, slow = rollout_seconds(plan, lengths)
-    found = [(f"{term}, s", fast[term], slow[term], seconds[term]) for term in fast]
+    found = [(f"{phase}, s", fast[phase], slow[phase], seconds[phase]) for phase in fast]
     for name, held in (("training", max(memory["update"], memory["optimizer"])), ("generating", memory["generation"])):
         found += [(f"{name}, GiB", *2 * [getattr(plan.memory, name) / GIB], held / GIB)]
     rows = []
     for name, low, high, measured in found:
-        ratio = measured / (min(max(measured, low), high) or 1e-3)  # to the nearer end of the range
+        ratio = measured / (min(max(measured, low), high) or 1e-3)  # relative to the nearer end of the planned range
         result = "as planned" if 0.9 <= ratio <= 1.1 else f"{ratio:.2f} x the plan" if measured else "not measured"
         rows.append((name, between(low, high, 1), f"{measured:.1f}", result))
     rows += [
-        (f"{term}, s", "-", f"{seconds[term]:.1f}", "not in the plan") for term in ("optimizer", SENT, "checkpoint")
+        (f"{phase}, s", "-", f"{seconds[phase]:.1f}", "not in the plan")
+        for phase in ("optimizer", WEIGHT_SYNC, "checkpoint")
     ]
     return markdown(("per rollout", f"expected (plan, {plan.device})", "measured", "result"), rows)
 
@@ -95,7 +100,7 @@ def table(plan, seconds, memory, lengths):
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--config", nargs="+", required=True, metavar="NAME", help="as for `trl-ces train`")
+    parser.add_argument("--config", nargs="+", required=True, metavar="NAME", help="recipe and overlays")
     options, rest = parser.parse_known_args(argv)
     given, changes = {"prompt_length": 64}, {"report_to": ["none"], **read_words(rest).overrides}
     if options.device == "cuda":

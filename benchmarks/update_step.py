@@ -1,10 +1,10 @@
-"""Compare the update of one optimizer step between CESTrainer and TRL's GRPOTrainer on the same rollout.
+"""Compare the update of CESTrainer with that of TRL's GRPOTrainer on the same rollout.
 
-    python benchmarks/update_step.py                                   # a small model on this CPU
+    python benchmarks/update_step.py                                   # a small model on a CPU
     python benchmarks/update_step.py --device cuda --shape 1.5b --longest 12000 --attention sdpa
 
 The trainers run alternately. Each repeat yields a ratio; the median and range of the ratios are printed. On a CPU,
-times are CPU seconds of this process, which exclude other processes; set OMP_NUM_THREADS=1.
+times are CPU seconds of this process, so other processes do not affect them; set OMP_NUM_THREADS=1.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 class Bench:
-    """Factory and timer of the workloads of one run; all trainers share one model."""
+    """Create and time the workloads of one run; all trainers share one model."""
 
     def __init__(self, options: argparse.Namespace, vocabulary: int | None = None):
         self.options = options
@@ -73,7 +73,7 @@ class Bench:
         lengths = [prompt + completion for prompt, completion in zip(prompts, completions, strict=True)]
         config, embedding = self.model.config, self.model.get_input_embeddings().weight.numel()
         weights = sum(parameter.numel() for parameter in self.model.parameters()) - embedding
-        attention = 2 * config.num_hidden_layers * config.hidden_size  # a causal mask needs half of the square
+        attention = 2 * config.num_hidden_layers * config.hidden_size  # causal: half of the score matrix
         return 3 * sum(2 * weights * length + attention * length**2 for length in lengths)
 
     def lengths(self) -> list[int]:
@@ -122,7 +122,7 @@ def mixed_lengths(bench: Bench) -> None:
     options, lengths = bench.options, bench.lengths()
     mean = sum(lengths) / len(lengths)
     print(f"\n{len(lengths)} completions of {mean:.0f} tokens on average, {max(lengths)} at most\n")
-    columns = ["rows of a micro-batch", "none / TRL, time", "ces / none, time"]
+    columns = ["rows per micro-batch", "none / TRL, time", "ces / none, time"]
     columns += ["padding, TRL", "padding, none", "relative gradient difference", "tokens/s, none", "% of matmul peak"]
     line(*columns)
     line(*["---:"] * len(columns))
@@ -150,9 +150,9 @@ def mixed_lengths(bench: Bench) -> None:
 
 
 def memory(bench: Bench) -> None:
-    """Compare the peak memory of a step, excluding the model, at R1-like lengths; use a separate process per peak."""
+    """Compare the peak memory of a step, excluding the model, at R1-like lengths, with one process per trainer."""
     print("\nPeak memory of a step\n")
-    line("rows of a micro-batch", "TRL", "none / TRL", "ces / none")
+    line("rows per micro-batch", "TRL", "none / TRL", "ces / none")
     line(*["---:"] * 4)
     for rows in bench.options.micro_batches:
         peaks = {trainer: peak(bench.options, trainer, rows) for trainer in COMPARED}
@@ -161,7 +161,7 @@ def memory(bench: Bench) -> None:
 
 
 def relative_difference(expected: dict[str, torch.Tensor], actual: dict[str, torch.Tensor]) -> float:
-    """Return the norm of the difference over the norm of `expected`, treating all gradients as one vector."""
+    """Return the norm of the difference divided by the norm of `expected`; all gradients form one vector."""
     difference = sum((expected[name] - actual[name]).double().square().sum() for name in expected)
     return float((difference / sum(value.double().square().sum() for value in expected.values())).sqrt())
 
@@ -207,7 +207,7 @@ PARTS = {
 
 def main(argv: list[str] | None = None) -> int:
     options = parse(argv)
-    warnings.filterwarnings("ignore")  # TRL's experimental rollout function, deprecated names in transformers
+    warnings.filterwarnings("ignore")  # about TRL's experimental rollout function and deprecated names in transformers
     bench = Bench(options)
     if options.peak_of:
         trainer, rows = options.peak_of
@@ -222,7 +222,7 @@ def main(argv: list[str] | None = None) -> int:
     print(
         f"{name}, {torch.get_num_threads()} thread(s), torch {torch.__version__}, Qwen2 of shape {options.shape} "
         f"({parameters / 1e6:.1f} million weights), {str(options.dtype).removeprefix('torch.')}, "
-        f"{options.attention} attention, {options.repeats} repeats; product of large matrices: "
+        f"{options.attention} attention, {options.repeats} repeats; large matrix multiplication: "
         f"{bench.matrix_rate / 1e12:.3g} TFLOP/s"
     )
     for part in options.parts:

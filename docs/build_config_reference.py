@@ -1,4 +1,4 @@
-"""Write docs/config.md, the recipe keys that TRL does not define, from the fields and help texts of dataclasses."""
+"""Write docs/config.md, which lists the recipe keys that TRL does not define, from the dataclass fields."""
 
 import dataclasses
 import inspect
@@ -30,11 +30,11 @@ One default differs from `GRPOConfig`: `epsilon_high` is DAPO's 0.28.
 
 {{ours}}
 
-## What is refused
+## Invalid settings
 
 An invalid value raises a `ValueError` in Python. The command line prints one sentence and returns exit code 2.
 
-{{refused}}
+{{errors}}
 
 ## Data, rewards, batches
 
@@ -46,7 +46,7 @@ a mapping of environment variables for the training processes.
 
 
 def items(owner: type) -> str:
-    """List the fields of a dataclass that `GRPOConfig` does not have, with type, default and help."""
+    """List the dataclass fields that `GRPOConfig` does not have, with type, default and help text."""
     inherited, hints = {entry.name for entry in dataclasses.fields(GRPOConfig)}, typing.get_type_hints(owner)
     lines = []
     for entry in dataclasses.fields(owner):
@@ -73,7 +73,7 @@ def describe_type(hint: typing.Any, choices: typing.Sequence[str] | None) -> str
 
 
 def readable(text: str) -> str:
-    """Convert a help text to one Markdown paragraph, without TRL's cross-references and without accidental HTML."""
+    """Convert a help text to one Markdown paragraph, without TRL's cross-references, and escape HTML and asterisks."""
     text = re.sub(r"\[`~?([\w.]+)`\]", lambda match: f"`{match[1].rpartition('.')[2]}`", " ".join(text.split()))
     text = re.sub(r"\bdocs/(\w+)\.md", r"[\1.md](\1.md)", text)
     parts = re.split(r"(`[^`]*`)", text)
@@ -91,8 +91,8 @@ def described_errors(doc: str) -> str:
 
 def page() -> str:
     """Return the text of docs/config.md."""
-    refused = readable(described_errors(CESConfig.__doc__ or ""))
-    return TEXT.format(ours=items(CESConfig), refused=refused, script=items(ScriptArguments))
+    errors = readable(described_errors(CESConfig.__doc__ or ""))
+    return TEXT.format(ours=items(CESConfig), errors=errors, script=items(ScriptArguments))
 
 
 if __name__ == "__main__":

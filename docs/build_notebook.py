@@ -12,7 +12,7 @@ BLOCK = re.compile(r"^```(python|yaml|bash)\n(.*?)^```\n", re.MULTILINE | re.DOT
 
 
 def notebook(page: str) -> NotebookNode:
-    """Convert a page to a notebook: code cells write the files shown on the page and run its commands."""
+    """Convert a page to a notebook whose code cells write the files on the page and run its commands."""
     page = re.sub(r"\]\((?!https:)", "](../", page)  # make links relative to docs/examples/
     cells, end = [], 0
     for block in BLOCK.finditer(page):
@@ -26,7 +26,7 @@ def notebook(page: str) -> NotebookNode:
         end = block.end()
     cells.append(nb.new_markdown_cell(page[end:].strip()))
     for number, cell in enumerate(cells):
-        cell.id = f"cell-{number}"  # nbformat would draw random ids
+        cell.id = f"cell-{number}"  # nbformat would assign random ids
     return nb.new_notebook(cells=cells)
 
 

@@ -1,4 +1,4 @@
-"""mkdocs hook: point links to experiments/, which is not part of the site, to the repository."""
+"""mkdocs hook that points links to experiments/, which is not part of the site, to the repository."""
 
 import tomllib
 from pathlib import Path
@@ -7,5 +7,5 @@ PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text
 
 
 def on_page_markdown(markdown: str, **_) -> str:
-    """Rewrite the links of a page; mkdocs calls this function for each page."""
+    """Rewrite the links of a page. mkdocs calls this function for each page."""
     return markdown.replace("](../experiments/", f"]({PROJECT['urls']['Repository']}/blob/main/experiments/")

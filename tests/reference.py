@@ -76,6 +76,7 @@ def shaped_loss(
     beta_correct=0.4,
     beta_incorrect=0.4,
     cap_incorrect=None,
+    cap_correct=None,
     dynamic=True,
     entropy_gradient=True,
     rule="ces",
@@ -94,7 +95,10 @@ def shaped_loss(
     Each row is a dict of prompt_ids, completion_ids, mask (list of 0/1), accuracy (float or None) and rewards (the sum
     of the rewards, or None). `rule` is "ces", "entropy_advantage", "on_policy_sft" or "none".
     """
-    advantages = group_advantages([row["rewards"] for row in rows], group_size)
+    # A completion without an accuracy has no reward, whatever the other rewards gave it, except in TRL's own training.
+    unscored = [rule != "none" and row["accuracy"] is None for row in rows]
+    rewards = [None if skip else row["rewards"] for row, skip in zip(rows, unscored, strict=True)]
+    advantages = group_advantages(rewards, group_size)
     sizes = selection_sizes(rows, group_size, tau, dynamic)
     row_losses = []
     for row, advantage, size in zip(rows, advantages, sizes, strict=True):
@@ -116,6 +120,9 @@ def shaped_loss(
                 if cap_incorrect is not None and not is_correct:
                     limit = max(0.0, -advantage) / cap_incorrect
                     change = change if change.item() < limit else limit
+                if cap_correct is not None and is_correct:
+                    limit = max(0.0, advantage) / cap_correct
+                    change = change if -change.item() < limit else -limit
                 shaped = shaped + change
             if rule == "entropy_advantage":
                 nats = bits[position].item() * math.log(2)

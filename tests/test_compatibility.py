@@ -90,7 +90,8 @@ def graded_accuracy(completions, level, **kwargs):
 )
 def test_partial_functions_and_callable_objects_are_named_as_in_trl(tmp_path, wanted, index, accuracy):
     rewards = [ExactAnswer(), functools.partial(functools.partial(graded_accuracy), level=0.5)]
-    trainer = tiny_trainer(tmp_path, rewards, PROMPTS, max_steps=1, ces_accuracy_reward=wanted)
+    changes = {"ces_accuracy_reward": wanted, "ces_correct_threshold": 0.75}
+    trainer = tiny_trainer(tmp_path, rewards, PROMPTS, max_steps=1, **changes)
     assert trainer.reward_func_names == ["ExactAnswer", "graded_accuracy"]
     assert trainer._accuracy_index == index
     trainer.train()

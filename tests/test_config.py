@@ -1,5 +1,7 @@
 """CESConfig: defaults, rejected values and their messages, and conversion of a GRPOConfig."""
 
+import math
+
 import pytest
 from tiny import settings
 from trl import GRPOConfig
@@ -14,6 +16,7 @@ def test_defaults_match_the_paper_and_dapo(tmp_path):
         "ces_beta_correct": 0.4,
         "ces_beta_incorrect": 0.4,
         "ces_cap_incorrect": None,
+        "ces_cap_correct": None,
         "ces_dynamic_multiplier": True,
         "ces_entropy_gradient": True,
         "ces_accuracy_reward": None,
@@ -47,6 +50,7 @@ REJECTED = [
     ({"ces_beta_correct": float("-inf")}, "`ces_beta_correct` is -inf", "0.4"),
     ({"ces_beta_incorrect": float("inf")}, "`ces_beta_incorrect` is inf", "finite"),
     ({"ces_cap_incorrect": 0.5}, "`ces_cap_incorrect` is 0.5", ">= 1"),
+    *(({"ces_cap_correct": value}, f"`ces_cap_correct` is {value}", ">= 1") for value in (0.5, True, math.inf)),
     ({"ces_dynamic_multiplier": 1}, "`ces_dynamic_multiplier` is 1", "true or false"),
     ({"entropy_advantage_alpha": -1.0}, "`entropy_advantage_alpha` is -1.0", ">= 0"),
     ({"entropy_advantage_alpha": float("inf")}, "`entropy_advantage_alpha` is inf", "finite"),

@@ -38,6 +38,13 @@ CASES: dict[str, tuple[list, dict, dict, dict]] = {
     "without dynamic b": (MIXED, {"ces_dynamic_multiplier": False}, {"dynamic": False}, {}),
     "without entropy gradient": (MIXED, {"ces_entropy_gradient": False}, {"entropy_gradient": False}, {}),
     "cap on wrong completions": (MIXED, {"ces_cap_incorrect": 2.0}, {"cap_incorrect": 2.0}, {}),
+    "cap on correct completions": (MIXED, {"ces_cap_correct": 2.0}, {"cap_correct": 2.0}, {}),
+    "both caps": (
+        [[1, 1, 0, 1], [1, 1, 1, 1]],
+        {"ces_cap_correct": 1.0, "ces_cap_incorrect": 3.0},
+        {"cap_correct": 1.0, "cap_incorrect": 3.0},
+        {},
+    ),
     "cap, all wrong": ([[0, 0, 0, 0], [1, 0, 0, 0]], {"ces_cap_incorrect": 1.0}, {"cap_incorrect": 1.0}, {}),
     "entropy advantage": (
         MIXED,
@@ -46,6 +53,7 @@ CASES: dict[str, tuple[list, dict, dict, dict]] = {
         {},
     ),
     "none": (MIXED, {"shaping": "none"}, {"rule": "none"}, {}),
+    "none, some unscored": ([[1, None, 0, 1], [None, None, 0, 1]], {"shaping": "none"}, {"rule": "none"}, {}),
     "sampling temperature": (MIXED, {"temperature": 0.7}, {"temperature": 0.7}, {}),
     "tool output in the middle": (MIXED, {}, {}, {"masked": True}),
     "truncated, not masked": (MIXED, {}, {}, {"truncated": (1, 4)}),

@@ -137,7 +137,7 @@ def test_a_tau_that_shapes_no_token_causes_a_warning(tmp_path, caplog):
 
 
 def test_auto_tau_is_computed_from_the_first_rollout_without_changing_the_config(tmp_path, caplog):
-    config = CESConfig(**settings(tmp_path, ces_tau="auto", max_steps=2))
+    config = CESConfig(**settings(tmp_path, ces_tau="auto", max_steps=2, max_completion_length=150))
     data = Dataset.from_dict({"prompt": PROMPTS})
     trainer = CESTrainer(
         tiny_model(), vowel_accuracy_reward, config, train_dataset=data, processing_class=tiny_tokenizer()
@@ -146,32 +146,40 @@ def test_auto_tau_is_computed_from_the_first_rollout_without_changing_the_config
     means = [entry["completions/mean_length"] for entry in trainer.state.log_history[:2]]
     assert trainer.args.ces_tau == automatic_tau(means[0]) != automatic_tau(means[1])
     assert caplog.text.count(f"`ces_tau: auto` is {trainer.args.ces_tau:g}, from the first rollout's mean") == 1
+    assert "too short for CES" not in caplog.text
     assert config.ces_tau == "auto"
+
+
+def test_auto_tau_of_short_completions_causes_a_warning(tmp_path, caplog):
+    trainer = make_trainer(tmp_path, ces_tau="auto", max_steps=1)
+    trainer.train()
+    assert trainer.args.ces_tau == 0.05
+    assert "Completions under about 40 tokens are too short for CES." in caplog.text
 
 
 def test_an_evaluation_before_the_first_rollout_computes_its_own_tau(tmp_path):
     script = {
         prompt: [{"completion_ids": [2] * length, "accuracy": float(row % 2), "bonus": 0.0} for row in range(4)]
-        for prompt, length in {"1+2=": 8, "3+4=": 20}.items()
+        for prompt, length in {"1+2=": 40, "3+4=": 120}.items()
     }
     changes = {"max_steps": 1, "per_device_train_batch_size": 4, "shuffle_dataset": False, "ces_tau": "auto"}
-    trainer = scripted_trainer(tmp_path, script, [scripted_accuracy_reward], max_completion_length=20, **changes)
+    trainer = scripted_trainer(tmp_path, script, [scripted_accuracy_reward], max_completion_length=120, **changes)
     trainer.evaluate()
     assert trainer.args.ces_tau == "auto"
-    assert trainer.state.log_history[-1]["eval_ces/selected_tokens"] == 1.5  # floor(8 * 0.2857 / 2), floor(20 * ...)
+    assert trainer.state.log_history[-1]["eval_ces/selected_tokens"] == 0.5  # floor(40 * 0.025 / 2), floor(120 * ...)
     trainer.train()
-    assert trainer.args.ces_tau == automatic_tau(8)
+    assert trainer.args.ces_tau == automatic_tau(40) == 0.05
 
 
 @pytest.mark.parametrize(
     ("value", "changes", "warned"),
     [
-        (0.35, {}, True),
+        (-1.0, {}, True),
         (3.0, {}, True),
         (1.0, {}, False),
         (None, {}, False),
         (0.35, {"ces_correct_threshold": 0.3}, False),
-        (0.35, {"ces_accuracy_reward": "graded"}, False),
+        (3.0, {"ces_accuracy_reward": "graded"}, False),
     ],
 )
 def test_a_graded_accuracy_reward_causes_one_warning_unless_it_is_configured(tmp_path, caplog, value, changes, warned):

@@ -226,6 +226,15 @@ def test_advantages_follow_eq_3_with_the_sample_deviation(trainer, examples):
     assert batch["advantages"][4:].tolist() == pytest.approx(expected, abs=1e-5)
 
 
+def test_rows_of_nan_are_excluded_from_eq_3(trainer, examples, monkeypatch):
+    nan = float("nan")
+    rewards = torch.tensor([[1.0, 1.0], [1.0, 1.0], [nan, nan], [0.0, 1.0], *[[1.0, 0.0]] * 4])
+    monkeypatch.setattr(trainer, "_calculate_rewards", lambda *args: rewards)
+    advantages = trainer._generate_and_score_completions(examples)["advantages"]
+    # Rewards 2, 2 and 1: mean 5 / 3, deviation 0.577.
+    assert advantages.tolist() == pytest.approx([0.577, 0.577, 0.0, -1.155, 0.0, 0.0, 0.0, 0.0], abs=1e-3)
+
+
 # Assumptions of dynamic sampling and the other layers.
 
 

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, cast
 from trl import GRPOConfig
 
 from .methods import find_rule
-from .methods.ces import AUTO, BETA_RANGE
+from .methods.ces import AUTO, BETA_RANGE, CAP_RANGE
 from .methods.rule import OR_OFF, Need, Rule, is_share
 
 # Losses that use A' as in Eq. 1. In cispo and vespo, A' multiplies log pi, so a log-probability would scale the
@@ -27,6 +27,11 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def is_cap(value: Any) -> bool:
+    """Return whether `value` is a kappa of CES: a finite number of at least 1, or `None`."""
+    return value is None or (is_number(value) and value >= 1)
+
+
 # Field -> (function that returns whether a value is valid, end of the error message).
 RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "ces_tau": (
@@ -35,11 +40,8 @@ RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "ces_beta_correct": (is_number, BETA_RANGE),
     "ces_beta_incorrect": (is_number, BETA_RANGE),
-    "ces_cap_incorrect": (
-        lambda kappa: kappa is None or (is_number(kappa) and kappa >= 1),
-        "it must be a number >= 1, by which |A| of a wrong completion is divided; arXiv 2506.14758 uses 2. Remove the "
-        "setting to run the paper's CES.",
-    ),
+    "ces_cap_incorrect": (is_cap, CAP_RANGE),
+    "ces_cap_correct": (is_cap, CAP_RANGE),
     "ces_dynamic_multiplier": (lambda flag: isinstance(flag, bool), "it must be true or false."),
     "ces_entropy_gradient": (lambda flag: isinstance(flag, bool), "it must be true or false."),
     "ces_correct_threshold": (is_number, "it must be a finite number; use 1.0 for rewards of 0 and 1."),
@@ -101,7 +103,8 @@ class CESConfig(GRPOConfig):
         default=0.01,
         metadata={
             "help": "Top-rate tau of Eq. 5: share of a completion's tokens, in [0, 1], at most nine decimals. `auto`: "
-            "computed from the first rollout's mean length, so that about four tokens per completion are shaped."
+            "2 / mean length of the first rollout, at least 0.01 and at most 0.05. Completions under about 40 tokens "
+            "are too short for CES."
         },
     )
     ces_beta_correct: float = field(
@@ -123,6 +126,10 @@ class CESConfig(GRPOConfig):
         metadata={
             "help": "kappa: limits the bonus on wrong completions to max(0, -A) / kappa. By default, there is no cap."
         },
+    )
+    ces_cap_correct: float | None = field(
+        default=None,
+        metadata={"help": "kappa: limits the penalty on correct completions to max(0, A) / kappa. Default: no cap."},
     )
     ces_dynamic_multiplier: bool = field(
         default=True,

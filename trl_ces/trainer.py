@@ -49,13 +49,14 @@ from .methods.ces import (
     AUTO,
     automatic_tau,
     warn_if_rollout_is_unshaped,
+    warn_if_too_short,
     warn_if_unshaped,
     warn_of_negative_betas,
 )
 from .methods.group_reward import accuracy_column, is_group_reward
 from .methods.groups import completion_facts
 from .methods.metrics import ces_metrics, ces_sums, selection_metrics, selection_sums
-from .methods.rule import Need, Rule
+from .methods.rule import Need, Rule, ShapedAdvantages
 from .support.prompts import check_chat_template
 from .support.reward_names import reward_name
 
@@ -130,8 +131,10 @@ class Shaping(Correctness):
     def _decide_tau(self, lengths: torch.Tensor, is_first: bool):
         """Replace `ces_tau: auto` with a number; warn if no token of the first rollout is shaped."""
         if self.args.ces_tau == AUTO:
-            self.args.ces_tau = automatic_tau(lengths.float().mean().item())
-            self._log_warning(f"`ces_tau: auto` is {self.args.ces_tau:g}, from the first rollout's mean length.")
+            mean = lengths.float().mean().item()
+            self.args.ces_tau = automatic_tau(mean)
+            result = f"`ces_tau: auto` is {self.args.ces_tau:g}, from the first rollout's mean length."
+            self._log_warning(f"{result} {warn_if_too_short(mean)}".rstrip())
         if is_first:
             self._log_warning(warn_if_rollout_is_unshaped(cast(float, self.args.ces_tau), lengths))
 
@@ -187,6 +190,9 @@ class Shaping(Correctness):
         shaped = rule.function(batch, entropies_nats, mask, **settings)
         mode = "train" if self.model.training else "eval"
         has_facts = self.args.needs(Need.CORRECTNESS)
+        if has_facts:  # an unscored completion has no advantage, whatever a rule adds
+            scored = inputs["scored"].unsqueeze(1)
+            shaped = ShapedAdvantages(torch.where(scored, shaped.advantages, 0.0), shaped.selected & scored)
         sums = ces_sums(inputs, entropies_nats, mask, shaped) if has_facts else selection_sums(mask, shaped)
         self._ces_sums[mode] = self._ces_sums[mode] + sums if mode in self._ces_sums else sums
         return shaped.advantages

@@ -12,7 +12,7 @@ Train with CES on Hugging Face Jobs and push the model to a private repository.
 
 Replace REPOSITORY above with the repository's address, and set RECIPE below to your recipe. Without `--timeout`, the
 Hub stops a job after its default time limit and deletes the job's disk; the model is pushed only when training ends.
-All other options are passed to `trl-ces train`. Not yet run as a job.
+All other options are passed to `trl-ces train`. This script has not yet been run as a job.
 """
 
 import sys

@@ -1,12 +1,12 @@
 """
-Train with CES and your own rewards: one for estimates within 1 %, and a small one for naming the unit.
+Train with CES and two custom rewards: one for estimates within 1 %, and a smaller one for naming the unit.
 
     python docs/examples/custom_reward.py --model HuggingFaceTB/SmolLM2-135M-Instruct --output_dir runs/estimates
 
 Add `--use_cpu` on a machine without a GPU.
 
-CES needs one reward that decides whether a completion is correct. In this example, it is found because its name
-contains "accuracy"; otherwise, set `ces_accuracy_reward="..."`. The other reward only affects the advantage.
+CES needs one reward that decides whether a completion is correct. By default, this is the reward whose name contains
+"accuracy"; to choose another reward, set `ces_accuracy_reward="..."`. The unit reward only affects the advantage.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def last_number(completion):
 
 
 def estimate_accuracy_reward(completions, metres, **kwargs):
-    """Return 1.0 within 1 % of the column `metres`, else 0.0; `None` (unscored) if a row has no reference."""
+    """Return 1.0 within 1 % of the `metres` column, else 0.0; return `None` (unscored) if a row has no reference."""
     rewards = []
     for completion, reference in zip(completions, metres, strict=True):
         guess = last_number(completion)
@@ -64,7 +64,7 @@ def make_trainer(model, output_dir, **changes):
         "per_device_train_batch_size": 8,
         "steps_per_generation": 2,
         "max_completion_length": 64,
-        # CES shapes floor(length * tau * b) tokens, which is 0 for 64 tokens and the paper's tau of 0.01.
+        # CES shapes floor(length * tau * b) tokens, which is 0 at 64 tokens with the paper's tau of 0.01.
         "ces_tau": 0.1,
         "reward_weights": [1.0, 0.1],
         "learning_rate": 1e-6,

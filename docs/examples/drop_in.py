@@ -1,5 +1,5 @@
 """
-Change a TRL script from GRPO to CES: only two names differ.
+Switch a TRL script from GRPO to CES by changing two names.
 
     python docs/examples/drop_in.py --model HuggingFaceTB/SmolLM2-135M-Instruct --output_dir runs/drop_in
 
@@ -11,7 +11,7 @@ import argparse
 from datasets import Dataset
 
 from trl_ces import CESConfig, CESTrainer  # was: from trl import GRPOConfig, GRPOTrainer
-from trl_ces.rewards import accuracy_reward  # TRL's works too
+from trl_ces.rewards import accuracy_reward  # TRL's accuracy_reward works too
 
 parser = argparse.ArgumentParser(description="Train with CES instead of GRPO")
 parser.add_argument("--model", default="HuggingFaceTB/SmolLM2-135M-Instruct", help="Hub id or directory")
@@ -36,7 +36,7 @@ trainer = CESTrainer(
         bf16=not options.use_cpu,
         num_generations=4,
         max_completion_length=128,
-        ces_tau=0.05,  # CES shapes floor(length * tau * b) tokens: the paper's 0.01 is for long completions
+        ces_tau=0.05,  # CES shapes floor(length * tau * b) tokens; the paper's 0.01 suits long completions
         logging_steps=1,
     ),
     train_dataset=Dataset.from_list(problems),

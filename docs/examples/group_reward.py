@@ -1,5 +1,5 @@
 """
-Train with CES and a group reward: a bonus for correct completions that are no longer than the mean of their group.
+Train with CES and a group reward, a bonus for correct completions up to the mean correct length of their group.
 
     python docs/examples/group_reward.py --model HuggingFaceTB/SmolLM2-135M-Instruct --output_dir runs/brief
 
@@ -19,7 +19,7 @@ from trl_ces.rewards import accuracy_reward, group_reward
 
 @group_reward
 def brief_reward(groups):
-    """Return 1 for a correct completion no longer than the mean of the correct completions of its group, else 0."""
+    """Return 1 for correct completions up to the mean length of the correct completions in their group, else 0."""
     correct = groups.correct & groups.scored
     mean = (groups.lengths * correct).sum(dim=1, keepdim=True) / correct.sum(dim=1, keepdim=True).clamp(min=1)
     return (correct & (groups.lengths <= mean)).float()

@@ -1,10 +1,10 @@
 """
-Template for your own token rule: a penalty on the entropy of all tokens of correct completions.
+Template for a custom token rule. This rule penalizes the entropy of all tokens of correct completions.
 
     trl-ces train --config my.yaml --shaping my_rule:rule --shaping_kwargs '{gamma: 0.2}'
 
-The file may be in the working directory or in an installed package. A package may also register the rule under a name,
-which `shaping: correct_entropy` then refers to:
+The file may be in the working directory or in an installed package. A package may also register the rule under a name
+for use as `shaping: correct_entropy`:
 
     [project.entry-points."trl_ces.methods"]
     correct_entropy = "my_package.my_rule:rule"

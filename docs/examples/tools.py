@@ -1,5 +1,5 @@
 """
-Train with CES and a tool: the model may call a calculator.
+Train with CES and a calculator that the model can call as a tool.
 
     python docs/examples/tools.py --model Qwen/Qwen3-0.6B --output_dir runs/calculator
 
@@ -33,7 +33,7 @@ def answer_accuracy_reward(completions, product, **kwargs):
 
 
 def problems():
-    """Return multiplications that a small model cannot do without the tool."""
+    """Return multiplication problems that a small model cannot solve without the tool."""
     pairs = [(a, b) for a in range(23, 43, 4) for b in range(117, 137, 5)]
     rows = [
         {"prompt": [{"role": "user", "content": f"What is {a} times {b}? End with the number."}], "product": a * b}

@@ -1,8 +1,8 @@
 """
 Print the arena's table as Markdown: `python experiments/arena/judge.py [RESULTS.csv]`.
 
-Only the methods in study.yaml are included. Differences from DAPO are paired by task and seed; intervals are over
-seeds.
+The table includes only the methods in study.yaml. Differences from DAPO are paired by task and seed, and intervals are
+computed over seeds.
 """
 
 import sys
@@ -25,7 +25,7 @@ def main() -> None:
     wide = rows.pivot(index=["variant", "seed"], columns="method", values=["accuracy", "length_tokens", "area"])
     accuracy, length, area = 100 * wide["accuracy"], wide["length_tokens"], 100 * wide["area"]
     diverged = accuracy[methods].lt(accuracy[BEFORE] / 2, axis=0)
-    gained, longer = (table.sub(table[BASELINE], axis=0) for table in (accuracy, length))
+    gain, extra = (table.sub(table[BASELINE], axis=0) for table in (accuracy, length))
     print("| method | " + " | ".join(f"{task}: Acc, Len" for task in TASKS), end=" | ")
     print("Δ Acc, points | Δ Len, tokens | area | diverged | worst run - DAPO, points |")
     print("|---|" + "--:|" * 8)
@@ -33,15 +33,15 @@ def main() -> None:
         cells = [NOTES.get(method, method)]
         cells += [f"{accuracy[method][task].mean():.1f}, {length[method][task].mean():.1f}" for task in TASKS]
         is_compared = method not in (BEFORE, BASELINE)
-        cells += [mean_over_seeds(gained[method]), mean_over_seeds(longer[method])] if is_compared else ["", ""]
+        cells += [mean_over_seeds(gain[method]), mean_over_seeds(extra[method])] if is_compared else ["", ""]
         cells += [f"{area[method].mean():.1f}"]
         cells += [str(diverged[method].sum())] if method in diverged else [""]
-        cells += [f"{gained[method].min():+.1f}"] if is_compared else [""]
+        cells += [f"{gain[method].min():+.1f}"] if is_compared else [""]
         print(f"| {' | '.join(cells)} |")
 
 
 def mean_over_seeds(differences: pandas.Series) -> str:
-    """Average over tasks; format the mean over seeds and half the width of Student's 95 % interval."""
+    """Average over tasks, and format the mean over seeds and the half-width of Student's 95 % interval."""
     values = differences.groupby("seed").mean()
     return f"{values.mean():+.1f} ± {stats.t.ppf(0.975, len(values) - 1) * values.sem():.1f}"
 

@@ -1,19 +1,23 @@
-"""Draw toy tasks, which are additions with random error rates, to test claims on more than one task."""
+"""Draw toy tasks, which are additions with random error rates, to test claims on many tasks."""
 
 import random
 from typing import Any
 
 CHECK, SLIP, FORGET = (0.10, 0.65), (0.05, 0.40), (0.30, 0.90)  # ranges of uniform distributions
-EASY_SLIP = (0.0, 0.03)  # without forgotten carries, these base models are correct in over 70 %
-TERMS = {1: (4, 5), 2: (2, 4), 3: (2, 3)}  # digits -> range of the number of terms that gives enough problems
+EASY_SLIP = (0.0, 0.03)  # with this range and no forgotten carries, base models are over 70 % correct
+TERMS = {
+    1: (4, 5),
+    2: (2, 4),
+    3: (2, 3),
+}  # digits -> range of the number of terms, chosen to give enough problems
 
 
 def draw_worlds(count: int, seed: int, easy: int = 0) -> list[dict[str, Any]]:
-    """Draw the fields of [`ToyTask`] and the base model's `seed`, which counts from 1.
+    """Draw the fields of [`ToyTask`] and the `seed` of the base model, numbered from 1.
 
-    A larger `count` keeps the earlier tasks unchanged. The number of digits cycles through 2, 3 and 1. Every other
-    task with several digits has forgotten carries. The last `easy` tasks have few arithmetic errors and no forgotten
-    carry.
+    A larger `count` keeps the earlier tasks unchanged. The number of digits cycles through 2, 3 and 1. Tasks
+    with odd numbers and several digits have forgotten carries. The last `easy` tasks have few arithmetic errors and no
+    forgotten carries.
     """
     rng, worlds = random.Random(seed), []
     for number in range(1, count + 1):

@@ -1,7 +1,7 @@
 """
 Check the four expectations of README.md against results.csv: `python experiments/forty_more_worlds/judge.py`.
 
-`--ruined runs` counts diverged runs. By default, toy tasks are counted whose mean over seeds diverged.
+By default, the script counts toy tasks in which the mean over seeds diverged; `--ruined runs` counts diverged runs.
 """
 
 import argparse
@@ -20,7 +20,7 @@ def main() -> None:
         "--ruined",
         choices=["runs", "worlds"],
         default="worlds",
-        help="count diverged runs or diverged task means",
+        help="count diverged runs, or toy tasks in which the mean over seeds diverged",
     )
     args = parser.parse_args()
     rows = pandas.read_csv(args.results)
@@ -42,9 +42,9 @@ def main() -> None:
             f"{tokens.mean():+6.2f} ± {half_width(tokens):5.2f} tokens, longest {tokens.max():+6.1f}; "
             f"shorter in {(tokens < 0).sum()}, diverged {count}"
         )
-    began = 100 * base[accuracy.index]
+    base_accuracy = 100 * base[accuracy.index]
     for low, high in ((0, 40), (40, 60), (60, 101)):
-        inside = accuracy.index[(began >= low) & (began < high)]
+        inside = accuracy.index[(base_accuracy >= low) & (base_accuracy < high)]
         lost = ends[diverged & ends["variant"].isin(inside)].groupby("method").size()
         print(f"base model correct in {low} to {min(high, 100)} %: {len(inside)} tasks")
         for method in (RULE, PAPER):
@@ -56,12 +56,13 @@ def main() -> None:
     points, tokens = accuracy[RULE] - accuracy[BASELINE], length[RULE] - length[BASELINE]
     lower = points.mean() - half_width(points)
     only_rule = set(tasks_diverged["unique"].get(RULE, [])) - set(tasks_diverged["unique"].get(BASELINE, []))
-    ahead = accuracy[PAPER] > accuracy[BASELINE]
-    behind = (accuracy[RULE] - accuracy[PAPER])[ahead].mean()
+    better = accuracy[PAPER] > accuracy[BASELINE]
+    change = (accuracy[RULE] - accuracy[PAPER])[better].mean()
     expectations = {
-        f"1 lower end {lower:+.2f} points, above -1.5": lower > -1.5,
+        f"1 lower end of the interval {lower:+.2f} points, above -1.5": lower > -1.5,
         f"2 diverged where {BASELINE} did not: {sorted(only_rule) or 'no task'}": not only_rule,
-        f"3 {behind:+.2f} points against {PAPER} in the {ahead.sum()} tasks where it beats {BASELINE}": behind >= -1.5,
+        f"3 {change:+.2f} points against {PAPER} in {better.sum()} tasks where {PAPER} beats {BASELINE}": change
+        >= -1.5,
         f"4 {tokens.mean():+.2f} tokens, shorter in {(tokens < 0).sum()} of {len(tasks)}": tokens.mean() <= 0
         and (tokens < 0).sum() >= 0.75 * len(tasks),
     }
@@ -70,7 +71,7 @@ def main() -> None:
 
 
 def half_width(values: pandas.Series) -> float:
-    """Return half the width of Student's 95 % interval of the mean."""
+    """Return the half-width of Student's 95 % interval of the mean."""
     return float(stats.t.ppf(0.975, len(values) - 1) * values.sem())
 
 

@@ -1,8 +1,9 @@
-"""Replace two functions of flash_attn by PyTorch's FlashAttention-2 kernels, on a node without Hub access or compiler.
+"""Replace two flash_attn functions with PyTorch's FlashAttention-2 kernels, for a node without Hub access or compiler.
 
-This file was installed on PYTHONPATH as the package `flash_attn`, version 2.7.4, with a module `bert_padding` that
-contains transformers' `_pad_input` and `_unpad_input`. On the H100, outputs and gradients had a relative error in norm
-of 2e-3 to 3e-3 against float64, for dense rows and for two packed sequences, with 12 heads and 2 key-value heads.
+This file was placed on PYTHONPATH as the `flash_attn` package, version 2.7.4, with a `bert_padding` module that
+contains transformers' `_pad_input` and `_unpad_input`. On the H100, the relative error of outputs and gradients (in
+norm, compared with float64) was 2e-3 to 3e-3, for dense rows and for two packed sequences, with 12 heads and 2
+key-value heads.
 """
 
 import torch

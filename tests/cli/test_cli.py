@@ -1,6 +1,6 @@
 """End-to-end tests of `trl-ces`: help texts, process launch, and training from a recipe to a reloaded model.
 
-tests/train/test_broken_recipes.py tests the inputs that are refused.
+tests/train/test_broken_recipes.py tests invalid inputs.
 """
 
 import json
@@ -37,7 +37,7 @@ def trained(tmp_path_factory):
         return trl_ces("train", "--config", recipe, "--ces_beta_correct", "0.3"), output
 
 
-def test_no_token_is_printed_or_written_by_a_training(trained):
+def test_training_prints_and_writes_no_access_token(trained):
     result, output = trained
     written = [file for file in output.parent.rglob("*") if file.is_file()]
     assert {"README.md", "trainer_state.json"} <= {file.name for file in written if file.parent == output}
@@ -45,7 +45,7 @@ def test_no_token_is_printed_or_written_by_a_training(trained):
     assert "SECRETsecretSECRET" not in result.stdout + result.stderr
 
 
-def test_a_recipe_trains_to_a_saved_model(trained):
+def test_training_a_recipe_saves_the_model(trained):
     result, output = trained
     assert result.returncode == 0, result.stderr
     names = {file.name for file in output.iterdir()}
@@ -148,8 +148,8 @@ def test_one_process_sees_one_gpu(job, monkeypatch, tmp_path):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6")
     words = ["--use_cpu", "false", "--num_processes", "1"]
     assert plan(job, *words, devices=2, monkeypatch=monkeypatch).env == {"CUDA_VISIBLE_DEVICES": "5"}
-    by_accelerate = plan(job, *words, "--accelerate_config", "single", devices=2, monkeypatch=monkeypatch)
-    assert by_accelerate.env["CUDA_VISIBLE_DEVICES"] == "5"
+    with_accelerate = plan(job, *words, "--accelerate_config", "single", devices=2, monkeypatch=monkeypatch)
+    assert with_accelerate.env["CUDA_VISIBLE_DEVICES"] == "5"
     own = with_gpus(job, "7", tmp_path)
     assert plan(own, *words, devices=2, monkeypatch=monkeypatch).env == {"CUDA_VISIBLE_DEVICES": "7"}
 
@@ -187,7 +187,7 @@ def test_run_child_returns_the_exit_code_of_the_child():
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_reach_the_child_and_its_children(tmp_path, number):
     ready = tmp_path / "pid"
-    # the grandchild represents a training process started by a launcher
+    # The grandchild represents a training process started by a launcher.
     grandchild = f"import os, time; open({str(ready)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {grandchild!r}])"
 
@@ -234,7 +234,7 @@ finally:
     assert result.stdout.endswith("False\n")
 
 
-def test_train_without_arguments_prints_a_short_usage_and_returns_2(capsys):
+def test_train_without_arguments_prints_a_short_usage_text(capsys):
     assert main(["train"]) == 2
     message = capsys.readouterr()
     assert message.out == ""
@@ -246,10 +246,10 @@ def test_recipes_copy_writes_the_complete_recipe_to_a_new_file(tmp_path, capsys,
     monkeypatch.chdir(tmp_path)
     assert main(["recipes", "copy", "R1-7B", "alp", "my.yaml"]) == 0
     assert compose(["my.yaml"]) == compose(["R1-7B", "alp"])
-    assert main(["recipes", "copy", "arithmetic", "small.yaml"]) == 0  # with its section `overlays`
+    assert main(["recipes", "copy", "arithmetic", "small.yaml"]) == 0  # with its `overlays` section
     assert compose(["small.yaml", "truncation"]) == compose(["arithmetic", "truncation"])
     assert main(["recipes", "copy", "R1-7B", "my.yaml"]) == 2
-    assert "my.yaml exists: name a new file" in capsys.readouterr().err
+    assert "my.yaml already exists: choose another" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The scripts in docs/examples train a tiny model on a CPU, without changes."""
+"""Check that the unchanged scripts in docs/examples train a tiny model on a CPU."""
 
 import runpy
 import sys
@@ -25,8 +25,8 @@ SCRIPTS = [file for file in sorted(EXAMPLES.glob("*.py")) if file.stem not in ("
 
 def save_tiny(folder, name):
     """Save a random model with the chat template that the example needs."""
-    knows_tools = {"chat_template": qwen3_chat_template, "markers": QWEN_MARKERS, "eos_token": END}
-    return str(write_model(folder, context=4096, **(knows_tools if name == "tools" else {})))
+    for_tools = {"chat_template": qwen3_chat_template, "markers": QWEN_MARKERS, "eos_token": END}
+    return str(write_model(folder, context=4096, **(for_tools if name == "tools" else {})))
 
 
 def run_script(script, tmp_path, monkeypatch):
@@ -39,13 +39,13 @@ def run_script(script, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda file: file.stem)
 def test_an_example_trains_and_saves_from_the_command_line(script, tmp_path, monkeypatch):
-    trained = run_script(script, tmp_path, monkeypatch)["trainer"]
-    assert trained.state.global_step == 2
+    trainer = run_script(script, tmp_path, monkeypatch)["trainer"]
+    assert trainer.state.global_step == 2
     assert (tmp_path / "out" / "model.safetensors").is_file()
-    assert all("ces/group_accuracy" in entry for entry in trained.state.log_history if "loss" in entry)
+    assert all("ces/group_accuracy" in entry for entry in trainer.state.log_history if "loss" in entry)
 
 
-def test_the_group_reward_is_given_to_correct_completions_up_to_their_mean_length(tmp_path, monkeypatch):
+def test_the_group_reward_is_1_for_correct_completions_up_to_their_mean_length(tmp_path, monkeypatch):
     brief = run_script(EXAMPLES / "group_reward.py", tmp_path, monkeypatch)["brief_reward"]
     correct = torch.tensor([[True, True, False, True], [False] * 4])
     scored = torch.tensor([[True, True, True, False], [True] * 4])
@@ -65,7 +65,7 @@ def test_an_estimate_is_correct_within_1_percent_and_unscored_without_a_referenc
     assert reward(completions, [3218.688, 3218.688, 3218.688, None]) == [1.0, 0.0, 0.0, None]
 
 
-def test_the_estimate_reward_decides_correctness_in_the_custom_reward_example(tmp_path):
+def test_the_custom_reward_example_uses_the_estimate_reward_for_correctness(tmp_path):
     module = load_script(EXAMPLES / "custom_reward.py")
     model = save_tiny(tmp_path / "tiny", "custom_reward")
     trainer = module.make_trainer(model, str(tmp_path / "out"), **_cpu(tmp_path))
@@ -79,7 +79,7 @@ def _cpu(folder):
     return {name: value for name, value in settings(folder).items() if name in keep}
 
 
-def test_the_calculator_is_called_and_its_output_is_neither_trained_on_nor_shaped(tmp_path):
+def test_the_output_of_the_calculator_is_excluded_from_loss_and_shaping(tmp_path):
     module = load_script(EXAMPLES / "tools.py")
     model = save_tiny(tmp_path / "tiny", "tools")
     trainer = ready(module.make_trainer(model, str(tmp_path / "out"), ces_tau=0.3, **_cpu(tmp_path)))

@@ -1,4 +1,4 @@
-"""Links in the docs are valid, the files, functions and tests that a page names exist, and config.md is up to date."""
+"""Check the links in the docs, the files, functions and tests that the docs name, and that config.md is up to date."""
 
 import re
 from itertools import pairwise
@@ -35,7 +35,7 @@ EQUATIONS = re.findall(
 
 
 def missing_tests(text):
-    """Return missing tests among `test_name`, `tests/folder/test_file.py::test_name` and `test_prefix...`."""
+    """Return the tests that a text names, with or without a file or as `test_prefix...`, but that do not exist."""
     everywhere = [name for file in (ROOT / "tests").rglob("test_*.py") for name in functions_of(file)]
     missing = []
     for file, name, dots in TEST.findall(text):
@@ -46,7 +46,7 @@ def missing_tests(text):
 
 
 @pytest.mark.parametrize(("function", "tests"), EQUATIONS, ids=[function for function, _ in EQUATIONS])
-def test_an_equation_has_functions_and_tests_that_exist(function, tests):
+def test_the_functions_and_tests_named_for_an_equation_exist(function, tests):
     named = re.findall(r"(TRL's )?`(?:(trl_ces/[\w/]+\.py)::)?(\w+)`", function)
     assert named
     for of_trl, file, name in named:
@@ -56,8 +56,8 @@ def test_an_equation_has_functions_and_tests_that_exist(function, tests):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_tests_and_files_that_a_page_names_exist(page):
-    if page.name == "results.md":  # names removed files
+def test_the_tests_and_files_that_a_page_names_exist(page):
+    if page.name == "results.md":  # this page names removed files
         return
     text = prose(page)
     assert missing_tests(text) == []
@@ -66,7 +66,7 @@ def test_tests_and_files_that_a_page_names_exist(page):
     assert [file for file in missing if not re.search("MODEL|NAME", file)] == []
 
 
-def test_pages_that_the_code_names_exist():
+def test_the_pages_that_the_code_names_exist():
     folders = ("trl_ces", "recipes", "benchmarks", "experiments", "tests")
     files = [file for name in folders for file in (ROOT / name).rglob("*.*") if file.suffix in (".py", ".yaml", ".j2")]
     missing = [
@@ -81,7 +81,7 @@ def test_pages_that_the_code_names_exist():
 # Pages and links
 
 
-def test_every_page_is_in_the_navigation_once():
+def test_the_navigation_contains_every_page_once():
     def files(entry):
         if isinstance(entry, str):
             return [entry]
@@ -105,7 +105,7 @@ def test_every_experiment_and_every_method_overlay_is_documented():
 
 
 def anchors(page):
-    """Return the anchors of a page's headings, built as on GitHub and on the site."""
+    """Return the anchors of a page's headings, which GitHub and the site build in the same way."""
     found = []
     for heading in re.findall(r"^#+ (.*)$", prose(page), flags=re.MULTILINE):
         words = re.sub(r"[^\w\s-]", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower())
@@ -131,7 +131,7 @@ def test_every_link_is_valid(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_lists_and_tables_follow_a_blank_line(page):
-    """The site would render a list without a blank line as part of the paragraph; GitHub would not."""
+    """Unlike GitHub, the site renders a list that does not follow a blank line as part of the paragraph."""
     for above, line in pairwise(prose(page).splitlines()):
         starts = re.match(r"(?:[-*+]|1\.) \S", line) or (line.startswith("|") and not above.startswith("|"))
         assert not (starts and above.strip() and not re.match(r" *(?:[-*+]|\d+\.) |  +\S", above)), line

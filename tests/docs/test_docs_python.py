@@ -1,4 +1,4 @@
-"""Python code in the docs imports existing names and behaves as documented."""
+"""Check that Python code in the docs imports existing names and behaves as documented."""
 
 import pytest
 from datasets import Dataset
@@ -19,7 +19,7 @@ def test_python_in_the_docs_imports_existing_names(code):
     check_python(code)
 
 
-def test_the_script_of_the_quickstart_trains(tmp_path, monkeypatch):
+def test_the_quickstart_script_trains(tmp_path, monkeypatch):
     code = next(block for block in blocks(DOCS / "quickstart.md", "python") if "trainer.train()" in block)
     model = write_model(tmp_path / "tiny")
     changes = {
@@ -42,7 +42,7 @@ def test_the_script_of_the_quickstart_trains(tmp_path, monkeypatch):
     assert "rewards/accuracy_reward/mean" in names["trainer"].state.log_history[0]
 
 
-def test_the_quickstart_changes_three_lines_by_renaming_trl_classes():
+def test_the_diff_in_the_quickstart_only_renames_trl_classes_in_three_lines():
     lines = blocks(DOCS / "quickstart.md", "diff")[0].splitlines()
     assert [line[0] for line in lines] == ["-", "+"] * 3
     for before, after in zip(lines[::2], lines[1::2], strict=True):

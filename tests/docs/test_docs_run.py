@@ -1,4 +1,4 @@
-"""Commands in the docs have valid names and flags, and all commands of the tutorial run."""
+"""Check that commands in the docs have valid names and flags, and that all commands of the tutorial run."""
 
 import io
 import json
@@ -62,7 +62,7 @@ def test_a_command_in_a_code_block_has_a_valid_name_and_valid_flags(words):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_command_in_the_text_has_a_valid_name_and_valid_flags(page):
-    if page.name == "results.md":  # names removed commands
+    if page.name == "results.md":  # this page names removed commands
         return
     for command, rest in re.findall(r"`trl-ces (\w+)([^`]*)`", BLOCK.sub("", page.read_text(encoding="utf-8"))):
         assert command in COMMANDS or command == "COMMAND"
@@ -70,7 +70,7 @@ def test_a_command_in_the_text_has_a_valid_name_and_valid_flags(page):
         assert not flags or flags <= flags_of(command), f"{command} {rest}"
 
 
-def test_the_two_commands_of_the_readme_are_in_the_makefile():
+def test_the_make_targets_in_the_readme_exist():
     [block] = [block for block in blocks(ROOT / "README.md", "bash") if "make" in block]
     targets = [line.split()[1] for line in block.splitlines()]
     assert targets == ["quickstart", "test"]
@@ -80,7 +80,7 @@ def test_the_two_commands_of_the_readme_are_in_the_makefile():
 
 @pytest.fixture
 def one_process(monkeypatch):
-    """Make `trl-ces train` train in this process."""
+    """Make `trl-ces train` run in this process instead of a child process."""
 
     def train_here(command, env):
         assert command[:3] == [sys.executable, "-m", WORKER]
@@ -102,7 +102,7 @@ def test_all_commands_of_the_tutorial_run(one_process, tmp_path, monkeypatch, ca
     Path("cpu.yaml").write_text(yaml.safe_dump(cpu))
     small = {
         "inspect": ["--num_prompts", "3"],
-        "plan": ["--model_config", tiny],  # otherwise downloaded from the Hub
+        "plan": ["--model_config", tiny],  # otherwise, it is downloaded from the Hub
         "train": ["--max_steps", "2", "--logging_steps", "1"],
     }
     outputs = {}

@@ -1,4 +1,4 @@
-"""The documentation site builds without warnings and loads nothing from other sites; the spelling is correct."""
+"""Check that the documentation site builds without warnings and is self-contained, and check the spelling."""
 
 import importlib.util
 import re
@@ -28,7 +28,7 @@ def site(tmp_path_factory):
 
 
 @needs_mkdocs
-def test_the_site_contains_all_pages_and_links_experiments_to_the_repository(site):
+def test_the_site_contains_all_pages_and_links_to_experiments_in_the_repository(site):
     pages = {file.relative_to(site).with_suffix("") for file in site.rglob("*.html")}
     docs = ROOT / "docs"
     assert {file.relative_to(docs).with_suffix("") for file in docs.rglob("*.md")} <= pages
@@ -39,7 +39,7 @@ def test_the_site_contains_all_pages_and_links_experiments_to_the_repository(sit
 
 
 @needs_mkdocs
-def test_the_site_loads_nothing_from_other_sites(site):
+def test_the_site_does_not_load_files_from_other_sites(site):
     for file in site.rglob("*.html"):
         sources = re.findall(r"<(?:script|img|link)\b[^>]*?(?:src|href)=\"?([^\s\">]+)", file.read_text("utf-8"))
         assert not [source for source in sources if source.startswith(("http", "//"))], file.name

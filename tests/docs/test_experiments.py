@@ -1,4 +1,4 @@
-"""The scripts in experiments/ print the results that their pages report; tests/lab/study tests the study files."""
+"""Check that the scripts in experiments/ print the documented results; tests/lab/study tests the study files."""
 
 import runpy
 import sys
@@ -15,7 +15,7 @@ def output_of(script, monkeypatch, capsys):
     return capsys.readouterr().out
 
 
-def test_the_forty_tasks_are_drawn_from_the_documented_seed():
+def test_the_documented_seed_draws_the_forty_tasks():
     tasks = runpy.run_path(str(FORTY / "draw_worlds.py"))["draw_worlds"](40, 97398135, easy=10)
     variants = yaml.safe_load((FORTY / "study.yaml").read_text(encoding="utf-8"))["variants"]
     assert [variant["model_builder_kwargs"] for variant in variants.values()] == tasks
@@ -26,5 +26,5 @@ def test_the_four_expectations_of_the_forty_tasks_hold(monkeypatch, capsys):
     assert [line.split()[:2] for line in lines] == [["holds", str(number)] for number in (1, 2, 3, 4)]
 
 
-def test_the_script_of_the_arena_prints_the_table_in_its_readme(monkeypatch, capsys):
+def test_the_arena_script_prints_the_table_in_its_readme(monkeypatch, capsys):
     assert output_of(ARENA / "judge.py", monkeypatch, capsys) in (ARENA / "README.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""docs/examples/tutorial.ipynb matches docs/tutorial.md, whose commands test_docs_run.py runs."""
+"""Check that docs/examples/tutorial.ipynb matches docs/tutorial.md; test_docs_run.py runs its commands."""
 
 import re
 
@@ -6,7 +6,7 @@ import nbformat
 from docs_blocks import DOCS, load_script
 
 
-def test_the_notebook_matches_the_page():
+def test_the_notebook_matches_the_tutorial():
     builder = load_script(DOCS / "build_notebook.py")
     stored = nbformat.read(builder.NOTEBOOK, as_version=4)
     nbformat.validate(stored)

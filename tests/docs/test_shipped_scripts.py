@@ -1,4 +1,4 @@
-"""Shipped scripts are valid for bash, shellcheck, uv and `trl-ces train`."""
+"""Check the shipped scripts with bash, shellcheck, uv and the flags of `trl-ces train`."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ UV = [file for file in SHIPPED if file.suffix == ".py" and file.read_text().star
 
 
 def tool(name):
-    """Return the path of a tool of the extra "dev", which is installed next to this Python."""
+    """Return the path of a tool that the "dev" extra installs next to this Python."""
     return shutil.which(name, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
 
 
@@ -34,7 +34,7 @@ def test_all_shipped_scripts_are_found():
 
 
 @pytest.mark.parametrize("file", BASH, ids=name_of)
-def test_bash_and_shellcheck_accept_a_script(file):
+def test_bash_and_shellcheck_report_no_problems(file):
     assert subprocess.run(["bash", "-n", file], capture_output=True, text=True, check=True).stderr == ""
     command = [tool("shellcheck"), "--severity=style", file]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -42,7 +42,7 @@ def test_bash_and_shellcheck_accept_a_script(file):
 
 
 def write_wheel(folder, extras):
-    """Write the wheel of an empty trl_ces with these extras, so that uv needs no network."""
+    """Write a wheel of trl_ces that contains only these extras, so that uv does not need the network."""
     lines = [
         "Metadata-Version: 2.1",
         "Name: trl_ces",
@@ -57,7 +57,7 @@ def write_wheel(folder, extras):
 
 
 @pytest.mark.parametrize("file", UV, ids=name_of)
-def test_uv_reads_a_scripts_metadata(file, tmp_path):
+def test_uv_resolves_the_requirements_of_a_script(file, tmp_path):
     uv = tool("uv")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     write_wheel(tmp_path / "wheels", project["optional-dependencies"])
@@ -75,7 +75,7 @@ def test_uv_reads_a_scripts_metadata(file, tmp_path):
     assert set(required["extras"]) == {"vllm", "flash", "lab"}
 
 
-def test_the_job_trains_a_shipped_recipe_and_pushes_the_model_to_a_private_repository():
+def test_the_job_trains_a_shipped_recipe_and_pushes_to_a_private_repository():
     job = load_script(ROOT / "docs/examples/ces_jobs.py")
     command, config, recipe, *flags = job.train_words(["--hub_model_id", "me/ces"])
     assert (command, config) == ("train", "--config")

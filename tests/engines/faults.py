@@ -1,6 +1,7 @@
-"""Reward function that can make its process fail, for training processes started by tests. Not a test file.
+"""Reward function that injects faults into training processes started by tests. Not a test file.
 
-TRL_CES_TEST_FAULT contains `{"rank": R, "call": N, "what": W}`: fault W occurs at the N-th call (from 1) on rank R.
+The environment variable TRL_CES_TEST_FAULT holds `{"rank": R, "call": N, "what": W}`: the N-th call (counting from 1)
+on rank R causes fault W.
 """
 
 import json
@@ -25,9 +26,9 @@ def vowel_accuracy_reward(completions, **kwargs):
 
 def fail(what):
     command = next(process for process in psutil.Process().parents() if "trl_ces.cli.main" in process.cmdline())
-    if what == "killed":  # what the kernel does when memory runs out
+    if what == "killed":  # the kernel does this when memory runs out
         os.kill(os.getpid(), signal.SIGKILL)
-    elif what == "time limit":  # what a cluster does before the time limit
+    elif what == "time limit":  # a cluster does this shortly before a job's time limit
         command.send_signal(signal.SIGTERM)
     elif what == "machine lost":
         others = [process for process in command.children(recursive=True) if process.pid != os.getpid()]

@@ -1,4 +1,4 @@
-"""Launch the unchanged accelerate files; the workers that `trl-ces train` starts report their settings."""
+"""Launch `trl-ces train` with each shipped accelerate file and check the settings that its workers report."""
 
 import json
 import subprocess
@@ -33,7 +33,7 @@ def test_every_shipped_file_is_tested():
     assert set(FILES) == {file.stem for file in ACCELERATE.glob("*.yaml")}
 
 
-def test_all_cores_are_shared_if_the_affinity_is_unknown(monkeypatch):
+def test_workers_share_all_cores_if_the_cpu_affinity_is_unknown(monkeypatch):
     monkeypatch.setattr(psutil, "cpu_count", lambda logical: CORES)
     monkeypatch.delattr(psutil.Process, "cpu_affinity")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
@@ -41,7 +41,7 @@ def test_all_cores_are_shared_if_the_affinity_is_unknown(monkeypatch):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_workers_have_the_engine_of_the_file_and_share_the_cores(tmp_path, monkeypatch, name):
+def test_workers_use_the_configured_engine_and_share_the_cores(tmp_path, monkeypatch, name):
     if name.startswith("zero"):
         pytest.importorskip("deepspeed", reason="make test-slow installs it")
     processes = 1 if name == "single" else 2

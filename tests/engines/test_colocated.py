@@ -1,8 +1,8 @@
-"""Colocated vLLM with each engine: it samples from the trained weights, and runs resume exactly.
+"""Check that colocated vLLM samples from the trained weights, and that resumed runs match, with each engine.
 
-The engines are real and use two processes on this CPU; tests/helpers/colocated_vllm.py replaces vLLM. The tests do
-not cover NCCL, vLLM's kernels and memory, or the sharding of weights with tensor parallelism (each process of the
-stand-in has all weights).
+The engines are real and use two processes on a CPU; tests/helpers/colocated_vllm.py replaces vLLM. The tests do not
+cover NCCL, vLLM's kernels and memory, or the sharding of weights with tensor parallelism (every process of the
+stand-in holds all weights).
 """
 
 import json
@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * TIMEOUT)]
 
 
 def digest_of(start, checkpoint, lora):
-    """Return the digest of a checkpoint's weights, with an adapter merged as for vLLM."""
+    """Return the digest of a checkpoint's weights, after merging its adapter, as TRL does for vLLM."""
     if not lora:
         return digest(SimpleNamespace(state_dict=lambda: load_file(checkpoint / "model.safetensors")))
     base = AutoModelForCausalLM.from_pretrained(start)

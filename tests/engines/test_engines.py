@@ -1,4 +1,4 @@
-"""Real DDP and DeepSpeed with two processes on this CPU end with the weights of one process.
+"""Compare DDP and DeepSpeed runs of two processes on a CPU with a single-process run.
 
 The first run of each DeepSpeed engine compiles an operator, which takes a minute or more.
 """
@@ -28,7 +28,7 @@ TIMEOUT = 1200
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * TIMEOUT)]
 
 
-def trained(folder, engine, lora, name=None, options=None, **settings):
+def run_training(folder, engine, lora, name=None, options=None, **settings):
     processes = 1 if engine == "one" else 2
     config = None if engine in ("one", "ddp") else on_cpu(engine, folder)
     options = {"lora": lora, "settings": settings, **(options or {})}
@@ -40,10 +40,10 @@ def trained(folder, engine, lora, name=None, options=None, **settings):
 
 @pytest.fixture(scope="module", params=[False, True], ids=["full", "lora"])
 def single(request, tmp_path_factory):
-    """Save the initial weights and the result of one process; return the folder and whether LoRA is used."""
+    """Save the initial weights and train with one process; return the folder and whether LoRA is used."""
     folder = tmp_path_factory.mktemp("engines")
     save_tiny(folder / "start")
-    assert facts_of(trained(folder, "one", request.param))["distributed_type"] == "NO"
+    assert facts_of(run_training(folder, "one", request.param))["distributed_type"] == "NO"
     return folder, request.param
 
 
@@ -67,11 +67,11 @@ def generate(model):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_two_processes_end_with_the_weights_of_one(single, engine):
+def test_the_weights_of_two_processes_match_a_single_process_run(single, engine):
     folder, lora = single
     if engine != "ddp":
         pytest.importorskip("deepspeed", reason="make test-slow installs it")
-    output = trained(folder, engine, lora)
+    output = run_training(folder, engine, lora)
 
     facts, single_facts = facts_of(output), facts_of(folder / "one")
     ran = (facts["distributed_type"], facts["zero_stage"], facts["sharded"], facts["inner_optimizer"])
@@ -90,44 +90,44 @@ def test_two_processes_end_with_the_weights_of_one(single, engine):
         for name in CES_METRICS:
             assert entry[name] == pytest.approx(expected_entry[name], rel=1e-3, abs=1e-5), name
 
-    # This process loads the saved models without DeepSpeed.
+    # The saved models can be loaded without DeepSpeed.
     assert generate(load(folder, engine, lora)) == generate(load(folder, "one", lora))
 
 
 @pytest.mark.parametrize("engine", ["ddp", "zero2", "zero3"])
 def test_micro_batches_split_by_a_token_budget_yield_the_same_weights(single, engine):
-    """Each process accumulates the gradients of several backwards, and the engine steps once, after the last one."""
+    """Each process accumulates gradients over several backward passes; the engine steps once, after the last pass."""
     folder, lora = single
     if lora:
-        pytest.skip("LoRA has the same backwards")
+        pytest.skip("the backward passes are the same with LoRA")
     if engine != "ddp":
         pytest.importorskip("deepspeed", reason="make test-slow installs it")
     batches = {"per_device_train_batch_size": 6, "gradient_accumulation_steps": 1}
-    output = trained(folder, engine, lora, f"{engine}-pieces", max_tokens_per_micro_batch=60, **batches)
+    output = run_training(folder, engine, lora, f"{engine}-pieces", max_tokens_per_micro_batch=60, **batches)
     facts = facts_of(output)
     assert (facts["distributed_type"], facts["zero_stage"]) == ENGINES[engine][:2]
-    assert facts["forwards"] > 2 * 4, "expected at least two forwards in each of the four steps"
+    assert facts["forwards"] > 2 * 4, "expected more than two forward passes per step"
     expected, found = weights_of(folder / "one", lora), weights_of(output, lora)
     for name, value in expected.items():
         assert (found[name] - value).norm() <= 1e-4 * value.norm(), name
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_step_with_a_loss_that_is_nan_on_one_process_is_skipped_by_all(single, engine):
-    """DeepSpeed skips the step; the weights equal those of a single process that skips it."""
+def test_all_processes_skip_a_step_if_one_process_has_a_nan_loss(single, engine):
+    """The weights match a single-process run that skips the same step."""
     folder, lora = single
     if lora:
-        pytest.skip("LoRA has the same step")
+        pytest.skip("the step is the same with LoRA")
     if engine != "ddp":
         pytest.importorskip("deepspeed", reason="make test-slow installs it")
     poison, expected_run = {"poison": 2}, folder / "one-poisoned"
     if not expected_run.exists():
-        trained(folder, "one", lora, expected_run.name, poison)
-    output = trained(folder, engine, lora, f"{engine}-poisoned", poison)
+        run_training(folder, "one", lora, expected_run.name, poison)
+    output = run_training(folder, engine, lora, f"{engine}-poisoned", poison)
     assert [facts_of(run)["nonfinite_steps"] for run in (expected_run, output)] == [1, 1]
     names = {file.name for file in (output / "_nonfinite").iterdir()}
     assert names == {f"step-2-process-{rank}.safetensors" for rank in (0, 1)}
-    expected, found, unharmed = (weights_of(run, lora) for run in (expected_run, output, folder / "one"))
+    expected, found, complete = (weights_of(run, lora) for run in (expected_run, output, folder / "one"))
     for name, value in expected.items():
         assert (found[name] - value).norm() <= 1e-4 * value.norm(), name
-        assert (found[name] - unharmed[name]).norm() > 1e-3 * value.norm(), name
+        assert (found[name] - complete[name]).norm() > 1e-3 * value.norm(), name

@@ -1,4 +1,4 @@
-"""Injected faults of the server, machines and disks are reported in one sentence, and the runs resume exactly.
+"""Check that injected faults are reported in one sentence, and that resumed runs match uninterrupted runs.
 
 The faults are listed in docs/cluster.md, "When something fails". The server is tests/helpers/vllm_server.py. Several
 launches on this machine simulate several machines.
@@ -30,25 +30,23 @@ def stand_in(job):
 
 @pytest.fixture(scope="module")
 def complete_runs(job, stand_in, tmp_path_factory):
-    """Map the number of processes to the output of a run without a fault."""
+    """Map each number of processes to the output folder of a run without faults."""
     folder = tmp_path_factory.mktemp("complete")
     runs = {1: train(job, folder / "1", stand_in.url), 2: train(job, folder / "2", stand_in.url, TWO)}
     assert [run.code for run in runs.values()] == [0, 0]
     return {number: folder / str(number) for number in runs}
 
 
-# Name -> (server fault, settings, message of the command). The run is then resumed and must end with the same weights.
+# Name -> (server fault, settings, the command's error message). A resumed run must end with the same weights.
 SERVER_FAULTS = {
-    "request refused": (("/v1/completions", 400), {}, "failed (Request failed: 400, "),
+    "request rejected": (("/v1/completions", 400), {}, "failed (Request failed: 400, "),
     "engine dead": (("/v1/completions", 500, 9), {}, "failed (RetryError): see its log, and start it with"),
     "server silent": (("/v1/completions", "hang"), {"ddp_timeout": 20}, "failed (ReadTimeout)"),
 }
 
 
 @pytest.mark.parametrize("fault", SERVER_FAULTS)
-def test_a_server_fault_is_reported_in_one_sentence_and_the_run_resumes_exactly(
-    job, tmp_path, stand_in, complete_runs, fault
-):
+def test_a_server_fault_is_reported_and_the_resumed_run_matches(job, tmp_path, stand_in, complete_runs, fault):
     (path, what, *times), changes, sentence = SERVER_FAULTS[fault]
     stand_in.fail(path, what, skip=1, times=times[0] if times else 1)
     ended = train(job, tmp_path / "out", stand_in.url, **changes)
@@ -61,7 +59,7 @@ def test_a_server_fault_is_reported_in_one_sentence_and_the_run_resumes_exactly(
     assert_same_weights(tmp_path / "out", complete_runs[1])
 
 
-def test_a_run_whose_server_dies_during_a_weight_update_resumes_exactly(job, tmp_path, complete_runs):
+def test_a_resumed_run_matches_after_the_server_dies_during_a_weight_update(job, tmp_path, complete_runs):
     with served(job / "model") as dying:
         dying.fail("/update_weights", "die", skip=1)
         ended = train(job, tmp_path / "out", dying.url)
@@ -73,8 +71,8 @@ def test_a_run_whose_server_dies_during_a_weight_update_resumes_exactly(job, tmp
     assert_same_weights(tmp_path / "out", complete_runs[1])
 
 
-# Fault of rank 1 in the second rollout -> (exit code, message of the command). A hanging process is not tested: with
-# `use_cpu`, transformers uses torch's limit of 30 minutes instead of `ddp_timeout`.
+# Fault of rank 1 in the second rollout -> (the command's exit code, its error message). A hanging process is not
+# tested: with `use_cpu`, transformers uses torch's limit of 30 minutes instead of `ddp_timeout`.
 PROCESS_FAULTS = {
     "killed": (1, "training ended with code 1; the first error, if any was reported, is above"),
     "reward raises": (2, "The reward function 'vowel_accuracy_reward' raised ValueError: cannot grade today"),
@@ -84,9 +82,7 @@ PROCESS_FAULTS = {
 
 
 @pytest.mark.parametrize("fault", PROCESS_FAULTS)
-def test_a_process_fault_ends_the_run_and_resuming_gives_the_same_weights(
-    job, tmp_path, stand_in, complete_runs, fault
-):
+def test_a_process_fault_ends_the_run_and_the_resumed_run_matches(job, tmp_path, stand_in, complete_runs, fault):
     code, sentence = PROCESS_FAULTS[fault]
     what = {"rank": 1, "call": 2, "what": fault}
     ended = train(job, tmp_path / "out", stand_in.url, TWO, fault=what)
@@ -102,10 +98,8 @@ def test_a_process_fault_ends_the_run_and_resuming_gives_the_same_weights(
     assert_same_weights(tmp_path / "out", complete_runs[2])
 
 
-def test_a_full_disk_on_one_of_two_machines_is_reported_and_the_run_resumes_exactly(
-    job, tmp_path, stand_in, complete_runs
-):
-    outputs = [tmp_path / "node0", tmp_path / "node1"]  # the machines share no disk
+def test_a_full_disk_on_one_machine_is_reported_and_the_resumed_run_matches(job, tmp_path, stand_in, complete_runs):
+    outputs = [tmp_path / "node0", tmp_path / "node1"]  # the machines do not share a disk
     what = {"rank": 1, "call": 2, "what": "full disk"}
     nodes = [
         Training(job, output, stand_in.url, flags, fault=what)
@@ -117,7 +111,7 @@ def test_a_full_disk_on_one_of_two_machines_is_reported_and_the_run_resumes_exac
     assert f"The disk of {outputs[1]} is full" in sentence
     assert first.code == 1
     assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in first.sentences()[0]
-    # The first machine's disk holds the training state, the second's the rollout rows and random state of its process.
+    # The first machine saved the training state; the second saved its process's rollout rows and random state.
     checkpoint = str(outputs[0] / "checkpoint-2")
     shutil.copytree(outputs[1] / "checkpoint-2", checkpoint, dirs_exist_ok=True)
     nodes = [
@@ -132,15 +126,15 @@ def test_a_machine_without_vllm_fails_and_the_other_stops_at_the_rendezvous_time
     flags = machines("--rdzv_conf", "timeout=30")
     first = Training(job, tmp_path / "node0", stand_in.url, flags[0])
     second = Training(job, tmp_path / "node1", stand_in.url, flags[1], stub=False)
-    refused, waited = second.end(), first.end()
-    assert refused.code == 2
-    assert "vLLM is missing: pip install" in refused.sentences()[0]
-    assert waited.code == 1
-    assert "There is no checkpoint yet: start again." in waited.sentences()[0]
+    failed, waiting = second.end(), first.end()
+    assert failed.code == 2
+    assert "vLLM is missing: pip install" in failed.sentences()[0]
+    assert waiting.code == 1
+    assert "There is no checkpoint yet: start again." in waiting.sentences()[0]
 
 
 @pytest.mark.parametrize("fault", ["truncated checkpoint", "clock set back"])
-def test_a_run_resumes_exactly_from_the_newest_complete_checkpoint(job, tmp_path, stand_in, complete_runs, fault):
+def test_a_run_resumes_from_the_newest_complete_checkpoint(job, tmp_path, stand_in, complete_runs, fault):
     output = tmp_path / "out"
     shutil.copytree(complete_runs[1], output)
     shutil.rmtree(output / "checkpoint-6")

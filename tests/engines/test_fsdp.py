@@ -1,7 +1,7 @@
-"""FSDP2 as configured by the shipped file, compared with one process.
+"""Compare FSDP2, as configured by the shipped accelerate file, with a single-process run.
 
-accelerate starts FSDP2 only on GPUs. On a CPU it would run DDP with the same file, which `trl-ces train` refuses.
-These tests remove accelerate's check (tests/helpers/engines_on_a_cpu.py), so that the model is sharded over gloo.
+accelerate starts FSDP2 only on GPUs. On a CPU, the same file would start DDP, which `trl-ces train` rejects. The CPU
+test bypasses accelerate's check (tests/helpers/engines_on_a_cpu.py) and shards the model over gloo.
 """
 
 import json
@@ -18,7 +18,7 @@ TIMEOUT = 600
 
 
 def gpus():
-    """Count the GPUs of this machine, because conftest.py hides them from torch."""
+    """Count the GPUs with nvidia-smi, because conftest.py hides them from torch."""
     if shutil.which("nvidia-smi") is None:
         return 0
     output = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False).stdout
@@ -28,7 +28,7 @@ def gpus():
 @pytest.mark.slow
 @pytest.mark.timeout(2 * TIMEOUT)
 @pytest.mark.skipif(gpus() < 2, reason="needs at least two GPUs")
-def test_fsdp2_ends_with_the_weights_of_one_process(tmp_path, monkeypatch):
+def test_fsdp2_weights_match_a_single_process_run(tmp_path, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     save_tiny(tmp_path / "start")
     arguments = (str(tmp_path / "start"), json.dumps({"settings": {"use_cpu": False}}))
@@ -52,7 +52,7 @@ def assert_same(found, expected):
 @pytest.mark.slow
 @pytest.mark.timeout(2 * TIMEOUT)
 @pytest.mark.parametrize("lora", [False, True], ids=["full", "LoRA"])
-def test_fsdp2_on_two_cpu_processes_ends_with_the_weights_of_one_process(tmp_path, lora):
+def test_fsdp2_on_two_cpu_processes_matches_a_single_process_run(tmp_path, lora):
     save_tiny(tmp_path / "start")
     sharded = {"lora": lora, "fsdp_on_a_cpu": True, "environment": launched_environment()}
     assert sharded["environment"]["ACCELERATE_USE_FSDP"] == "true"

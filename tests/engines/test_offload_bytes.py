@@ -1,4 +1,4 @@
-"""Compare the bytes per parameter that `trl-ces plan` assumes for an offloaded optimizer with a DeepSpeed engine."""
+"""Compare the bytes per parameter that `trl-ces plan` assumes for an offloaded optimizer with DeepSpeed's."""
 
 import os
 import subprocess
@@ -41,5 +41,5 @@ def test_the_offloaded_optimizer_and_gradients_take_18_bytes_per_parameter():
     command = [sys.executable, "-W", "ignore", "-c", SCRIPT]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=1100)
     [line] = [line for line in ended.stdout.splitlines() if line.startswith("bytes per parameter")]
-    # On a CPU, the bfloat16 weights of the device (2 bytes) are in the same memory.
+    # This run also counts the bf16 weights (2 bytes per parameter), which are on the GPU if there is one.
     assert float(line.split(":")[1]) == 2 + 18

@@ -1,4 +1,4 @@
-"""Run the recipes for two A800s with `trl-ces train` on a CPU. Only `OVERRIDES` differ from the shipped recipes."""
+"""Run the recipes for two A800s with `trl-ces train` on a CPU, with a tiny model, tiny data and `OVERRIDES`."""
 
 import json
 import subprocess
@@ -14,8 +14,7 @@ from trl_ces.train.recipe import compose
 
 RECIPES = HERE.parents[1] / "recipes"
 TIMEOUT = 1500
-# Besides these, the tests replace the model and the data by tiny ones. vLLM and FlashAttention need a GPU. Completions
-# are short, and the run ends after one rollout, with the recipe's twelve steps.
+# vLLM and FlashAttention need a GPU. Completions are short, and the run ends after one rollout, which is twelve steps.
 OVERRIDES = {
     "use_cpu": "true",
     "use_vllm": "false",
@@ -70,9 +69,9 @@ def launch(tiny, output, recipe, accelerate, **more):
         (["R1-1.5B"], "zero3"),
     ],
 )
-def test_an_r1_recipe_trains_on_a_rollout_with_its_engine_and_saves_a_usable_model(tiny, tmp_path, recipe, engine):
+def test_an_r1_recipe_trains_on_one_rollout_and_saves_a_usable_model(tiny, tmp_path, recipe, engine):
     pytest.importorskip("deepspeed", reason="make test-slow installs it")
-    # The engine includes bf16 with fp32 master weights. The launcher checks that DeepSpeed and two processes run.
+    # The engine trains in bf16 with fp32 master weights. The launcher checks that two processes run with DeepSpeed.
     shipped = compose(recipe)
     finished = launch(tiny, tmp_path / "out", recipe, accelerate_file(tmp_path, engine))
     assert finished.returncode == 0, finished.stdout[-2000:] + finished.stderr[-6000:]

@@ -1,4 +1,4 @@
-"""`trl-ces train` with a stand-in for vLLM's server, tests/helpers/vllm_server.py.
+"""Run `trl-ces train` with the stand-in for vLLM's server in tests/helpers/vllm_server.py.
 
 The runs use one process, two processes, two machines (simulated by two launches), or a restarted server.
 """
@@ -21,8 +21,8 @@ def job(tmp_path_factory):
     return make_job(tmp_path_factory.mktemp("job"))
 
 
-def test_two_processes_and_two_machines_end_with_the_weights_of_one_process(job, tmp_path):
-    """Compare one step, because TRL shuffles rows within each process, so the weights differ in later rollouts."""
+def test_two_processes_and_two_machines_match_a_single_process_run(job, tmp_path):
+    """Compare only one step, because TRL shuffles rows within each process, so that later steps differ."""
     changes = {"max_steps": 1, "responses_per_rollout": 8, "adam_epsilon": 1e-4}
     with served(job / "model") as stand_in:
         assert train(job, tmp_path / "one", stand_in.url, **changes).code == 0
@@ -44,7 +44,7 @@ def test_two_processes_and_two_machines_end_with_the_weights_of_one_process(job,
 
 
 @pytest.mark.parametrize("flags", [(), TWO], ids=["one process", "two processes"])
-def test_a_run_whose_server_dies_during_a_rollout_resumes_with_a_new_server(job, tmp_path, flags):
+def test_a_run_resumes_with_a_new_server_after_the_server_dies_in_a_rollout(job, tmp_path, flags):
     with served(job / "model") as stand_in:
         assert train(job, tmp_path / "complete", stand_in.url, flags).code == 0
         rollouts = stand_in.log("completions")
@@ -58,7 +58,7 @@ def test_a_run_whose_server_dies_during_a_rollout_resumes_with_a_new_server(job,
     assert "start it with `VLLM_SERVER_DEV_MODE=1 vllm serve" in sentence
     assert "Resume from" in sentence
     assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in sentence
-    with served(job / "model") as stand_in:  # starts with the initial weights of the model
+    with served(job / "model") as stand_in:  # the new server has the initial weights
         ended = train(job, tmp_path / "stopped", stand_in.url, [*flags, "--resume_from_checkpoint", "true"])
         assert ended.code == 0, ended.errors[-3000:]
         assert stand_in.log("completions") == rollouts[1:]

@@ -1,4 +1,4 @@
-"""The stand-ins for vLLM accept only arguments that vLLM accepts."""
+"""Check that the stand-ins for vLLM accept only arguments that vLLM accepts."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ TRANSFER = "vllm_stub/vllm/distributed/weight_transfer"
         ("vllm_stub/vllm/utils/network_utils.py", "get_ip", "get_ip"),
     ],
 )
-def test_a_stand_in_accepts_only_arguments_of_vllm(stand_in, name, in_vllm):
+def test_stand_ins_accept_only_arguments_that_vllm_accepts(stand_in, name, in_vllm):
     stub, real = names((TESTS / stand_in).read_text(), name), FACTS[in_vllm]
     if in_vllm == "LLM.__init__":
         real = real + FACTS["EngineArgs"]

@@ -5,5 +5,5 @@ from trl_ces.grading import judge
 
 @pytest.fixture(autouse=True)
 def empty_cache(monkeypatch):
-    """Isolate tests from comparisons that other tests cached."""
+    """Clear the cache of comparisons, so that tests do not affect each other."""
     monkeypatch.setattr(judge, "_known", {})

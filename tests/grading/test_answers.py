@@ -1,4 +1,4 @@
-r"""Extraction of the answer: the last box, else an explicit statement, else an expression that ends the text."""
+r"""Extraction of the final answer from a box, an explicit statement or an expression at the end of the text."""
 
 from rows import rows
 
@@ -6,12 +6,12 @@ from trl_ces.grading.answers import MAX_BOXES, STATEMENT_WINDOW, extract_answer,
 
 
 @rows("answers/boxes")
-def test_outermost_boxes_are_found_in_order_unless_the_last_one_is_truncated(text, boxes):
+def test_outermost_boxes_are_found_unless_the_last_box_is_truncated(text, boxes):
     found = find_boxes(text)
     assert (None if found is None else [box.content for box in found]) == boxes
 
 
-def test_a_box_ends_with_its_value():
+def test_the_span_of_a_box_ends_after_its_content():
     text = r"So \boxed{12}, $\boxed 345$ or \fbox6."
     assert [text[box.start : box.end] for box in find_boxes(text)] == [r"\boxed{12}", r"\boxed 345", r"\fbox6."]
 
@@ -20,12 +20,12 @@ def test_a_box_ends_with_its_value():
     "answers/extracted",
     ("So it must be **17**." + "\n" * 50, "17"),
 )
-def test_the_answer_is_the_last_box_else_a_statement_else_the_closing_expression(text, expected):
+def test_the_final_answer_is_extracted(text, expected):
     assert extract_answer(text) == expected
 
 
 @rows("answers/no_answer")
-def test_a_negated_modified_or_retracted_box_is_not_extracted(text):
+def test_negated_modified_and_retracted_boxes_are_not_extracted(text):
     assert extract_answer(text) is None
 
 
@@ -42,7 +42,7 @@ def test_statements_are_found_only_near_the_end_and_boxes_everywhere():
 
 
 @rows("answers/several_boxes")
-def test_boxes_are_joined_if_the_gold_has_as_many_values(text, parts, expected):
+def test_boxes_are_joined_if_their_number_matches_the_values_of_the_gold(text, parts, expected):
     assert extract_answer(text, parts) == expected
 
 
@@ -50,5 +50,7 @@ def test_the_number_of_extracted_boxes_is_limited():
     values = [str(value) for value in range(MAX_BOXES)]
     text = " ".join(rf"\boxed{{{value}}}" for value in values)
     assert extract_answer(text, MAX_BOXES) == "; ".join(values)
-    assert extract_answer(rf"\boxed{{x}} {text}", MAX_BOXES) == "; ".join(["x", *values])  # one box too many
+    assert extract_answer(rf"\boxed{{x}} {text}", MAX_BOXES) == "; ".join(
+        ["x", *values]
+    )  # one more box than the limit
     assert len(find_boxes(text * 3)) <= MAX_BOXES + 1

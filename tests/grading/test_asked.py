@@ -1,4 +1,4 @@
-"""Grading with the question, which determines nouns, base, percentage, unit, order, options and names."""
+"""Grading with the question, which can specify nouns, base, percentage, unit, order, options and names."""
 
 from rows import rows
 
@@ -31,19 +31,19 @@ def test_answers_are_graded_with_the_question(question, gold, answer, correct):
     assert grade(rf"\boxed{{{answer}}}", gold, question=question, with_qwen=False).correct is correct
 
 
-def test_boxes_only_ignores_statements():
+def test_statements_are_ignored_with_boxes_only():
     text = "The answer is 5."
     assert grade(text, "5", with_qwen=False).correct
     assert grade(text, "5", with_qwen=False, boxes_only=True).answer is None
 
 
 @rows("asked/notation")
-def test_notations_of_ratios_numbers_and_intervals(gold, answer, correct):
+def test_notations_of_ratios_numbers_and_intervals_are_graded(gold, answer, correct):
     assert grade(rf"\boxed{{{answer}}}", gold, with_qwen=False).correct is correct
 
 
 @rows("asked/scale")
-def test_a_scale_after_the_box_must_agree_with_the_question(question, completion, correct):
+def test_a_scale_after_the_box_must_match_the_question(question, completion, correct):
     assert grade(completion, "5", question=question, with_qwen=False).correct is correct
 
 

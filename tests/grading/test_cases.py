@@ -1,9 +1,9 @@
 """
-Incorrect answers that a policy might find, and correct answers in unusual notation: 99 % must be graded correctly.
+Check that 99 % of incorrect answers that a policy might find, and of unusual correct answers, are graded correctly.
 
 `cases/wrong.txt` and `cases/right.txt` were written by hand before the rules that they test. Each line contains a gold
 and its answers, separated by ` :: `. Answers below `# boxed: ...` are put in a box; answers below `# whole: ...` are
-complete texts. `<U+2009>` represents that character, `⏎` a line break.
+complete texts. `<U+2009>` represents the character with that code point, and `⏎` represents a line break.
 """
 
 import os
@@ -53,7 +53,7 @@ def test_99_percent_of_the_hand_written_answers_are_graded_correctly(name, capsy
 
 
 def golds_of_every_kind(name, count=10):
-    """Draw golds of a benchmark, alternating between kinds."""
+    """Draw golds of a benchmark, alternating between kinds of golds."""
     golds = sorted({problem.gold.strip() for problem in load_benchmark(name, DATA)})
     random.Random(name).shuffle(golds)
     kinds = defaultdict(list)
@@ -69,7 +69,7 @@ def test_99_percent_of_answers_made_from_benchmark_golds_are_graded_correctly(na
     if not (DATA / "math").is_dir():
         pytest.skip(f"{DATA / 'math'} is missing: set TRL_CES_DATA to the folder that contains math/")
     golds = [(benchmark, gold) for benchmark in GROUPS["math12"] for gold in golds_of_every_kind(benchmark)]
-    rows = [  # every third template per gold, so that all templates are used but not all combinations
+    rows = [  # use every third template per gold, to limit the number of combinations
         (benchmark, gold, response)
         for number, (benchmark, gold) in enumerate(golds)
         for response in getattr(answer_templates, name)(gold)[number % 3 :: 3]

@@ -1,4 +1,4 @@
-r"""`stands` is true if and only if the text around an answer does not negate, modify or hide it."""
+r"""Check that `stands` detects text that negates, modifies or hides an answer."""
 
 import pytest
 from rows import rows
@@ -7,15 +7,15 @@ from trl_ces.grading.context import stands
 from trl_ces.support.limits import MAX_LENGTH
 
 
-def stands_in(text, value="5"):
+def is_stated(text, value="5"):
     answer = rf"\boxed{{{value}}}"
     start = text.index("@")
     return stands(text.replace("@", answer), start, start + len(answer), value)
 
 
 @rows("context/not_stated")
-def test_a_negated_modified_or_hidden_answer_is_refused(text):
-    assert not stands_in(text)
+def test_a_negated_modified_or_hidden_answer_is_rejected(text):
+    assert not is_stated(text)
 
 
 @rows(
@@ -23,15 +23,15 @@ def test_a_negated_modified_or_hidden_answer_is_refused(text):
     "if" + 100 * " word" + " @",
 )
 def test_a_stated_answer_is_accepted(text):
-    assert stands_in(text)
+    assert is_stated(text)
 
 
 def test_a_later_number_overrides_only_numeric_answers():
-    assert stands_in("@. The answer is 6.", "x+1")
-    assert stands_in("@. The answer is 0.33.", r"\frac{1}{3}")  # a rounded value of 1/3
-    assert not stands_in("@. The answer is 0.25.", r"\frac{1}{3}")
-    assert not stands_in("@. The answer is $0.5$.", "0")
-    assert not stands_in("@. The answer is 9999.5.", "9900")  # differs by more than 1 %
+    assert is_stated("@. The answer is 6.", "x+1")
+    assert is_stated("@. The answer is 0.33.", r"\frac{1}{3}")  # a rounded value of 1/3
+    assert not is_stated("@. The answer is 0.25.", r"\frac{1}{3}")
+    assert not is_stated("@. The answer is $0.5$.", "0")
+    assert not is_stated("@. The answer is 9999.5.", "9900")  # differs by more than 1 %
 
 
 @pytest.mark.timeout(60)  # a superlinear search would take hours
@@ -49,18 +49,18 @@ def test_a_later_number_overrides_only_numeric_answers():
     ids=range(7),
 )
 def test_text_around_an_answer_is_read_in_linear_time(before, after, expected):
-    assert stands_in(f"{before}@{after}") is expected
+    assert is_stated(f"{before}@{after}") is expected
 
 
 @pytest.mark.timeout(60)
 def test_mathematics_within_an_answer_is_read_in_linear_time():
-    assert stands_in("@", r"\[" * 100_000)
+    assert is_stated("@", r"\[" * 100_000)
 
 
 def test_a_very_long_answer_is_not_compared_with_later_numbers():
-    assert not stands_in("@. The answer is 6.", "5" + " " * (MAX_LENGTH - 1))
-    assert stands_in("@. The answer is 6.", "5" + " " * MAX_LENGTH)
+    assert not is_stated("@. The answer is 6.", "5" + " " * (MAX_LENGTH - 1))
+    assert is_stated("@. The answer is 6.", "5" + " " * MAX_LENGTH)
 
 
-def test_an_answer_that_is_a_whole_formula_is_accepted():
+def test_an_answer_that_is_an_entire_formula_is_accepted():
     assert stands("Hence $5$!", 6, 9, "$5$")

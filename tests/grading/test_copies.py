@@ -1,4 +1,4 @@
-"""Formulas copied from the question are not accepted as answers."""
+"""Check that formulas copied from the question are rejected as answers."""
 
 import logging
 
@@ -15,7 +15,7 @@ def boxed(answers):
 
 
 @rows("copies/copied")
-def test_a_formula_copied_from_the_question_is_refused_only_if_the_question_is_given(question, gold, copies):
+def test_a_copied_formula_is_rejected_only_if_the_question_is_given(question, gold, copies):
     golds = [gold] * len(copies)
     assert accuracy_reward(boxed(copies), golds) == [1.0] * len(copies)
     assert accuracy_reward(boxed(copies), golds, prompts=[question] * len(copies)) == [0.0] * len(copies)

@@ -1,4 +1,4 @@
-"""The rules of equality, with a plain function instead of the computer algebra."""
+"""Rules of equality, with a plain function in place of computer algebra."""
 
 import pytest
 from rows import answers_to, rows
@@ -8,7 +8,7 @@ from trl_ces.support.limits import MAX_ITEMS, MAX_LENGTH, MAX_NESTING
 
 
 def no_algebra(gold, answer):
-    pytest.fail(f"algebra for {gold!r} and {answer!r}")
+    pytest.fail(f"algebra was called for {gold!r} and {answer!r}")
 
 
 def algebra(*known):
@@ -31,13 +31,13 @@ def test_braces_around_at_most_one_character_are_removed(gold, answer):
 
 
 @answers_to("equality/without_algebra")
-def test_most_pairs_are_decided_without_algebra(gold, answer, expected):
+def test_pairs_that_a_rule_decides_need_no_algebra(gold, answer, expected):
     assert equal(gold, answer, no_algebra) is expected
 
 
 @rows("equality/to_the_algebra")
 @pytest.mark.parametrize("result", [True, False])
-def test_other_pairs_are_compared_once_by_the_algebra(gold, answer, sides, result):
+def test_remaining_pairs_are_compared_once_by_algebra(gold, answer, sides, result):
     compared = []
     assert equal(gold, answer, lambda *pair: compared.append(pair) or result) is result
     assert compared == [tuple(sides)]
@@ -48,7 +48,7 @@ def test_parts_that_need_algebra_are_compared_by_algebra(gold, answer, known, ex
     assert equal(gold, answer, algebra(*zip(known[::2], known[1::2], strict=True))) is expected
 
 
-def test_an_exception_of_the_algebra_is_not_caught():
+def test_an_exception_raised_by_the_algebra_is_not_caught():
     def raises(gold, answer):
         raise LookupError(gold)
 
@@ -56,7 +56,7 @@ def test_an_exception_of_the_algebra_is_not_caught():
         equal("x", "y+1", raises)
 
 
-def test_too_long_or_too_deep_texts_are_compared_only_as_text():
+def test_texts_beyond_the_size_limits_are_compared_only_as_text():
     long, deep = "x+" * MAX_LENGTH + "x", "(" * MAX_NESTING + "(x+1)" + ")" * MAX_NESTING
     for text in (long, deep):
         assert equal(text, f" {text}", no_algebra) is True
@@ -75,7 +75,7 @@ def test_the_length_of_lists_and_unions_is_limited():
     assert equal(", ".join(values), ", ".join(values[::-1]), no_algebra) is False
     intervals = [f"({value},0)" for value in values]
     assert equal(r"\cup".join(intervals[1:]), r"\cup".join(intervals[:0:-1]), no_algebra) is True
-    # A longer union is compared by the algebra as a whole.
+    # The algebra compares a longer union as a whole.
     assert equal(r"\cup".join(intervals), r"\cup".join(intervals[::-1]), algebra()) is False
 
 
@@ -88,22 +88,22 @@ def test_the_values_of_a_gold_are_counted(gold, count):
 
 
 @rows("equality/lists")
-def test_the_values_of_a_list(text, values):
+def test_a_list_is_split_into_values(text, values):
     assert listed_values(text) == values
 
 
 @rows("equality/tuples")
-def test_the_entries_of_a_tuple(text, values):
+def test_a_tuple_is_split_into_entries(text, values):
     assert tuple_values(text) == values
 
 
-def test_the_parts_of_a_union():
+def test_a_union_is_split_into_parts():
     assert union_parts(r"(0,1) \cup [2,3)\cup A") == ["(0,1)", "[2,3)", "A"]
     assert union_parts("(0,1)") == ["(0,1)"]
     assert union_parts(r"\cupdot") == [r"\cupdot"]
 
 
-def test_constants_are_first_tried_in_the_order_of_the_golds_terms():
+def test_constants_are_renamed_first_in_the_order_of_the_golds_terms():
     compared = []
     answer = "y=c_1e^{3x}+c_2e^x+c_3e^{2x}"
     assert equal("y=c_1e^x+c_2e^{2x}+c_3e^{3x}", answer, lambda _, renamed: compared.append(renamed) or True)

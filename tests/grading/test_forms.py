@@ -1,4 +1,4 @@
-"""Canonical forms of answers that mean the same by convention, without computer algebra."""
+"""Canonical forms of answers that are equivalent by convention, without computer algebra."""
 
 import pytest
 from rows import rows
@@ -27,7 +27,7 @@ def test_words_are_distinguished_from_mathematics(text, expected):
 
 
 @rows("forms/constants")
-def test_constants_and_free_integers_are_renamed_as_in_the_gold(gold, answer, renamed):
+def test_constants_and_free_integers_get_the_names_of_the_gold(gold, answer, renamed):
     assert with_constants_of(gold, answer) == [renamed]
 
 
@@ -45,7 +45,7 @@ def test_a_free_integer_may_be_shifted_or_negated():
 
 
 def test_constants_with_the_same_numbers_are_paired_first_regardless_of_braces():
-    """Each additional order costs a comparison."""
+    """Each further pairing costs a comparison, so the most likely pairing comes first."""
     assert with_constants_of("c_{1}x+c_2", "C_1x+C_{2}") == ["c_{1}x+c_2", "c_2x+c_{1}"]
     assert with_constants_of("c_{1}x+c_2", "Bx+A")[0] == "c_{1}x+c_2"
     assert with_constants_of("c_{1}x^2+c_2", "Bx+A")[0] == "c_2x+c_{1}"
@@ -83,10 +83,10 @@ def test_notations_have_a_canonical_spelling(text, expected):
 
 
 @pytest.mark.parametrize("answer", ["B", "(B)", "B. 12", "Option B", "x = B", "b)"])
-def test_a_letter_is_chosen(answer):
+def test_an_answer_that_chooses_the_letter_is_recognized(answer):
     assert chooses(answer, "B") is True
 
 
 @pytest.mark.parametrize("answer", ["A", "not B", "B is wrong", "B or C", "A, B", "Bob"])
-def test_a_letter_is_not_chosen(answer):
+def test_an_answer_that_does_not_choose_the_letter_is_recognized(answer):
     assert chooses(answer, "B") is False

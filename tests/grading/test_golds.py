@@ -1,4 +1,4 @@
-"""Golds are split into values and, if possible, checked without algebra."""
+"""Check that golds are split into values and, if possible, validated without algebra."""
 
 from rows import rows
 

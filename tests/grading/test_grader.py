@@ -1,4 +1,4 @@
-"""Requests to the workers, and grades made from their replies. These tests start no worker."""
+"""Requests to grading workers and the grades computed from their replies. These tests do not start workers."""
 
 import logging
 import random
@@ -59,7 +59,7 @@ def test_golds_that_need_no_algebra_are_checked_without_a_worker():
     assert usable_golds([], pool=Pool()) == []
 
 
-def test_other_golds_are_checked_once_by_a_worker():
+def test_golds_that_need_algebra_are_checked_once_by_a_worker():
     pool = Pool(OK, WRONG)
     assert usable_golds(["x+y", "x+", "x+y", "3"], limit_s=0.25, pool=pool) == [True, False, True, True]
     assert pool.requests == [{"op": "usable", "gold": "x+y"}, {"op": "usable", "gold": "x+"}]
@@ -74,7 +74,7 @@ def test_a_gold_that_exceeds_time_or_memory_remains_unusable(reply, caplog):
     assert caplog.text == ""
 
 
-def test_a_gold_whose_worker_died_is_unusable_with_a_warning_and_checked_again_later(caplog):
+def test_a_gold_whose_worker_died_is_unusable_until_it_is_checked_again(caplog):
     pool = Pool(DIED)
     with caplog.at_level(logging.WARNING):
         assert usable_golds(["x+y"], pool=pool) == [False]
@@ -83,7 +83,7 @@ def test_a_gold_whose_worker_died_is_unusable_with_a_warning_and_checked_again_l
     assert usable_golds(["x+y"], pool=Pool(OK)) == [True]
 
 
-def test_a_gold_that_is_not_a_string_is_refused_before_any_request():
+def test_a_gold_that_is_not_a_string_raises_before_any_request():
     pool = Pool()
     with pytest.raises(TypeError, match="gold 2 is 5, of type int: pass a string"):
         usable_golds(["x+y", None, 5], pool=pool)  # type: ignore[list-item]
@@ -100,7 +100,7 @@ def test_the_shared_pool_is_used_by_default(monkeypatch):
 # ---- answers
 
 
-def test_algebra_is_requested_only_if_no_rule_decides_and_once_per_pair():
+def test_algebra_is_requested_once_per_pair_that_no_rule_decides():
     pool = Pool(OK, OK, WRONG)
     completions = [boxed("5"), boxed("x+1"), boxed("6"), boxed("1+x"), "no answer", boxed("x+1"), boxed("x+2")]
     golds = ["5", "1+x", "5", "1+x", "1+x", "1+x", "1+x"]
@@ -146,14 +146,14 @@ def test_long_numbers_are_compared_in_a_worker():
 
 
 @pytest.mark.parametrize("large", ["(" * 100 + "x" + ")" * 100, "1" * 20_000], ids=["deep", "long"])
-def test_too_large_texts_are_compared_only_as_text(large):
+def test_texts_beyond_the_size_limits_are_compared_only_as_text(large):
     assert grade(boxed(large), "x", with_qwen=False, pool=Pool()).correct is False
     assert grade(boxed("x"), large, with_qwen=False, pool=Pool()) == Grade(correct=None, answer="x")
     pairs = [("equal", large, "x"), ("equal", "x", large), ("equal", large, f" {large}\n")]
     assert list(judge._compare(pairs, 1.0, Pool()).values()) == [False, False, True]
 
 
-def test_thinking_is_removed_whether_prompt_or_completion_opened_it():
+def test_thinking_is_removed_if_the_prompt_or_the_completion_opens_it():
     response = r"\boxed{3} so </think> \boxed{4}"
     expected = [("4", False), ("4", False), (None, False), ("3", True)]
     responses = [response, response, r"\boxed{3}", r"\boxed{3}"]
@@ -174,20 +174,20 @@ def test_thinking_is_removed_whether_prompt_or_completion_opened_it():
         ((["a"], ["1"]), {"thinking_prefilled": [True, False]}, "thinking_prefilled has 2 entries for 1 responses"),
     ],
 )
-def test_sequences_of_different_lengths_are_refused(arguments, settings, match):
+def test_sequences_of_different_lengths_raise_an_error(arguments, settings, match):
     with pytest.raises(ValueError, match=match):
         grade_many(*arguments, **settings, pool=Pool())
     assert grade_many([], [], pool=Pool()) == []
 
 
-# ---- hostile answers in a batch
+# ---- batches with hostile answers
 
 
 HOSTILE = {f"x^{{9^{{9^{n}}}}}": 99.0 for n in range(20)}
 
 
 def correctness_of(answers, pool, **settings):
-    """Map each answer to its correctness, graded with the limits of a reward."""
+    """Grade answers with the limits of the reward, and map each answer to its correctness."""
     settings = {"limit_s": 1.0, "first_limit_s": 0.2, "with_qwen": False, **settings}
     grades = grade_many([boxed(answer) for answer in answers], ["1+x"] * len(answers), pool=pool, **settings)
     return {grade.answer: grade.correct for grade in grades}
@@ -209,13 +209,13 @@ def test_comparisons_that_exceed_the_first_limit_get_the_full_limit(caplog):
     assert caplog.text == ""
 
 
-def test_three_hostile_answers_get_the_full_limit_and_the_rest_remain_ungraded(caplog):
+def test_three_hostile_answers_get_the_full_limit_and_the_others_remain_ungraded(caplog):
     pool = SlowPool(HOSTILE)
     correctness = correctness_of(["x+1", *HOSTILE, "x+2"], pool)
     assert correctness.pop("x+1") is True
     assert correctness.pop("x+2") is True
     assert sorted(correctness.values(), key=str) == [False] * 3 + [None] * 17
-    # The time of the batch is at most 22 times the first limit and 3 times the full limit.
+    # The batch takes at most 22 times the first limit plus 3 times the full limit.
     assert [limit for _, limit in pool.requests] == [0.2] * 22 + [1.0] * 3
     assert (
         "20 comparisons exceeded 0.2 s of processor time. 3 of them got 1 s, the others stay ungraded" in caplog.text
@@ -232,7 +232,7 @@ def test_one_in_300_answers_may_get_the_full_limit(responses, full):
     assert [limit for _, limit in pool.requests].count(1.0) == full
 
 
-def test_a_batch_does_not_change_correctness_and_quick_answers_are_always_graded(monkeypatch):
+def test_correctness_does_not_depend_on_the_batch_and_quick_answers_are_graded(monkeypatch):
     draw = random.Random(0)
     quick = {f"x+{n}": draw.uniform(0.0, 0.2) for n in range(10)}
     slow = {f"x-{n}": draw.uniform(0.2, 1.0) for n in range(1, 6)}
@@ -260,17 +260,17 @@ def test_comparisons_are_cached():
     assert pool.requests == []
     assert correctness_of([known], pool, first_limit_s=None, limit_s=1.5)[known] is False
     assert pool.requests == [(known, 1.5)]
-    # Another gold makes another pair.
+    # The same answer to another gold is not cached.
     assert grade(boxed(known), "x+2", with_qwen=False, limit_s=1.0, pool=pool).correct is False
     assert pool.requests[1:] == [(known, 1.0)]
 
 
-def test_a_comparison_near_the_first_limit_is_correct_on_both_sides():
+def test_comparisons_just_below_and_above_the_first_limit_are_correct():
     assert correctness_of(["x+1"], SlowPool({"x+1": 0.19})) == {"x+1": True}
     assert correctness_of(["x+1"], SlowPool({"x+1": 0.21})) == {"x+1": True}
 
 
-def test_failures_are_not_cached_and_the_size_of_the_cache_is_limited(monkeypatch):
+def test_failures_are_not_cached_and_the_cache_size_is_limited(monkeypatch):
     for reply in (DIED, {"status": "error", "error": "MemoryError: "}, OK):
         graded = grade(boxed("x+1"), "1+x", with_qwen=False, pool=Pool(*[OK] * (not judge._usable_golds), reply))
     assert graded.correct is True
@@ -309,7 +309,7 @@ def test_correct_qwen_is_false_for_an_empty_text_and_for_a_worker_that_died():
     )
 
 
-def test_rules_of_benchmarks_apply_only_to_correct_qwen():
+def test_benchmark_rules_apply_only_to_correct_qwen():
     for benchmark, correct_qwen in (("minerva_math", False), ("cmath", True), (None, True)):
         graded = grade(boxed("10 km"), "10", benchmark, pool=Pool(WRONG))
         assert graded == Grade(correct=True, answer="10 km", correct_qwen=correct_qwen)

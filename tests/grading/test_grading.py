@@ -13,7 +13,7 @@ from rows import answers_to
 from trl_ces.grading import Grade, WorkerPool, grade, grade_many, usable_golds
 
 LIMIT_S = 1.0
-GRACE_S = 0.5  # covers extraction, which the limit excludes, and the start of the next child
+GRACE_S = 0.5  # time for extraction, which is not limited, and for starting the next child
 NEEDS_ALGEBRA = (r"\boxed{\sqrt{8}}", r"2\sqrt{2}")  # only algebra shows that they are equal
 
 
@@ -23,7 +23,7 @@ def test_an_answer_is_correct_if_and_only_if_it_equals_the_gold(gold, answer, ex
     assert graded.correct is expected
 
 
-def test_boxes_are_joined_if_the_gold_has_as_many_values():
+def test_boxes_are_joined_if_their_number_matches_the_values_of_the_gold():
     text = r"First $\boxed{3}$ and second $\boxed{4}$."
     assert grade(text, "3;4") == Grade(correct=True, answer="3; 4", correct_qwen=False)
     assert grade(text, "4;3").correct is False
@@ -45,13 +45,13 @@ def test_answers_inside_unclosed_thinking_are_ignored():
     ]
 
 
-def test_answers_to_unusable_golds_are_ungraded_and_the_rest_is_graded():
+def test_only_answers_to_unusable_golds_are_ungraded():
     golds = ["", " ", "$$", r"\boxed{}", r"\frac{", "{" * 5000 + "1" + "}" * 5000, "---", "1" * 20_000, "3"]
     assert usable_golds(golds) == [False] * 8 + [True]
     assert [g.correct for g in grade_many([r"\boxed{3}"] * 9, golds)] == [None] * 8 + [True]
     assert usable_golds([None]) == [False]
     assert usable_golds([r"\sqrt{2}", "(0,1)", "A", "5;10", "yes", "No solution", r"x \geq 2"]) == [True] * 7
-    # It is ambiguous which part of these golds an answer has to state.
+    # For these golds, it is ambiguous which part an answer must state.
     unclear = [
         r"For 1 \leq j \leq 6, P(\max =j)=(j / 6)^{20}",
         r"P(X=0)=P(X=2)=1 / 4, P(X=x)=0 for x \neq 0,1,2",
@@ -60,7 +60,7 @@ def test_answers_to_unusable_golds_are_ungraded_and_the_rest_is_graded():
     assert usable_golds(unclear) == [False] * 3
 
 
-# ---- answers that would hang the grader or exhaust memory
+# ---- answers that could hang the grader or exhaust memory
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ COSTLY = {
 
 @pytest.mark.parametrize("name", COSTLY)
 @pytest.mark.parametrize("gold", ["42", r"42\pi+\sqrt{x}", "1,2;3"])
-def test_a_costly_answer_takes_at_most_the_limit_and_does_not_affect_the_next(name, gold, pool):
+def test_a_costly_answer_takes_at_most_the_limit_and_does_not_affect_other_answers(name, gold, pool):
     assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
     assert usable_golds([gold], pool=pool) == [True]
     before = cpu_seconds(pool.workers[0].process.pid)
@@ -104,7 +104,7 @@ def test_a_costly_answer_takes_at_most_the_limit_and_does_not_affect_the_next(na
     assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
 
 
-def test_a_costly_answer_in_a_batch_does_not_affect_the_rest():
+def test_a_costly_answer_does_not_affect_the_rest_of_its_batch():
     two = WorkerPool(2)
     responses = [NEEDS_ALGEBRA[0], r"\boxed{9^{9^{9^9}}}", NEEDS_ALGEBRA[0], r"\boxed{3}"]
     grades = grade_many(responses, [NEEDS_ALGEBRA[1], "x", NEEDS_ALGEBRA[1], "3"], limit_s=LIMIT_S, pool=two)

@@ -1,4 +1,4 @@
-"""Hostile answers do not hang the trainer, exhaust its memory, run as code or change the rewards of other answers."""
+"""Check that hostile answers cannot hang the trainer, exhaust memory, run code or change rewards of other answers."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from hostile_answers import FAMILIES, MEGABYTE, SENTINEL, hostile_completions
 from trl_ces.grading import grade_many
 from trl_ces.grading.pool import DEFAULT_MEMORY_BYTES
 
-# On a busy machine, some requests reach the wall-clock limit, and their answers remain ungraded.
+# On a busy machine, some requests reach the wall-clock limit, so their answers remain ungraded.
 EXPECTED = re.compile(r"comparisons exceeded|worker died twice on the answer")
 SCRIPT = Path(__file__).parents[1] / "hostile_answers.py"
 
@@ -30,9 +30,8 @@ def run_corpus(folder, limit_s, every):
 
 
 def check(outcome, folder):
-    assert (
-        outcome["wrong_rewards"] == []
-    )  # a hostile answer has reward 0, or None if the batch had no time to grade it
+    # The reward of a hostile answer is 0, or None if the batch had no time to grade it.
+    assert outcome["wrong_rewards"] == []
     assert outcome["wrong_grades"] == []
     assert outcome["lost_workers"] == 0  # the kernel ends each request at its limit
     assert outcome["largest_worker_bytes"] < DEFAULT_MEMORY_BYTES
@@ -49,7 +48,7 @@ def test_the_corpus_is_large_and_has_no_duplicates():
     assert {name.split()[0] for name in corpus} >= {family.__name__ for family in FAMILIES}
 
 
-def test_every_twelfth_hostile_answer_is_refused_and_does_not_affect_its_neighbour(tmp_path):
+def test_a_sample_of_hostile_answers_is_rejected_without_affecting_other_answers(tmp_path):
     outcome = run_corpus(tmp_path, 0.3, 12)
     assert outcome["completions"] >= 40
     check(outcome, tmp_path)
@@ -57,7 +56,7 @@ def test_every_twelfth_hostile_answer_is_refused_and_does_not_affect_its_neighbo
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_all_hostile_answers_are_refused_and_do_not_affect_their_neighbours(tmp_path):
+def test_all_hostile_answers_are_rejected_without_affecting_other_answers(tmp_path):
     outcome = run_corpus(tmp_path, 3, 1)
     assert outcome["requests_at_the_limit"] > 20  # otherwise the corpus does not test the limit of a request
     assert outcome["no_reward"] > 20  # otherwise it does not test the limit of a batch

@@ -1,15 +1,15 @@
 """
-Answers by authors who had not read the grading rules, graded with the question as in the trainer.
+Grade answers by authors who had not read the grading rules, with the question as in the trainer.
 
-Each pair of lists in `lists/` was graded before the rules were improved with it. The rules were not improved with list
-6. The numbers of accepted hostile answers and of refused correct answers must not increase.
+Each pair of lists in `lists/` was graded before its failures were used to improve the rules. List 6 was not used for
+improvements. The numbers of accepted hostile answers and of rejected correct answers must not increase.
 """
 
 import json
 from pathlib import Path
 
 import pytest
-from trl import rewards as trls
+from trl import rewards as trl_rewards
 
 from trl_ces import rewards
 
@@ -56,7 +56,7 @@ BLIND_LISTS = [
     ("blind19-hostile", 500, 0.0, 2),
     ("blind19-correct", 300, 1.0, 74),
 ]
-NEWEST = 4  # lists that `make test` grades; `make test-slow` grades the others
+NEWEST = 4  # number of lists that `make test` grades; `make test-slow` grades all lists
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_the_number_of_misgraded_answers_in_blind_lists_does_not_increase(name, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("number", "accepted", "refused"),
+    ("number", "accepted", "rejected"),
     [
         (7, 4, 13),
         (8, 4, 34),
@@ -95,13 +95,13 @@ def test_the_number_of_misgraded_answers_in_blind_lists_does_not_increase(name, 
         (19, 11, 78),
     ],
 )
-def test_trls_reward_misgrades_more_answers_than_ours_did_before_improvements(number, accepted, refused):
+def test_trls_reward_misgrades_over_twice_as_many_answers_as_ours_initially(number, accepted, rejected):
     found = []
     for name, expected in ((f"blind{number}-hostile", 0.0), (f"blind{number}-correct", 1.0)):
         listed = read(name)
         golds = [row["gold"] if "$" in row["gold"] else f"${row['gold']}$" for row in listed]  # TRL parses only LaTeX
-        rewards_of_trl = trls.accuracy_reward([[{"content": row["completion"]}] for row in listed], golds)
+        rewards_of_trl = trl_rewards.accuracy_reward([[{"content": row["completion"]}] for row in listed], golds)
         found.append(sum(reward != expected for reward in rewards_of_trl))
-    print(f"\nTRL's reward on list {number}: {found[0]} hostile accepted, {found[1]} correct refused")
+    print(f"\nTRL's reward on list {number}: {found[0]} hostile accepted, {found[1]} correct rejected")
     assert found[0] > 2 * accepted
-    assert found[1] > 2 * refused
+    assert found[1] > 2 * rejected

@@ -1,4 +1,4 @@
-r"""Rewriting of synonyms, matching of braces and brackets, and splitting of lists, without computer algebra."""
+r"""Synonyms, matching braces and brackets, and splitting at separators, without computer algebra."""
 
 import time
 
@@ -24,12 +24,12 @@ def test_wrappers_around_words_and_symbols_are_removed(text, expected):
 
 
 @pytest.mark.parametrize("text", ["", "x", "{x}", "{x}{y}", "{{x}}", r"\{", r"\}\{", r"\\{x}", "(", "]"])
-def test_balanced_braces(text):
+def test_balanced_braces_are_accepted(text):
     assert balanced(text)
 
 
 @pytest.mark.parametrize("text", ["{", "}", "{x", "x}", "{{x}", "{x}}", "}{", "}x{", r"\\{x", r"{\}"])
-def test_unbalanced_braces(text):
+def test_unbalanced_braces_are_detected(text):
     assert not balanced(text)
 
 
@@ -52,4 +52,4 @@ def test_enclosing_brackets_are_found(text, expected):
 def test_long_texts_take_linear_time(text):
     start = time.process_time()
     unwrap(tidy(text))
-    assert time.process_time() - start < 1.0  # took 0.02 s when written; with a quadratic pattern, 3 s
+    assert time.process_time() - start < 1.0  # takes about 0.02 s; a quadratic pattern would take 3 s

@@ -16,7 +16,7 @@ from trl_ces.grading.numbers import MAX_DIGITS, decimal_places, number
     ("5亿", 5 * 10**8),
     ("1" * MAX_DIGITS, int("1" * MAX_DIGITS)),
 )
-def test_a_literal_has_its_exact_value(text, value):
+def test_a_number_literal_is_parsed_exactly(text, value):
     assert number(text) == Fraction(value)
 
 
@@ -28,10 +28,10 @@ def test_a_literal_has_its_exact_value(text, value):
     f"1e-{MAX_DIGITS + 1}",
     "1" * (MAX_DIGITS + 1),
 )
-def test_other_texts_are_not_numbers(text):
+def test_texts_that_are_not_numbers_return_none(text):
     assert number(text) is None
 
 
 @rows("numbers/decimal_places")
-def test_decimal_places_of_numbers_with_at_least_six_digits(text, places):
+def test_decimal_places_are_counted_for_numbers_with_at_least_six_digits(text, places):
     assert decimal_places(text) == places

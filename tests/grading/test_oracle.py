@@ -1,4 +1,4 @@
-"""Agreement with 3,274 graded answers, if the file exists: grades of the Qwen2.5-Math script and true grades."""
+"""Compare grades with the Qwen2.5-Math script and with manual grades on 3,274 answers, if the file exists."""
 
 import gzip
 import json
@@ -14,6 +14,7 @@ from trl_ces.grading.qwen.extract import predict, prepare_gold
 from trl_ces.lab.evaluation.benchmarks import GROUPS, load_benchmark
 from trl_ces.rewards import accuracy_reward
 
+pytestmark = pytest.mark.slow
 DATA = Path(os.environ.get("TRL_CES_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 
 
@@ -30,7 +31,7 @@ def oracle():
 
 @pytest.fixture(scope="module")
 def graded(oracle):
-    """Grade the rows with two workers; return grades and seconds."""
+    """Grade the rows with two workers; return the grades and the elapsed seconds."""
     rows, _ = oracle
     columns = [[row[name] for row in rows] for name in ("response_text", "gold_raw", "benchmark")]
     two = WorkerPool(2)
@@ -64,9 +65,9 @@ def test_correct_and_correct_qwen_agree_with_the_oracle(oracle, graded, capsys):
     incorrect = [correct for correct, truth in pairs if not truth]
     with capsys.disabled():
         print(
-            f"\ncorrect_qwen: {sum(agreed)} of {len(agreed)} as in the script ({sum(agreed) / len(agreed):.2%}), "
+            f"\ncorrect_qwen: {sum(agreed)} of {len(agreed)} agree with the script ({sum(agreed) / len(agreed):.2%}), "
             f"realistic kinds {sum(subset)} of {len(subset)} ({sum(subset) / len(subset):.2%}). "
-            f"correct: {accuracy:.2%} agree, {sum(map(bool, incorrect))} of {len(incorrect)} incorrect ones accepted. "
+            f"correct: {accuracy:.2%} agree, {sum(map(bool, incorrect))} of {len(incorrect)} incorrect accepted. "
             f"{2 * len(rows) / seconds:.0f} grades/s ({len(rows) / seconds:.0f} answers/s) with 2 workers"
         )
     assert len(rows) == 3274
@@ -76,7 +77,7 @@ def test_correct_and_correct_qwen_agree_with_the_oracle(oracle, graded, capsys):
     assert sum(map(bool, incorrect)) <= 0.003 * len(incorrect)
 
 
-def test_all_incorrect_answers_are_refused_if_questions_are_given(oracle, capsys):
+def test_all_incorrect_answers_are_rejected_if_questions_are_given(oracle, capsys):
     rows = [row for row in oracle[0] if row["truth"] is not None]
     if not (DATA / "math").is_dir():
         pytest.skip(f"{DATA / 'math'} is missing: set TRL_CES_DATA to the folder that contains math/")
@@ -94,16 +95,16 @@ def test_all_incorrect_answers_are_refused_if_questions_are_given(oracle, capsys
     assert not any(incorrect)
 
 
-def test_the_limits_of_the_reward_change_no_grade_of_a_correct_answer(oracle, graded):
+def test_the_time_limits_of_the_reward_do_not_change_grades_of_correct_answers(oracle, graded):
     correct_rows = [(row, grade.correct) for row, grade in zip(oracle[0], graded[0], strict=True) if row["truth"]]
     found = []
-    # Use batches as in training; in each batch, three comparisons may get the full limit.
+    # Use batches, as training does; three comparisons per batch may get the full limit.
     for start in range(0, len(correct_rows), 256):
         batch = correct_rows[start : start + 256]
         found += accuracy_reward(*([row[name] for row, _ in batch] for name in ("response_text", "gold_raw")))
     pairs = list(zip(found, (correct for _, correct in correct_rows), strict=True))
     assert [pair for pair in pairs if pair[0] is not None and pair[0] != pair[1]] == []
-    # The limits count processor time. On a busy machine a core is slower, so a few more answers may remain ungraded.
+    # The limits apply to CPU time. Cores of a busy machine are slower, so a few more answers may remain ungraded.
     assert sum(reward is None for reward, _ in pairs) <= sum(correct is None for _, correct in pairs) + 3
 
 
@@ -119,5 +120,5 @@ def test_the_golds_of_the_twelve_benchmarks_are_usable_and_equal_themselves(caps
         print(f"\n{sum(unusable.values())} of {len(golds)} golds are unusable: {dict(unusable)}")
     assert unusable == {"college_math": 76, "gaokao2023en": 2, "olympiadbench": 1}
     grades = grade_many([f"\\boxed{{{gold}}}" for gold in golds], golds, with_qwen=False)
-    refused = [p for p, g in zip(problems, grades, strict=True) if g.correct is False]
-    assert refused == []
+    rejected = [p for p, g in zip(problems, grades, strict=True) if g.correct is False]
+    assert rejected == []

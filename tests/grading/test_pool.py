@@ -1,4 +1,4 @@
-"""The pool of grading workers. A stand-in evaluates Python instead of algebra, so that it starts quickly."""
+"""Pool of grading workers, with a stand-in that starts quickly because it evaluates Python instead of algebra."""
 
 import errno
 import os
@@ -73,7 +73,7 @@ def test_a_worker_starts_with_the_first_request_and_is_reused(stand_in, worker):
     assert starts() == 1
 
 
-def test_arguments_and_environment_of_a_worker(stand_in, worker, monkeypatch):
+def test_a_worker_has_the_expected_arguments_and_environment(stand_in, worker, monkeypatch):
     stand_in()
     monkeypatch.setenv("HF_TOKEN", "secret")
     monkeypatch.setenv("LANG", "C.UTF-8")
@@ -84,7 +84,7 @@ def test_arguments_and_environment_of_a_worker(stand_in, worker, monkeypatch):
     assert environment["PYTHONPATH"] == str(Path(pool_module.__file__).parents[2])
     assert (environment["SYMPY_GROUND_TYPES"], environment["PYTHONHASHSEED"]) == ("python", "0")
     assert "HF_TOKEN" not in environment
-    # A worker has its own session, because Ctrl-C must reach only the trainer, which ends its workers.
+    # A worker has its own session, so that Ctrl-C reaches only the trainer, which then ends its workers.
     assert verdict_of(worker, "os.getsid(0)") == worker.process.pid
 
 
@@ -100,7 +100,7 @@ def test_long_requests_and_replies_are_transferred_in_pieces(stand_in, worker):
     assert verdict_of(worker, "os.write(1, b'{\"id\":') and time.sleep(0.1) or os.write(1, b'0}\\n') and 7") == 7
 
 
-def test_a_worker_that_does_not_reply_is_ended_and_the_next_request_starts_another(stand_in, worker, monkeypatch):
+def test_a_worker_that_does_not_reply_is_replaced(stand_in, worker, monkeypatch):
     starts = stand_in()
     hung = verdict_of(worker, "os.getpid()")
     deadlines, wait_for = [], Worker._wait_for
@@ -117,14 +117,14 @@ def test_a_worker_that_does_not_reply_is_ended_and_the_next_request_starts_anoth
     assert starts() == 2
 
 
-def test_a_worker_that_does_not_read_is_ended(stand_in, worker):
+def test_a_worker_that_does_not_read_is_terminated(stand_in, worker):
     stand_in(source='print(\'{"status": "ready"}\', flush=True)\nimport time; time.sleep(600)')
     with pytest.raises(WorkerLost, match="does not answer"):
         verdict_of(worker, "x" * 500_000, limit_s=0.2)
     assert worker.process is None
 
 
-def test_the_error_for_a_worker_that_ends_contains_the_end_of_its_stderr(stand_in, worker):
+def test_the_error_for_a_worker_that_exits_contains_the_end_of_its_stderr(stand_in, worker):
     starts = stand_in()
     with pytest.raises(WorkerLost, match=r"The grading worker ended\. Its stderr ends with:\nout of luck$"):
         verdict_of(worker, "os.write(2, b'out of luck') and os._exit(1)")
@@ -135,7 +135,7 @@ def test_the_error_for_a_worker_that_ends_contains_the_end_of_its_stderr(stand_i
     assert starts() == 2
 
 
-def test_a_worker_that_ended_between_requests_is_restarted(stand_in, worker):
+def test_a_worker_that_exits_between_requests_is_restarted(stand_in, worker):
     starts = stand_in()
     os.kill(verdict_of(worker, "os.getpid()"), signal.SIGKILL)
     worker.process.wait()
@@ -145,7 +145,7 @@ def test_a_worker_that_ended_between_requests_is_restarted(stand_in, worker):
     assert [pipe.closed for pipe in pipes] == [True, True]
 
 
-def test_stop_ends_the_worker_and_its_children_and_may_be_repeated(stand_in, worker):
+def test_stop_terminates_the_worker_and_its_children_and_can_be_repeated(stand_in, worker):
     stand_in()
     worker.stop()
     child = verdict_of(worker, "os.fork() or time.sleep(600)")
@@ -159,7 +159,7 @@ def test_stop_ends_the_worker_and_its_children_and_may_be_repeated(stand_in, wor
         time.sleep(0.01)
 
 
-def test_a_forgotten_worker_continues_until_the_end_of_its_input(stand_in, worker):
+def test_a_forgotten_worker_runs_until_its_input_ends(stand_in, worker):
     stand_in()
     assert verdict_of(worker, "7") == 7
     process = worker.process
@@ -178,12 +178,12 @@ def test_a_forgotten_worker_continues_until_the_end_of_its_input(stand_in, worke
         ),
         ("sys.exit()", RuntimeError, "did not start.* ended.$"),
         ("time.sleep(600)", RuntimeError, "did not start.* does not answer.$"),
-        # The machine may be short of memory for a moment, so the request is retried.
+        # The machine may be temporarily short of memory, so the request is retried.
         ("os.kill(os.getpid(), 9)", WorkerLost, "The grading worker ended.$"),
         ("os.kill(os.getpid(), 15)", WorkerLost, "The grading worker ended.$"),
         ("os.close(1); time.sleep(0.3); os.kill(os.getpid(), 9)", WorkerLost, "The grading worker ended.$"),
     ],
-    ids=["an error", "no error", "hangs", "killed", "killed softly", "killed slowly"],
+    ids=["error", "no error", "hang", "SIGKILL", "SIGTERM", "late SIGKILL"],
 )
 def test_a_worker_that_does_not_start_is_reported(stand_in, worker, monkeypatch, at_start, error, message):
     stand_in(at_start)
@@ -193,11 +193,11 @@ def test_a_worker_that_does_not_start_is_reported(stand_in, worker, monkeypatch,
     assert worker.process is None
 
 
-def test_a_machine_that_cannot_start_a_worker_raises_an_error(worker, monkeypatch):
-    def refuse(*_, **__):
+def test_a_worker_that_cannot_be_started_raises_an_error(worker, monkeypatch):
+    def fail(*_, **__):
         raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
-    monkeypatch.setattr(subprocess, "Popen", refuse)
+    monkeypatch.setattr(subprocess, "Popen", fail)
     with pytest.raises(RuntimeError, match=r"did not start.*Resource temporarily unavailable"):
         verdict_of(worker, "7")
 
@@ -217,7 +217,7 @@ def evaluate(pool, *expressions, limit_s=5.0):
     return [reply.get("verdict", reply["status"]) for reply in replies]
 
 
-def test_replies_have_the_order_of_the_requests(stand_in, pool):
+def test_replies_are_in_the_order_of_the_requests(stand_in, pool):
     starts = stand_in()
     assert evaluate(pool, "time.sleep(0.6) or 1", "2", "time.sleep(0.1) or 3", "4", "5") == [1, 2, 3, 4, 5]
     assert starts() == 3
@@ -241,7 +241,7 @@ def test_the_default_limit_is_three_seconds(stand_in, pool):
     assert reply["verdict"] == 3.0
 
 
-def test_a_few_requests_start_few_workers(stand_in, pool):
+def test_sequential_requests_start_one_worker(stand_in, pool):
     starts = stand_in()
     assert [evaluate(pool, str(n)) for n in range(4)] == [[0], [1], [2], [3]]
     assert starts() == 1
@@ -277,7 +277,7 @@ def test_a_closed_pool_restarts_its_workers(stand_in, pool):
     assert starts() == 2
 
 
-def test_threads_share_a_pool_and_use_a_worker_one_at_a_time(stand_in):
+def test_threads_that_share_a_worker_use_it_one_at_a_time(stand_in):
     starts = stand_in()
     single = WorkerPool(1)
     found = []
@@ -345,7 +345,7 @@ while not os.path.exists({began!r}):
 """
 
 
-def test_a_busy_worker_ends_with_the_trainer(stand_in, tmp_path):
+def test_a_busy_worker_exits_with_the_trainer(stand_in, tmp_path):
     stand_in()
     source = EXIT_DURING_A_REQUEST.format(python=sys.executable, began=str(tmp_path / "began"))
     environment = {**os.environ, "PYTHONPATH": str(Path(pool_module.__file__).parents[2])}
@@ -360,7 +360,7 @@ def test_a_busy_worker_ends_with_the_trainer(stand_in, tmp_path):
     ("cores", "processes", "expected"),
     [(16, None, 8), (8, None, 8), (3, None, 3), (1, None, 1), (8, "2", 4), (7, "2", 3), (2, "4", 1)],
 )
-def test_a_process_has_one_worker_per_core_of_its_share_but_at_most_8(monkeypatch, cores, processes, expected):
+def test_a_process_has_one_worker_per_core_of_its_share_up_to_8(monkeypatch, cores, processes, expected):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)) if pid == 0 else set())
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
     if processes:
@@ -374,7 +374,7 @@ def test_a_process_has_one_worker_per_core_of_its_share_but_at_most_8(monkeypatc
     assert default_worker_count() == 1
 
 
-def test_a_pool_has_the_requested_number_of_workers_and_at_least_one():
+def test_a_pool_has_the_requested_number_of_workers():
     assert [worker.memory_bytes for worker in WorkerPool(2, memory_bytes=5).workers] == [5, 5]
     assert [worker.memory_bytes for worker in WorkerPool(1).workers] == [1 << 30]
     with pytest.raises(ValueError, match="workers=0: a pool needs at least 1 worker"):

@@ -1,4 +1,4 @@
-"""Random expressions, whose values are known to 50 digits, are equal if and only if their values are equal."""
+"""Check that random expressions are equal if and only if their values, computed to 50 digits, are equal."""
 
 import itertools
 import random
@@ -13,11 +13,11 @@ from trl_ces.grading.symbolic import same
 mpmath.mp.dps = 50
 # Values of the letters, chosen so that different expressions do not agree by chance.
 LETTERS = {"x": mpf("0.73105857863000487925"), "y": mpf("1.26894142136999512074"), r"\pi": mpmath.pi}
-SUM, PRODUCT, FACTOR = range(3)  # how tightly an expression binds
+SUM, PRODUCT, FACTOR = range(3)  # binding strength of an expression
 
 
 class Writer:
-    """Generate random (text, value, binding). There are few distinct digits, so that misreadings are detected."""
+    """Generate random (text, value, binding) with few distinct digits, so that parsing errors are detected."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -86,7 +86,7 @@ class Writer:
                 found[text] = value
         return list(found.items())
 
-    def rewritten(self, text):
+    def rewrite(self, text):
         return self.random.choice(
             [
                 text.replace(r"\left", "").replace(r"\right", ""),
@@ -103,12 +103,12 @@ class Writer:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_answers_are_equal_if_and_only_if_their_values_are(seed):
+def test_answers_are_equal_if_and_only_if_their_values_are_equal(seed):
     writer = Writer(seed)
     expressions = writer.several(120)
     pairs = list(itertools.combinations(expressions, 2))
     equal_pairs = [(one[0], other[0]) for one, other in pairs if abs(one[1] - other[1]) < mpf("1e-40")]
-    equal_pairs += [(text, writer.rewritten(text)) for text, _ in expressions]
+    equal_pairs += [(text, writer.rewrite(text)) for text, _ in expressions]
     different = [(one[0], other[0]) for one, other in pairs if abs(one[1] - other[1]) > mpf("1e-12")]
     different.sort(key=lambda pair: sorted(filter(str.isdigit, pair[0])) != sorted(filter(str.isdigit, pair[1])))
     assert [pair for pair in equal_pairs if equal(*pair, same) is not True] == []
@@ -116,7 +116,7 @@ def test_answers_are_equal_if_and_only_if_their_values_are(seed):
 
 
 def readings(digits):
-    """Map different expressions that contain these digits in this order to their values."""
+    """Map different expressions with these digits, in this order, to their values."""
     found = {digits: mpf(digits)}
     for end in range(1, len(digits)):
         left, right = digits[:end], digits[end:]
@@ -144,7 +144,7 @@ def readings(digits):
 
 
 @pytest.mark.parametrize("digits", ["121", "2112"])
-def test_expressions_with_the_same_digits_are_equal_only_if_their_values_are(digits):
+def test_expressions_with_the_same_digits_are_equal_only_if_their_values_are_equal(digits):
     pairs = list(itertools.combinations(readings(digits).items(), 2))
     misgraded = [
         (one, other)

@@ -18,12 +18,12 @@ from trl_ces.grading.statements import (
 
 
 @rows("statements/sides")
-def test_a_text_is_split_at_its_equality_signs(text, expected):
+def test_a_text_is_split_at_its_equals_signs(text, expected):
     assert sides(text) == expected
 
 
 @rows("statements/names")
-def test_names_of_values(text):
+def test_names_of_values_are_recognized(text):
     assert is_name(text)
 
 
@@ -38,14 +38,14 @@ def test_numbers_and_expressions_are_not_names(text):
 @pytest.mark.parametrize(
     "text", ["x", "f'(x)", r"\theta", "m+n", "x_1+x_2", "(x, y)", "(x_1, x_2, x_3)", r"(a, \beta)"]
 )
-def test_names_that_a_question_may_ask_for(text):
+def test_names_that_a_question_may_ask_for_are_recognized(text):
     assert may_be_named(text) is True
 
 
 @pytest.mark.parametrize(
     "text", ["5", r"\pi", "half", "not m+n", "2x", "x^2-4y", "2+3", r"\pi+e", r"\ln x+y", "-x", "(y, x)"]
 )
-def test_texts_that_a_question_may_not_ask_for(text):
+def test_texts_that_a_question_cannot_ask_for_are_recognized(text):
     assert may_be_named(text) is False
 
 
@@ -80,7 +80,7 @@ def test_single_letters_and_commands_are_not_words(text):
 
 
 @rows("statements/results")
-def test_results_are_the_sides_after_a_name_or_all_sides_without_unknowns(statement, expected):
+def test_results_are_the_sides_after_a_name_or_sides_without_unknowns(statement, expected):
     assert results(statement) == expected
 
 
@@ -95,7 +95,7 @@ def test_an_inequality_followed_by_its_interval_is_reduced_to_the_interval(text,
 
 
 @rows("statements/intervals")
-def test_an_inequality_of_a_letter_is_converted_to_an_interval(relation, interval):
+def test_an_inequality_for_a_letter_is_converted_to_an_interval(relation, interval):
     assert interval_of(relation) == interval
 
 

@@ -1,4 +1,4 @@
-"""Equality by computer algebra, in this process. Expected results are computed by hand."""
+"""Equality by computer algebra, without a worker. Expected results were computed by hand."""
 
 import pytest
 from rows import rows
@@ -8,7 +8,7 @@ from trl_ces.grading.symbolic import expression, same
 
 
 @rows("symbolic/equal")
-def test_equal_values(gold, answer):
+def test_equal_values_are_recognized(gold, answer):
     assert same(gold, answer) is True
 
 
@@ -16,7 +16,7 @@ def test_equal_values(gold, answer):
     "symbolic/different",
     (r"\frac{1}{3}", "0." + "3" * 500),  # longer than the longest number that is parsed
 )
-def test_different_values(gold, answer):
+def test_different_values_are_recognized(gold, answer):
     assert same(gold, answer) is False
 
 
@@ -35,13 +35,13 @@ def test_constants_whose_first_nine_digits_agree_are_compared_by_algebra(monkeyp
 
 
 @pytest.mark.parametrize("text", ["", "---", r"\frac{1}{", "3 4", "x=1=2<3)", "2 3 \\frac{1}{2}"])
-def test_malformed_texts_have_no_expression(text):
+def test_malformed_texts_are_not_parsed(text):
     assert expression(text) is None
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("text", ["x" * 200, "(" * 40 + "x" + ")y" * 40, "2(3)" * 40, "(" * 40 + "2" + ")3" * 40])
-def test_long_and_deep_products_are_parsed_in_time(text):
+def test_long_and_deep_products_are_parsed_quickly(text):
     assert expression(text) is not None
 
 

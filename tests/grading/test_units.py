@@ -1,4 +1,4 @@
-r"""Units after numbers: splitting, equality, and words that are not units."""
+r"""Units after numbers, their equality, and words that are not units."""
 
 import pytest
 from rows import rows
@@ -25,7 +25,7 @@ def test_words_that_scale_a_number_are_not_units(text):
 
 
 @pytest.mark.parametrize("unit", ["meters squared", "Square Miles", "seconds", "people"])
-def test_other_words_are_units(unit):
+def test_words_that_do_not_scale_a_number_are_units(unit):
     assert split_unit(rf"5\text{{ {unit}}}") == ("5", unit)
 
 
@@ -75,7 +75,7 @@ def test_unknown_words_are_not_units(word):
     assert parse_unit(word) is None
 
 
-def test_a_unit_fits_if_it_equals_the_golds_unit_or_one_is_missing():
+def test_units_fit_if_they_are_equal_or_one_of_them_is_missing():
     assert not unit_fits("km", "cm")
     assert not unit_fits("cm^3", "cm^2")
     assert unit_fits("cm", "cm")
@@ -99,14 +99,14 @@ def test_degrees_fit_any_temperature_scale(one, other, fits):
     assert unit_fits(other, one) is fits
 
 
-def test_the_sign_in_a_gold_implies_a_unit():
+def test_a_sign_in_a_gold_implies_a_unit():
     assert [implied_unit(gold) for gold in (r"\$9", r"60^\circ", "60°", r"20\%", "9", "$9$")] == [
         "dollars", "degrees", "degrees", "percent", "", "",
     ]  # fmt: skip
 
 
 @rows("units/measures")
-def test_measures_named_in_a_question(question, measures):
+def test_measures_in_a_question_are_found(question, measures):
     assert measures_in(question) == {*measures}
 
 

@@ -1,4 +1,4 @@
-"""Requests to a grading worker, served in this process."""
+"""Requests to a grading worker, handled in the test process."""
 
 import pytest
 from rows import rows
@@ -20,7 +20,7 @@ def test_answers_are_compared_by_our_rules_and_by_the_script(gold, answer, corre
     assert verdicts.answer_request({"op": "equal_as_script", "gold": gold, "answer": answer}) is script
 
 
-def test_without_the_parser_only_the_scripts_comparison_is_refused(monkeypatch):
+def test_only_comparisons_for_correct_qwen_raise_without_the_parser(monkeypatch):
     monkeypatch.setattr(verdicts, "script_problem", "No module named 'sympy.parsing.latex._antlr'")
     pair = {"gold": r"\sqrt{8}", "answer": r"2\sqrt{2}"}
     assert verdicts.answer_request({"op": "equal", **pair}) is True

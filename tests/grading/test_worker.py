@@ -1,4 +1,4 @@
-"""A grading worker and its pipe. The worker evaluates Python instead of algebra, so that it starts quickly."""
+"""Grading worker and its pipe. The worker evaluates Python instead of algebra, so that it starts quickly."""
 
 import json
 import os
@@ -35,7 +35,7 @@ worker.main()
 
 
 class Pipe:
-    """Client of a worker; numbers requests from 1."""
+    """Client of a worker that numbers its requests from 1."""
 
     def __init__(self, process):
         self.process, self.last_id = process, 0
@@ -97,12 +97,12 @@ def worker(settings=""):
 
 
 def end_of(pipe):
-    """Close the input and return exit code and stderr."""
+    """Close the worker's input; return its exit code and stderr."""
     pipe.process.stdin.close()
     return pipe.process.wait(timeout=60), pipe.process.stderr.read()
 
 
-def test_one_child_serves_all_requests_after_the_warm_up_of_its_parent():
+def test_the_parent_warms_up_once_and_one_child_serves_all_requests():
     with worker() as pipe:
         assert pipe.ask("6 * 7") == 42
         supervisor, child = pipe.ask("[os.getppid(), os.getpid()]")
@@ -111,12 +111,12 @@ def test_one_child_serves_all_requests_after_the_warm_up_of_its_parent():
         assert end_of(pipe) == (0, b"")
 
 
-def test_the_random_generator_of_the_algebra_is_seeded_for_each_request():
+def test_the_random_generator_of_sympy_is_seeded_for_each_request():
     with worker() as pipe:
         assert [pipe.ask("seeds") for _ in range(3)] == [[0], [0, 0], [0, 0, 0]]
 
 
-def test_output_and_logs_of_the_algebra_do_not_disturb_the_protocol():
+def test_output_and_logs_of_the_algebra_do_not_corrupt_the_protocol():
     with worker() as pipe:
         assert pipe.ask("print('printed')") is None
         assert pipe.ask("logging.getLogger('math_verify').critical('warned') or 7") == 7
@@ -141,7 +141,7 @@ def test_a_child_that_dies_is_reported_and_replaced(end):
         assert pipe.ask("7") == 7
 
 
-def test_a_malformed_request_ends_only_the_child():
+def test_a_malformed_request_terminates_only_the_child():
     with worker() as pipe:
         assert pipe.ask("7") == 7
         child = pipe.child()
@@ -166,19 +166,18 @@ def test_an_idle_child_that_dies_is_replaced_silently():
      "signal.pthread_sigmask(signal.SIG_BLOCK, worker._TIMER_SIGNALS)"],
     ids=["default", "ignored by the trainer", "blocked by the trainer"],
 )  # fmt: skip
-def test_processor_time_and_wall_clock_time_have_separate_limits(settings):
+def test_cpu_time_and_wall_clock_time_have_separate_limits(settings):
     with worker(settings) as pipe:
         assert pipe.ask("sum(iter(int, 1))", limit=0.2) == "timeout"
     with worker(f"{settings}\nworker.CLOCK_GRACE_S = 0.4") as pipe:
-        assert (
-            pipe.ask("time.sleep(600)", limit=0.1) == "died"
-        )  # not a timeout, because the answer may be cheap to grade
+        # This is not a timeout, because the answer may be cheap to grade.
+        assert pipe.ask("time.sleep(600)", limit=0.1) == "died"
 
 
 def test_waiting_does_not_count_toward_the_limit_of_a_request():
     with worker("worker.CLOCK_GRACE_S = 600.0") as pipe:
         assert pipe.ask("sum(iter(int, 1))", limit=0.2) == "timeout"
-        assert pipe.ask("time.sleep(0.3) or 7", limit=0.2) == 7  # sleep uses no processor time
+        assert pipe.ask("time.sleep(0.3) or 7", limit=0.2) == 7  # sleep uses no CPU time
         remaining = pipe.ask(
             "[signal.getitimer(timer)[0] for timer in (signal.ITIMER_PROF, signal.ITIMER_REAL)]", limit=50
         )
@@ -186,7 +185,7 @@ def test_waiting_does_not_count_toward_the_limit_of_a_request():
         assert remaining[1] == pytest.approx(650, abs=60)
 
 
-def test_time_between_requests_does_not_count():
+def test_time_between_requests_does_not_count_toward_the_limit():
     with worker("worker.CLOCK_GRACE_S = 0.4") as pipe:
         child = pipe.ask("os.getpid()", limit=0.6)
         time.sleep(1.2)  # more than the limit of 0.6 s plus the grace time of 0.4 s
@@ -201,12 +200,12 @@ def test_a_child_is_replaced_after_a_number_of_requests():
     assert len({*pids}) == 3
 
 
-def test_the_memory_of_a_child_is_limited_and_it_is_replaced_at_half_the_limit():
+def test_a_child_has_a_memory_limit_and_is_replaced_at_half_the_limit():
     with worker() as pipe:
         assert pipe.ask("resource.getrlimit(resource.RLIMIT_AS)") == [MEMORY_BYTES, MEMORY_BYTES]
         assert pipe.ask("resource.getrlimit(resource.RLIMIT_CORE)") == [0, 0]
         child = pipe.ask("os.getpid()")
-        # The limit applies to address space, so untouched pages count.
+        # The limit applies to the address space, so untouched pages count.
         assert pipe.ask("kept.append(mmap.mmap(-1, 60 << 20)) or os.getpid()") == child
         assert pipe.ask("kept.append(mmap.mmap(-1, 60 << 20)) or os.getpid()") == child
         kept, fresh = pipe.ask("[len(kept), os.getpid()]")
@@ -214,7 +213,7 @@ def test_the_memory_of_a_child_is_limited_and_it_is_replaced_at_half_the_limit()
         assert fresh != child
 
 
-def test_long_requests_in_pieces_and_long_replies_are_supported():
+def test_long_requests_and_replies_are_transferred_in_pieces():
     with worker() as pipe:
         request = json.dumps({"id": 1, "gold": f"len('{'x' * 200_000}')", "limit": 5.0}).encode() + b"\n"
         for start in range(0, len(request), 50_000):

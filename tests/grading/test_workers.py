@@ -1,4 +1,4 @@
-"""Grading in threads, in DataLoader workers of all start methods, and while grading workers are killed."""
+"""Grading in threads, in DataLoader workers with all start methods, and while grading workers are killed."""
 
 import logging
 import os
@@ -22,7 +22,7 @@ needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 def correct_answers(count, start=2):
-    """Make correct answers that need algebra. They are all different, because comparisons are cached."""
+    """Make distinct correct answers that need algebra; they are distinct because comparisons are cached."""
     return (
         [rf"\boxed{{\sqrt{{{2 * n * n}}}}}" for n in range(start, start + count)],
         [rf"{n}\sqrt{{2}}" for n in range(start, start + count)],
@@ -38,7 +38,7 @@ def child_of(pid):
 
 
 class Killer(threading.Thread):
-    """Thread that kills the process grading an answer with `text`, `times` times."""
+    """Thread that kills the process that grades answers containing `text`, up to `times` times."""
 
     def __init__(self, pool, text, find_victim, times):
         super().__init__(daemon=True)
@@ -61,7 +61,7 @@ class Killer(threading.Thread):
             worker = self.at_work[-1] if self.at_work else None
             if worker is None or worker.process is None:
                 continue
-            time.sleep(0.2)  # by now the request is being served, which takes seconds
+            time.sleep(0.2)  # wait until the request, which takes seconds, is being served
             victim = self.find_victim(worker.process.pid)
             if victim is not None:
                 self.at_work.clear()
@@ -88,13 +88,13 @@ def test_an_answer_whose_worker_is_killed_once_is_graded_again(pool, find_victim
     grades = grade_many(completions, golds, with_qwen=False, limit_s=1.0, pool=pool)
     killer.over.set()
     assert killer.left == 0
-    assert [g.correct for g in grades] == [True] * 3 + [False] + [True] * 3  # the second try hits the limit
+    assert [g.correct for g in grades] == [True] * 3 + [False] + [True] * 3  # the second attempt reaches the limit
     assert "died" not in caplog.text
 
 
 @needs_proc
 @pytest.mark.parametrize("find_victim", [child_of, lambda pid: pid], ids=["child", "supervisor"])
-def test_only_an_answer_whose_worker_is_killed_twice_is_ungraded_with_a_warning(pool, find_victim, caplog):
+def test_an_answer_whose_worker_is_killed_twice_is_ungraded_with_a_warning(pool, find_victim, caplog):
     killer = Killer(pool, "9999", find_victim, times=2)
     killer.start()
     completions, golds = correct_answers(6)
@@ -135,13 +135,13 @@ def test_repeatedly_killing_all_workers_never_makes_an_answer_incorrect(pool, ca
     assert caplog.text.count("died twice") == ungraded
 
 
-def test_a_worker_ends_a_request_before_the_pool_ends_the_worker():
+def test_the_worker_ends_a_late_request_before_the_pool_ends_the_worker():
     assert CLOCK_GRACE_S < GRACE_S
 
 
 @needs_proc
 def test_a_worker_that_is_killed_while_it_starts_is_restarted(monkeypatch, tmp_path):
-    """A machine short of memory kills growing processes, such as a starting worker."""
+    """A machine that is short of memory kills processes that allocate memory, such as a starting worker."""
     log = tmp_path / "starts"
     script = tmp_path / "python"
     script.write_text(
@@ -156,7 +156,7 @@ def test_a_worker_that_is_killed_while_it_starts_is_restarted(monkeypatch, tmp_p
 
 
 class Graded(Dataset):
-    """Data set whose rows contain the rewards of a correct and an incorrect answer, and the process id."""
+    """Dataset whose rows contain the rewards of a correct and an incorrect answer, and the process id."""
 
     def __len__(self):
         return 4

@@ -1,4 +1,4 @@
-"""Replace the training script and record the settings that the launcher passes. Not a test file."""
+"""Record the settings that the launcher passes to the training script. Not a test file."""
 
 import json
 import os

@@ -39,7 +39,7 @@ def reference_rows(trainer, script, mask_truncated=False):
 
 
 def assert_loss_and_gradients_agree(trainer, loss, reference_model, reference_loss):
-    # Token losses of order 1 cancel in the mean, so the tolerance is absolute.
+    # Token losses with magnitudes near 1 cancel in the mean, so the tolerance is absolute.
     assert loss.item() == pytest.approx(reference_loss.item(), rel=0, abs=1e-5)
     trainer.model.zero_grad()
     loss.backward()

@@ -2,7 +2,8 @@ r"""
 Make incorrect and correct completions for a gold by text substitution. Imports nothing from trl_ces.
 
 `kind_of` classifies golds by their notation. A template is either a text in which `G` stands for the gold, or a
-function of the gold that returns `None` if it does not apply. `wrong` and `right` return lists of completions.
+function of the gold that returns `None` if it does not apply. `wrong` and `right` return
+lists of incorrect and correct completions.
 """
 
 import re
@@ -52,7 +53,7 @@ def value_of(gold):
 
 
 def unless(*values):
-    """Make a template apply to all golds except golds with these values."""
+    """Make a function that applies a template to all golds except those with these values."""
     return lambda template: lambda gold: None if value_of(gold) in values else template.replace("G", gold)
 
 
@@ -76,12 +77,12 @@ def with_another_letter(gold):
     return f"{gold}, {'A' if gold == 'B' else 'B'}"
 
 
-def rounded(gold):
+def round_to_hundredths(gold):
     value = value_of(gold)
     return None if value * 100 == int(value * 100) else f"{float(value):.2f}"
 
 
-def reversed_entries(gold):
+def reverse_entries(gold):
     entries = _TUPLE.fullmatch(gold)[1].split(",")
     return None if entries == entries[::-1] else f"({','.join(entries[::-1])})"
 
@@ -112,13 +113,13 @@ _INCORRECT_BOXES = {
         unless(0)(r"G \text{ quarters}"),
     ],
     "integer": [in_base_16, "G.5", r"G\frac{1}{2}", r"G.\overline{3}", r"G \text{ point five}"],
-    "fraction": [rounded],
+    "fraction": [round_to_hundredths],
     "choice": [
         with_another_letter, r"\text{neither } G", r"\text{G? No}", r"G \text{ is not true}", r"\text{all but } G",
         "AE",
     ],
     "interval": [with_other_brackets, r"\text{outside } G", r"\mathbb{R} \setminus G", "x=0", "0=0", "(0,0)"],
-    "tuple": [reversed_entries, r"G \text{ or } (0,0,0)", r"\{G, (7,7,7)\}", r"G + 1", r"x = 0"],
+    "tuple": [reverse_entries, r"G \text{ or } (0,0,0)", r"\{G, (7,7,7)\}", r"G + 1", r"x = 0"],
     "expression": ["G + 1", "2(G)", r"\text{not } G", r"G > 0", r"G \text{ or } 0", r"1 - (G)", r"G \neq 1"],
     "text": [r"\text{not G}", r"\text{G or another}", r"\text{everything but G}", r"\text{neither G nor others}"],
 }  # fmt: skip
@@ -126,8 +127,8 @@ _INCORRECT_BOXES = {
 # Correct completions
 
 
-def repeating(gold):
-    """Write 1/6 as `0.1\\overline{6}`, by long division."""
+def as_repeating_decimal(gold):
+    """Write a fraction as a repeating decimal, such as 1/6 as `0.1\\overline{6}`."""
     value = value_of(gold)
     whole, rest = divmod(abs(value.numerator), value.denominator)
     digits, places = "", {}
@@ -142,7 +143,7 @@ def repeating(gold):
 
 
 def in_brackets(gold):
-    text = repeating(gold)
+    text = as_repeating_decimal(gold)
     return text and text.replace(r"\overline{", "(").replace("}", ")")
 
 
@@ -169,7 +170,7 @@ def power_of_ten(times):
     return lambda gold: re.sub(r"e\+?(-?)0*(\d+)", lambda power: f"{times}10^{{{power[1]}{power[2]}}}", gold)
 
 
-def grouped(separator):
+def group_digits(separator):
     return lambda gold: None if abs(int(gold)) < 1000 else f"{int(gold):,}".replace(",", separator)
 
 
@@ -218,11 +219,11 @@ _CORRECT_BOXES = {
         r"\large G", r"\text{Answer: } G", r"G\,\Omega", r"G\text{.}",
     ],
     "integer": [
-        "G.0", grouped("{,}"), grouped(r"\,"), as_fraction("dfrac"),
+        "G.0", group_digits("{,}"), group_digits(r"\,"), as_fraction("dfrac"),
         "1 + G - 1 = G", "0 + G = G", "G.00", r"\text{G apples}", r"\textbf{G}",
     ],
     "decimal": [as_fraction("frac"), as_quotient, "G0", "0 + G = G", r"\text{G}"],
-    "fraction": [as_fraction("tfrac"), as_quotient, repeating, in_brackets, as_mixed_number, r"P = G"],
+    "fraction": [as_fraction("tfrac"), as_quotient, as_repeating_decimal, in_brackets, as_mixed_number, r"P = G"],
     "scientific": [power_of_ten(r" \times "), power_of_ten(r"\cdot "), as_fraction("frac")],
     "choice": [
         "(G)", r"\text{Option G}", r"\textbf{(G)}", "G.", r"\text{(G)}", r"\mathrm{G}", r"\text{Choice G}", "G) 12",
@@ -245,10 +246,10 @@ def right(gold):
 def _completions(gold, whole, boxes):
     kind = kind_of(gold)
     kinds = ["any", *(["number"] if kind in _NUMBERS else []), kind]
-    contents = [_filled(template, gold) for name in kinds for template in boxes.get(name, [])]
+    contents = [_fill(template, gold) for name in kinds for template in boxes.get(name, [])]
     boxed = [rf"\boxed{{{content}}}" for content in contents if content is not None]
-    return [_filled(template, gold) for template in whole] + boxed
+    return [_fill(template, gold) for template in whole] + boxed
 
 
-def _filled(template, gold):
+def _fill(template, gold):
     return template.replace("G", gold) if isinstance(template, str) else template(gold)

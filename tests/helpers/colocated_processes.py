@@ -1,4 +1,4 @@
-"""Train with a stand-in for colocated vLLM on any engine. Started by test_colocated.py; not a test file."""
+"""Train with any engine and a stand-in for colocated vLLM. Started by test_colocated.py; not a test file."""
 
 import json
 import os

@@ -1,8 +1,8 @@
-"""Stand-in for colocated vLLM on a CPU, with the sleep states, seed and weights of the engine. It samples with torch.
+"""Stand-in for colocated vLLM on a CPU, which samples with torch and emulates sleep states and weight updates.
 
-Like vLLM 0.31, it seeds all random generators at creation (`set_random_seed` in the worker). Sleep level 2 discards
-the cache and the weights, which become NaN. `wake_up` restores the parts named by its tags; weights remain NaN until
-`load_weights`.
+Like vLLM 0.31, it seeds all random generators when it is created (`set_random_seed` in the worker). Sleep level 2
+discards the cache and the weights, which become NaN. `wake_up` restores the parts named by its tags. Weights remain
+NaN until `load_weights`.
 """
 
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ ALL = {"weights", "kv_cache"}
 
 
 class ColocatedLLM:
-    """Accept the arguments of `VLLMGeneration`; record calls in `calls` and digests of weights in `sampled_from`."""
+    """Stand-in for `vllm.LLM` that records its calls in `calls` and the digests of its weights in `sampled_from`."""
 
     last = None
 
@@ -26,14 +26,14 @@ class ColocatedLLM:
         set_seed(seed)
         self.model = Qwen2ForCausalLM(Qwen2Config.from_pretrained(model)).eval()  # unsharded, even under ZeRO-3
         self.awake, self.calls, self.sampled_from = set(ALL), [], []
-        self._lose_weights()
+        self._discard_weights()
         runner = SimpleNamespace(model=SimpleNamespace(load_weights=self._load_weights))
         executor = SimpleNamespace(driver_worker=SimpleNamespace(model_runner=runner))
         config = SimpleNamespace(max_model_len=settings["max_model_len"])
         self.llm_engine = SimpleNamespace(model_executor=executor, model_config=config)
         ColocatedLLM.last = self
 
-    def _lose_weights(self):
+    def _discard_weights(self):
         for value in self.model.state_dict().values():
             value.fill_(torch.nan)
 
@@ -47,7 +47,7 @@ class ColocatedLLM:
     def sleep(self, level):
         assert level == 2
         assert self.awake == ALL
-        self._lose_weights()
+        self._discard_weights()
         self.awake = set()
         self.calls.append("sleep")
 
@@ -69,14 +69,14 @@ class ColocatedLLM:
     def _answer(self, prompt, request):
         [(ids, reported)] = sample(self.model, prompt, request, None, "processed_logprobs")
         logprobs = [
-            {token: made("Logprob", rank=1, logprob=of_token[token].item())}
+            {token: make_object("Logprob", rank=1, logprob=of_token[token].item())}
             for token, of_token in zip(ids, reported, strict=True)
         ]
-        outputs = [made("CompletionOutput", token_ids=ids, logprobs=logprobs)]
-        return made("RequestOutput.__init__", prompt_token_ids=prompt, outputs=outputs)
+        outputs = [make_object("CompletionOutput", token_ids=ids, logprobs=logprobs)]
+        return make_object("RequestOutput.__init__", prompt_token_ids=prompt, outputs=outputs)
 
 
-def made(name, **fields):
+def make_object(name, **fields):
     """Make a substitute for a vLLM object with these fields."""
     return SimpleNamespace(**taking(name)(**fields))
 

@@ -8,7 +8,7 @@ import psutil
 
 
 def cpu_seconds(*pids):
-    """Return the CPU seconds of this process, its ended children, and the processes `pids` with their children."""
+    """Return the CPU seconds of this process, its terminated children, and `pids` with their children."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = time.process_time() + ended.ru_utime + ended.ru_stime
     for live in map(psutil.Process, pids):

@@ -35,7 +35,7 @@ def functions_of(file):
 
 
 def write_tutorial(folder):
-    """Write the files of docs/tutorial.md and docs/recipes.md; a file's first line is a comment with its name."""
+    """Write the files shown in docs/tutorial.md and docs/recipes.md; each starts with a comment that names it."""
     for block in (block for page in ("tutorial.md", "recipes.md") for block in blocks(DOCS / page, "python", "yaml")):
         name = re.match(r"# (\w+\.(?:py|yaml))\n", block)
         if name:
@@ -43,7 +43,7 @@ def write_tutorial(folder):
 
 
 def commands(script):
-    """Yield the words of each command; a command continues on the next line after a backslash or inside quotes."""
+    """Yield the words of each command, which may continue on the next line after a backslash or inside quotes."""
     open_line = ""
     for line in script.splitlines():
         open_line += line
@@ -58,7 +58,7 @@ def commands(script):
         open_line = ""
         if words:
             yield words
-    assert not open_line, f"{open_line!r} does not end"
+    assert not open_line, f"{open_line!r} is incomplete"
 
 
 def check_python(code):

@@ -30,11 +30,11 @@ def main(output, processes, model, options):
         "max_completion_length": 40,
         "ces_tau": 0.3,
         "learning_rate": 1e-2,
-        "adam_epsilon": 1e-4,  # with the default, rounding would determine the steps for gradients near 0
+        "adam_epsilon": 1e-4,  # with the default, rounding errors would dominate updates where gradients are near 0
     }
     lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj", "down_proj"], task_type="CAUSAL_LM")
     torch.manual_seed(3)  # for the adapters' initial weights
-    # Pass the model as a path, so that ZeRO-3 loads it in shards.
+    # Pass the model as a path, so that ZeRO-3 shards it while loading.
     more = {"model": model, "peft_config": lora if options.get("lora") else None}
     trainer = scripted_trainer(output, script, more=more, **changes | options.get("settings", {}))
     if "poison" in options:

@@ -1,4 +1,4 @@
-"""Run the shipped engines on a CPU: adapt their accelerate files, and allow FSDP2."""
+"""Adapt the shipped accelerate files to a CPU, and allow FSDP2 on a CPU."""
 
 import yaml
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser

@@ -27,7 +27,7 @@ TABLE = ROWS["tabmwp"][0]["table"]
 
 
 def rows_of(name):
-    """Repeat the rows to the benchmark's number of rows; clear the reference answers that the real file lacks."""
+    """Repeat the rows up to the benchmark's number of rows; clear the answers that the real file lacks."""
     benchmark = BENCHMARKS[name]
     rows = [dict(ROWS[name][number % len(ROWS[name])]) for number in range(benchmark.count)]
     for number in benchmark.without_gold:
@@ -36,7 +36,7 @@ def rows_of(name):
 
 
 def write_data(folder, names=tuple(BENCHMARKS)):
-    """Write files in the layout of `--data_dir`."""
+    """Write benchmark files in the layout that `--data_dir` expects."""
     for name in names:
         file = folder / BENCHMARKS[name].file
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ def write_data(folder, names=tuple(BENCHMARKS)):
 
 
 def write_model(folder, context=1024, seed=0, **tokenizer):
-    """Save a chat model with random weights and a context that fits the paper's prompt."""
+    """Save a chat model with random weights and a context long enough for the paper's prompt."""
     made = tiny_tokenizer(**{"characters": string.printable, **tokenizer})
     torch.manual_seed(seed)
     # Use Llama, because AutoTokenizer replaces the saved tokenizer class of a Qwen2 model.
@@ -75,7 +75,7 @@ def write_model(folder, context=1024, seed=0, **tokenizer):
 
 
 class Scripted:
-    """Backend that generates the first text in `texts` with a key in the question, and records the seeds."""
+    """Backend that returns the first text in `texts` whose key occurs in the question, and records the seeds."""
 
     batch_size = 4
 
@@ -87,7 +87,7 @@ class Scripted:
         found = []
         for index, prompt in enumerate(prompts):
             question = self.tokenizer.decode(prompt)
-            text = next(text for part, text in self.texts.items() if part in question)
+            text = next(text for key, text in self.texts.items() if key in question)
             found.append(GeneratedCompletion(index, self.tokenizer(text)["input_ids"], "stop"))
         yield found[:1]
         yield found[1:]

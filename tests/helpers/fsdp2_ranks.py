@@ -22,8 +22,8 @@ from trl.trainer.utils import add_fused_lm_head
 from trl_ces.layers.upstream import keep_float32_outputs
 
 
-def sharded(shape, lora, dtype):
-    """Make the model as `trl-ces train` does, and prepare it as accelerate does with FSDP2 and `bf16`."""
+def make_sharded_model(shape, lora, dtype):
+    """Make the model as `trl-ces train` does, and shard it as accelerate does with FSDP2 and bf16."""
     base = AutoModelForCausalLM.from_config(AutoConfig.for_model(**shape), dtype=getattr(torch, dtype)).train()
     model = get_peft_model(base, LoraConfig(**lora)) if lora else base
     add_fused_lm_head(base, outputs=("log_probs", "entropy"))
@@ -75,7 +75,7 @@ def local_bytes(tensors):
 def main(output, processes, shape, lora, dtype, rows, tokens):
     dist.init_process_group("gloo")
     torch.manual_seed(0)
-    model = sharded(json.loads(shape), json.loads(lora), dtype)
+    model = make_sharded_model(json.loads(shape), json.loads(lora), dtype)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], foreach=False)
     ids = torch.zeros(int(rows), int(tokens), dtype=torch.long)
     gathered = set()

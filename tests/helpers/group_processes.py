@@ -23,7 +23,8 @@ def gathered_rewards(output, processes):
     """
     Return the rewards of one rollout, and the rank.
 
-    The rewards have shape (12, 1 + methods): column 0 is the accuracy; each length reward has one more column.
+    The rewards have shape (12, 1 + methods): the accuracy, followed by one column per
+    length reward.
     """
     of_groups = [getattr(rewards, f"get_{name}_length_reward")(**SETTINGS[name][-1]) for name in SETTINGS]
     trainer = scripted_trainer(

@@ -1,4 +1,4 @@
-"""Local Hub server that accepts pushes of a model by the real `huggingface_hub` client, without xet."""
+"""Local Hub server to which the real `huggingface_hub` client can push models, without xet."""
 
 import base64
 import hashlib
@@ -12,7 +12,7 @@ TOKEN, USER = "hf_tokenForTheTests0123456789", "me"
 
 
 class Repo:
-    """A repository: `branches` maps a branch to path -> content."""
+    """Repository; `branches` maps each branch to a dictionary from paths to contents."""
 
     def __init__(self, private=False):
         self.private = private
@@ -24,7 +24,7 @@ class Repo:
 
 
 class Hub(ThreadingHTTPServer):
-    """Hub server; with `failing`, every request returns status 500."""
+    """Hub server; if `failing` is set, it returns status 500 for every request."""
 
     daemon_threads = True
 

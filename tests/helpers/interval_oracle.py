@@ -1,4 +1,4 @@
-"""Plain-loop reference for the intervals of the evaluation. Imports nothing from trl_ces."""
+"""Plain reference implementation of the evaluation's confidence intervals. Imports nothing from trl_ces."""
 
 import math
 import random
@@ -8,7 +8,7 @@ Z = 1.959963984540054
 
 
 def bisect(inside, outside, holds):
-    """Find where `holds` becomes false between `inside` and `outside`; return `outside` if it holds there."""
+    """Find by bisection where `holds` becomes false; return `outside` if `holds` is true there."""
     if holds(outside):
         return outside
     for _ in range(100):
@@ -27,7 +27,7 @@ def wilson(share, size):
 
 
 def effective_size(problems):
-    """Compute a set's effective number of independent completions; `problems`: (correct share, completions) pairs."""
+    """Compute the effective number of independent completions; `problems`: (correct share, completions) pairs."""
     n = len(problems)
     shares = [share for share, _ in problems]
     mean = fmean(shares)

@@ -1,6 +1,6 @@
-"""Plain-loop reference for the length rewards of one group. Imports nothing from trl_ces.
+"""Plain reference implementation of the length rewards of one group. Imports nothing from trl_ces.
 
-Each function takes the accuracy rewards (`None`: unscored), the lengths and the settings, and returns one value per
+Each function takes the accuracy rewards (`None` if unscored), the lengths and the settings, and returns one value per
 completion. A completion is correct if its reward is at least 1. The values of unscored completions are not used.
 """
 

@@ -1,4 +1,4 @@
-"""Margins of the token selection; runs select the same tokens if the margins far exceed rounding errors."""
+"""Record margins of the token selection; two runs select the same tokens if the margins far exceed rounding errors."""
 
 from contextlib import contextmanager
 from unittest import mock
@@ -8,7 +8,7 @@ from trl_ces.methods import ces
 
 @contextmanager
 def selection_margins():
-    """Yield a list of each completion's k-th highest entropy minus the next one, in bits."""
+    """Yield a list that collects each completion's k-th highest entropy minus its (k+1)-th, in bits."""
     margins, select = [], ces.top_entropy_tokens
 
     def record(entropies, mask, sizes, largest=None):

@@ -31,7 +31,7 @@ def shaping_of(row, bits, size):
 
 
 def objective(models, rows, advantages, *, old=None, ref=None, kl=0.0, delta=math.inf, weights=None):
-    """Compute the DAPO loss token by token. `models` has one model per row, `weights` one list per row."""
+    """Compute the DAPO loss token by token. `models` and `weights` have one entry per row."""
     sizes, losses = selection_sizes(rows, 4, TAU), []
     for index, row in enumerate(rows):
         logps, bits = logps_and_bits(models[index], row, 1.0)

@@ -1,4 +1,4 @@
-"""Step and setup of a small model for tests of `trl-ces plan`. Not a test file."""
+"""Make steps and setups of a small model for tests of `trl-ces plan`. Not a test file."""
 
 import json
 
@@ -35,14 +35,14 @@ def step(shape=SMALL, **changes):
 
 
 def setup(engine, step, accumulation=1, generation=None, device=None, **changes):
-    """Make a setup with weights in the dtype of the computation; by default, without a key-value cache."""
+    """Make a setup with weights in the dtype of the computation and, by default, no key-value cache."""
     width = WIDTHS[step.dtype]
     sizes = {"loaded_bytes": width, "frozen_bytes": width, "trained_bytes": width, **changes}
     return Setup(step, engine, accumulation, generation or Generation(vllm=False), device=device, **sizes)
 
 
 def allocator_peak(function):
-    """Return the peak bytes that PyTorch's CPU allocator allocates while `function` runs."""
+    """Return the peak bytes allocated by PyTorch's CPU allocator while `function` runs."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         function()
     events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]

@@ -15,13 +15,13 @@ from multiprocessing.connection import wait
 from pathlib import Path
 
 HERE = Path(__file__).parent
-# The fork server imports the packages, which takes ten seconds, only once for all tests of a pytest worker.
+# Each pytest worker has one fork server, which imports the packages only once, because this takes ten seconds.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["trl_ces.trainer"])
 
 
 def environment(**changes):
-    """Make the environment of child processes: one thread, and imports from the source tree."""
+    """Return the environment of child processes, which use one thread and import from the source tree."""
     return {
         **os.environ,
         "OMP_NUM_THREADS": "1",
@@ -36,7 +36,7 @@ def free_port():
 
 
 def end_processes():
-    """End a distributed script: wait for all processes before any of them exits."""
+    """End a distributed script by waiting for all processes, so that none of them exits early."""
     import torch.distributed
 
     if torch.distributed.is_initialized():
@@ -77,12 +77,12 @@ def _run_forked(file, words, processes, output, timeout):
     children, logs = [], [output / f"process{rank}.log" for rank in range(processes)]
     for rank, log in enumerate(logs):
         log.touch()
-        # The environment that torchrun sets.
+        # Set the same variables as torchrun.
         place = {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(processes)}
         children.append(_fork(str(file), words, environment(**place if processes > 1 else {}), None, log, log))
     deadline = time.monotonic() + timeout
     try:
-        # If one process fails, end the others, which would wait for it.
+        # If one process fails, end the other processes, which would wait for it.
         while not any(codes := [child.exitcode for child in children]):
             if None not in codes:
                 return
@@ -97,7 +97,7 @@ def _run_forked(file, words, processes, output, timeout):
 
 
 def run_command(words, folder=None, timeout=280, module="trl_ces.cli.main"):
-    """Run `trl-ces WORDS` in `folder` and return a `CompletedProcess`; forking avoids the time of the imports."""
+    """Run `trl-ces WORDS` in `folder` and return a `CompletedProcess`; forking avoids repeated imports."""
     with tempfile.TemporaryDirectory() as logs:
         output, errors = Path(logs) / "stdout", Path(logs) / "stderr"
         child = _fork(module, words, environment(), folder, output, errors)

@@ -1,4 +1,4 @@
-"""Make a trainer to stop and resume, and compare logs without times."""
+"""Make trainers for resume tests, and read their logs without timings."""
 
 from trainers import PROMPTS, tiny_trainer, vowel_accuracy_reward
 
@@ -29,6 +29,6 @@ def make_trainer(folder, prompts=PROMPTS, more_rewards=(), **changes):
 def log_of(trainer):
     def comparable(entry):
         entries = {name: value for name, value in entry.items() if name not in TIMES}
-        return {name: None if value != value else value for name, value in entries.items()}  # NaN is null on disk
+        return {name: None if value != value else value for name, value in entries.items()}  # NaN is saved as null
 
     return [comparable(entry) for entry in trainer.state.log_history]

@@ -1,9 +1,10 @@
 r"""
 Read the rows of the grading tests from `tests/grading/rows/*.txt`.
 
-`# NAME: COLUMN, COLUMN` opens a section; each following line is a row with columns separated by ` :: `. A column `x?`
-contains yes or no, `x#` an integer, `x[]` a list separated by ` | `. `<none>` means None, `<empty>` the empty string,
-`⏎` a line break, and `<U+0020>` the character with that code point. Lines that start with `// ` are comments.
+`# NAME: COLUMN, COLUMN` starts a section; each following line is a row with columns separated by ` :: `. The suffix of
+a column's name is its type: `?` for yes or no, `#` for integers, `[]` for lists separated by ` | `. `<none>` means
+None, `<empty>` the empty string, `⏎` a line break, and `<U+0020>` the character with that code point. Lines that start
+with `// ` are comments.
 """
 
 import re
@@ -15,7 +16,7 @@ FOLDER = Path(__file__).parents[1] / "grading" / "rows"
 
 
 def read_rows(section):
-    """Return the names of the columns and the rows of `section`, `FILE/NAME`."""
+    """Return the column names and the rows of a section, given as `FILE/NAME`."""
     file, name = section.split("/")
     found, columns = [], None
     for line in (FOLDER / f"{file}.txt").read_text(encoding="utf-8").splitlines():

@@ -49,9 +49,9 @@ def make_trainer(tmp_path, script, prompts=None, trainer_class=CESTrainer, model
 
 def record_batches(trainer, whole_groups=True):
     """
-    Record the prompts of each generation batch and of each round of a run.
+    Record the prompts of each generation batch and of each sampling round.
 
-    A prompt is recorded once per group, or once per row if a process may have parts of groups.
+    A prompt is recorded once per group, or once per row if groups may be split between processes.
     """
     used, rounds = [], []
     step = trainer.num_generations if whole_groups else 1

@@ -1,4 +1,4 @@
-"""Start the stand-in for `vllm serve` in a process or a thread, and replace vLLM with its stub in trainers."""
+"""Start the stand-in for `vllm serve` in a process or a thread, and make trainers use the stub of vLLM."""
 
 import json
 import os
@@ -27,7 +27,7 @@ FLAGS = (
 
 
 def server_recipe(model, **changes):
-    """Make a checked recipe for a small run with a server."""
+    """Make a validated recipe for a small run with a server."""
     fields = {
         "model_name_or_path": str(model),
         "output_dir": "out",
@@ -42,13 +42,13 @@ def server_recipe(model, **changes):
 
 
 def with_stub(**changes):
-    """Make an environment for trainers in which `vllm` is tests/vllm_stub."""
+    """Return an environment for trainers in which `import vllm` imports tests/vllm_stub."""
     found = environment(**changes)
     return {**found, "PYTHONPATH": os.pathsep.join([str(STUB), found["PYTHONPATH"]])}
 
 
 class StandIn:
-    """Client of a running stand-in at an address."""
+    """Client of a running stand-in server."""
 
     def __init__(self, url, process=None):
         self.url, self.process = url, process
@@ -59,7 +59,7 @@ class StandIn:
             return json.load(response)
 
     def fail(self, path, what, skip=0, times=1):
-        """Let `times` requests to `path` fail, after `skip` successful requests; see tests/helpers/vllm_server.py."""
+        """Make `times` requests to `path` fail after `skip` successful requests; see tests/helpers/vllm_server.py."""
         self.request("/stand_in/faults", {"path": path, "what": what, "skip": skip, "times": times})
 
     def mend(self):
@@ -72,23 +72,23 @@ class StandIn:
 
 def stub_here(monkeypatch, any_device=True):
     """
-    Let TRL's client in this process use tests/vllm_stub, although TRL was imported without vLLM.
+    Make TRL's client in this process use tests/vllm_stub, even if TRL was imported without vLLM.
 
-    With `any_device=False`, TRL still refuses devices other than CUDA.
+    With `any_device=False`, TRL still rejects devices other than CUDA.
     """
     import trl.generation.vllm_client as client
     import trl.generation.vllm_generation as generation
 
     monkeypatch.syspath_prepend(STUB)
-    refusing = client.VLLMClient.init_communicator
-    monkeypatch.setattr(client.VLLMClient, "init_communicator", refusing)
-    from vllm import sampling_params  # noqa: F401  this import disables TRL's refusal
+    original = client.VLLMClient.init_communicator
+    monkeypatch.setattr(client.VLLMClient, "init_communicator", original)
+    from vllm import sampling_params  # noqa: F401  this import disables TRL's device check
     from vllm.distributed.weight_transfer.nccl_common import trainer_init
     from vllm.distributed.weight_transfer.packed_tensor import packed_nccl_broadcast_producer
     from vllm.utils.network_utils import get_ip
 
     if not any_device:
-        client.VLLMClient.init_communicator = refusing
+        client.VLLMClient.init_communicator = original
     names = {"get_ip": get_ip, "open_trainer_endpoint": trainer_init}
     names |= {"packed_nccl_broadcast_producer": packed_nccl_broadcast_producer}
     names |= {"_HAS_STATEFUL_TRAINER_ENGINE": True, "_HAS_RESET_PREFIX_CACHE_SUCCESS": True}
@@ -120,7 +120,7 @@ def served(model, *flags, port=0, development=True, folder=None):
 
 @contextmanager
 def served_here(model, *flags, development=True):
-    """Start a stand-in in a thread of this process, which is faster; yield its client and the server."""
+    """Start a stand-in in a thread, which is faster than a process; yield its client and the server."""
     import vllm_server
 
     options = vllm_server.arguments(["serve", str(model), "--host", "127.0.0.1", "--port", "0", *(flags or FLAGS)])

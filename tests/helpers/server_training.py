@@ -1,4 +1,4 @@
-"""Run `trl-ces train` with the stand-in for vLLM's server and with faults, for test_server.py and test_faults.py."""
+"""Run `trl-ces train` with the stand-in for vLLM's server, for test_server.py and test_faults.py."""
 
 import json
 import subprocess
@@ -57,12 +57,12 @@ class Ended:
     errors: str
 
     def sentences(self):
-        """Return the errors printed by the command."""
+        """Return the error messages that the command printed."""
         return [line for line in self.errors.splitlines() if line.startswith("trl-ces train: error: ")]
 
 
 class Training:
-    """A running `trl-ces train` with the model and data in `folder`."""
+    """A running `trl-ces train` process that uses the model and data in `folder`."""
 
     def __init__(self, folder, output, url, flags=(), fault=None, variables=(), stub=True, **changes):
         fields = {**RECIPE, "model_name_or_path": str(folder / "model"), "output_dir": str(output)}
@@ -108,7 +108,7 @@ def assert_same_weights(output, expected):
 
 
 def machines(*more):
-    """Return the flags for two machines with one process each; `ddp` uses gloo if the recipe has `use_cpu`."""
+    """Return the flags for two machines with one process each; `ddp` uses gloo if the recipe sets `use_cpu`."""
     shared = ["--accelerate_config", "ddp", "--num_processes", "2", "--num_machines", "2", *more]
     shared += ["--main_process_ip", "127.0.0.1", "--main_process_port", str(free_port())]
     return [[*shared, "--machine_rank", str(rank)] for rank in range(2)]

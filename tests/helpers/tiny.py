@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 PAD, EOS = "<pad>", "<eos>"
 CHARACTERS = string.ascii_lowercase + string.digits + " +=[]<>/\n\\{}.A"
-# Renders a conversation as bracketed messages, such as "[uquestion][a".
+# Render a conversation as bracketed messages, such as "[uquestion][a".
 CHAT_TEMPLATE = (
     "{% for m in messages %}[{{ m['role'][0] }}{{ m['content'] }}]{% endfor %}"
     "{% if add_generation_prompt %}[a{% endif %}"
@@ -20,7 +20,7 @@ CHAT_TEMPLATE = (
 
 
 def tiny_tokenizer(chat_template=CHAT_TEMPLATE, characters=CHARACTERS, markers=(), **special_tokens):
-    """Make a tokenizer. Each of `markers` is a single token; the values of `special_tokens` must be among them."""
+    """Make a tokenizer. Each of `markers` is a single token; `markers` must contain the values of `special_tokens`."""
     tokens = [PAD, EOS, *sorted(set(characters)), *markers]
     tokenizer = Tokenizer(WordLevel({token: index for index, token in enumerate(tokens)}, unk_token=PAD))
     single_tokens = "|".join(re.escape(token) for token in (PAD, EOS, *markers))
@@ -62,12 +62,12 @@ def save_tiny(folder, **changes):
     tiny_tokenizer().save_pretrained(folder)
 
 
-# Run the forward on the same tensors as TRL, because padding changes rounding.
+# Use the same padded tensors as TRL in the forward pass, because padding affects rounding.
 AS_TRL = {"trim_padding": False, "arrange_by_length": False}
 
 
 def settings(output_dir, **changes):
-    """Return keyword arguments of a `GRPOConfig` for a fast run on one CPU."""
+    """Return keyword arguments for `GRPOConfig` that make a run fast on one CPU."""
     return {
         "output_dir": str(output_dir),
         "use_cpu": True,
@@ -122,7 +122,7 @@ def scripted_bonus_reward(bonus, **kwargs):
 
 
 def random_script(prompts, accuracies, generator, lengths=(9, 30), vocabulary=None, masked=False, truncated=()):
-    """Draw a completion per prompt and accuracy. It ends with <eos> unless its index is in `truncated`."""
+    """Draw a completion for each accuracy of each prompt. It ends with <eos> unless its index is in `truncated`."""
     vocabulary = vocabulary or len(tiny_tokenizer())
     script, number = {}, 0
     for prompt, group in zip(prompts, accuracies, strict=True):

@@ -1,4 +1,4 @@
-"""Run a tool rollout in which ranks need different rounds. Started by layers/test_upstream.py; not a test file."""
+"""Run a tool rollout with more rounds on one rank. Started by layers/test_upstream.py; not a test file."""
 
 import json
 import sys
@@ -27,7 +27,7 @@ def add(a: int, b: int) -> int:
 
 
 class Scripted(ColocatedLLM):
-    """Make the calls in `CALLS`. Each completion contains its row, so that misplaced completions are detected."""
+    """Make the tool calls in `CALLS`. Each completion names its row, so that misplaced completions are detected."""
 
     def generate(self, prompts, sampling_params, use_tqdm):
         texts, last_member, turns = [TOKENIZER.decode(prompt["prompt_token_ids"]) for prompt in prompts], {}, []

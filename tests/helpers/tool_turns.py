@@ -23,7 +23,7 @@ def r1_tokenizer():
 
 
 def chat_trainer(tmp_path, rewards, tokenizer, columns, changes=None, **arguments):
-    """Make a trainer with G = 4, a conversational prompt per row of `columns`, and a context for tool schemas."""
+    """Make a trainer with one conversational prompt per row of `columns` and a context with room for tool schemas."""
     model = tiny_model(vocabulary=len(tokenizer))
     model.config.max_position_embeddings = 4096
     changes = {"max_completion_length": 400, "ces_tau": 0.3, **(changes or {})}
@@ -44,7 +44,7 @@ def call(name, **arguments):
 
 
 def script_turns(trainer, dialogues):
-    """Replace generation with the model's turns of the dialogues; TRL calls the tools."""
+    """Replace generation with the model's turns in `dialogues`; TRL calls the tools."""
     turns, waiting = [list(dialogue[::2]) for dialogue in dialogues], list(range(len(dialogues)))
 
     def single_turn(prompt_ids, *args, **kwargs):

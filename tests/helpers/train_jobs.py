@@ -1,4 +1,4 @@
-"""Make a small training job and run commands on it."""
+"""Make a small training job and run `trl-ces` commands."""
 
 import json
 

@@ -17,7 +17,7 @@ PROMPTS = [f"{a}+{b}=" for a in range(4) for b in range(4)]
 
 
 def vowel_accuracy_reward(completions, **kwargs):
-    """Reward a vowel among the first three characters, which about half of all random completions have."""
+    """Return 1.0 for a vowel in the first three characters, which about half of all random completions have."""
     return [float(any(character in "aeiou" for character in text[:3])) for text in completions]
 
 
@@ -53,7 +53,7 @@ def scripted_trainer(folder, script, rewards=(scripted_accuracy_reward, scripted
 
 
 def ready(trainer):
-    """Prepare the trainer for a rollout or a loss outside `train`."""
+    """Prepare the trainer to compute a rollout or a loss outside `train`."""
     trainer.model.train()
     trainer.current_gradient_accumulation_steps = trainer.args.gradient_accumulation_steps
     return trainer

@@ -1,7 +1,7 @@
 """Compare CES steps with TRL's Triton kernels and with its torch implementation. Not a test file.
 
-test_triton.py runs this script with TRITON_INTERPRET=1, which Triton reads at import time to run kernels on a CPU. The
-differences between both implementations are written to the given file as JSON, by case, dtype and optimizer step.
+test_triton.py runs this script with TRITON_INTERPRET=1, which Triton reads at import time to run kernels on a CPU. It
+writes the differences between the two implementations to the given file as JSON, by case, dtype and optimizer step.
 """
 
 import gc
@@ -50,9 +50,8 @@ class Record(TrainerCallback):
 
     def on_step_end(self, args, state, control, model=None, **kwargs):
         generator = torch.Generator().manual_seed(5)
-        for (
-            parameter
-        ) in model.parameters():  # so that the importance ratios of the second step leave the clipping range
+        # Change the weights, so that some importance ratios of the second step leave the clipping range.
+        for parameter in model.parameters():
             parameter.data.add_(0.02 * torch.randn(parameter.shape, generator=generator))
 
     def on_log(self, args, state, control, logs=None, **kwargs):

@@ -1,4 +1,4 @@
-"""Train twice while processes exchange rows. Started by test_unpadded_training.py; not a test file."""
+"""Train with rows exchanged between processes. Started by test_unpadded_training.py; not a test file."""
 
 import sys
 

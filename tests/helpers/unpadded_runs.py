@@ -1,4 +1,4 @@
-"""Train with and without padding, and record gradients and forwards."""
+"""Train with and without padding, and record gradients and forward passes."""
 
 import torch
 from tiny import random_script, tiny_model
@@ -13,7 +13,7 @@ ACCURACIES = [[1, 0, 0, 1], [0, 0, 0, 1], [1, 1, 1, 1], [0, 0, 1, 0]]
 
 
 class Record(TrainerCallback):
-    """Record the gradients of each optimizer step and the number of token positions in each forward."""
+    """Record the gradients of each optimizer step and the number of token positions in each forward pass."""
 
     def __init__(self, model):
         self.gradients, self.forwards = [], []
@@ -69,7 +69,7 @@ def train(trainer_class, tmp_path, script_options=None, peft_config=None, **chan
 
 
 def assert_same_gradients(record, other, norm=0.01):
-    """Compare gradients to 1e-5 at the first step, and to 1e-4 at the second, whose weights differ by rounding."""
+    """Compare gradients to 1e-5 at step 1 and to 1e-4 at step 2, where the weights differ by rounding errors."""
     for first, second, bound in zip(record.gradients, other.gradients, (1e-5, 1e-4), strict=True):
         assert first.keys() == second.keys()
         assert max(value.norm() for value in first.values()) > norm

@@ -1,4 +1,4 @@
-"""Sample completions in torch and format them like vLLM, for the stand-in for `vllm serve`."""
+"""Sample completions with torch and format them as vLLM does, for the stand-ins."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ def digest(model):
 
 
 def log_probs(logits, request, mode):
-    """Return log-probs to sample from (with temperature and filters) and to report, each of shape (n, V)."""
+    """Return the log-probs for sampling (with temperature and filters) and for the output, each of shape (n, V)."""
     raw = logits.log_softmax(dim=-1)
     scores = (logits / request.get("temperature", 1.0)).log_softmax(dim=-1)
     if request.get("top_k", 0) > 0:
@@ -33,7 +33,7 @@ def log_probs(logits, request, mode):
 
 
 def seeded(weights, request):
-    """Make a generator that depends only on the request and the [`digest`] of the weights."""
+    """Make a generator whose seed depends only on the request and the [`digest`] of the weights."""
     sums = hashlib.sha256(weights.encode() + json.dumps(request, sort_keys=True).encode())
     return torch.Generator().manual_seed(int.from_bytes(sums.digest()[:7]))
 

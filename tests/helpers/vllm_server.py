@@ -3,7 +3,8 @@ Stand-in for `vllm serve` with the endpoints that TRL's client uses and a small 
 
 `server_runs.py` starts it. It implements the command line, the endpoints and the format of their responses, sampling
 with token ids and log-probs, and weight updates. It does not implement vLLM's engine, kernels and NCCL transfers;
-tests/vllm_stub transfers the weights. The weights and the request seed the sampling, so that runs are reproducible.
+tests/vllm_stub transfers the weights. The sampling seed depends only on the weights and the request, so that runs are
+reproducible.
 
 It is stricter than vLLM and returns status 400 if an update does not contain every parameter exactly once, with the
 announced name, dtype and shape, or if completions are requested during an update or before the prefix cache is reset.
@@ -35,15 +36,22 @@ WORKER_TIMEOUT = 60
 GET = {"/health", "/v1/models", "/stand_in/log", "/server_info", "/get_world_size"}
 POST = {"/v1/completions", "/stand_in/faults", "/init_weight_transfer_engine", "/start_weight_update"}
 POST |= {"/update_weights", "/finish_weight_update", "/reset_prefix_cache"}
-OPEN = {"/health", "/v1/models", "/v1/completions", "/stand_in/faults", "/stand_in/log"}  # without development mode
+# Available without development mode.
+OPEN = {
+    "/health",
+    "/v1/models",
+    "/v1/completions",
+    "/stand_in/faults",
+    "/stand_in/log",
+}
 
 
-class Refused(Exception):
-    """Error for a request that the server refuses, with a message and an HTTP status, by default 400."""
+class RequestError(Exception):
+    """Error with the message and the HTTP status (default 400) of a rejected request."""
 
 
 def arguments(words):
-    """Parse the options of `vllm serve` that a trainer's server may be started with."""
+    """Parse the options of `vllm serve` that a server for training may have."""
     parser = argparse.ArgumentParser(prog="vllm", allow_abbrev=False)
     serve = parser.add_subparsers(required=True).add_parser("serve", allow_abbrev=False)
     serve.add_argument("model")
@@ -61,11 +69,10 @@ def arguments(words):
 
 
 class Server(ThreadingHTTPServer):
-    """Server with `options`, its model, and a log of its requests."""
+    """Server with the parsed options, a model, and a log of requests."""
 
-    daemon_threads = (
-        False  # so that closing joins all threads, because torch aborts a process that ends with live threads
-    )
+    # Closing the server joins all threads, because torch aborts a process that ends with live threads.
+    daemon_threads = False
 
     def __init__(self, options, development):
         super().__init__((options.host, options.port), Handler)
@@ -135,9 +142,9 @@ class Server(ThreadingHTTPServer):
     def init_weight_transfer_engine(self, body):
         info = body["init_info"]
         if self.options.weight_transfer_config is None:
-            raise Refused("there is no weight transfer engine", 500)
+            raise RequestError("there is no weight transfer engine", 500)
         if (info["rank_offset"], info["world_size"], info["packed"]) != (1, 2, True):
-            raise Refused(f"{info} is not a group of a worker and a trainer")
+            raise RequestError(f"{info} does not describe a group of one worker and one trainer")
         if self.worker is not None:
             self.worker.close()
         self.worker = self.connect(info["master_address"], info["master_port"])
@@ -155,27 +162,27 @@ class Server(ThreadingHTTPServer):
 
     def start_weight_update(self, _):
         if self.worker is None or self.received is not None:
-            raise Refused("an update needs a group and must not start during another update")
+            raise RequestError("an update needs a group and must not start during another update")
         self.received = []
         return {"message": "Weight update started"}
 
     def update_weights(self, body):
         info = body["update_info"]
         if self.received is None:
-            raise Refused("/start_weight_update must come first")
+            raise RequestError("/start_weight_update must come first")
         file = self.worker.readline().strip()  # waits for the trainer
         if not file:
-            raise Refused("the trainer has left the group", 500)
+            raise RequestError("the trainer has left the group", 500)
         announced = list(zip(info["names"], info["dtype_names"], info["shapes"], strict=True))
         with safe_open(file, "pt") as sent:
             tensors = {name: sent.get_tensor(name) for name in sent.keys()}  # noqa: SIM118
         found = [(name, str(t.dtype).removeprefix("torch."), list(t.shape)) for name, t in tensors.items()]
         if sorted(found) != sorted(announced):
-            raise Refused("the tensors differ from the announced tensors")
+            raise RequestError("the tensors differ from the announced tensors")
         parameters = dict(self.model.named_parameters())
         for name, tensor in tensors.items():
             if name not in parameters or parameters[name].shape != tensor.shape:
-                raise Refused(f"there is no {name} of shape {tuple(tensor.shape)}")
+                raise RequestError(f"there is no {name} of shape {tuple(tensor.shape)}")
             parameters[name].data.copy_(tensor)
         self.received += tensors
         return {"message": "Weights updated"}
@@ -183,7 +190,7 @@ class Server(ThreadingHTTPServer):
     def finish_weight_update(self, _):
         received, self.received = self.received, None
         if received is None or sorted(received) != sorted(name for name, _ in self.model.named_parameters()):
-            raise Refused("an update must contain each parameter once")
+            raise RequestError("an update must contain each parameter once")
         self.weights, self.cache_is_stale = digest(self.model), True
         return {"message": "Weight update finished"}
 
@@ -194,18 +201,20 @@ class Server(ThreadingHTTPServer):
     def v1_completions(self, body):
         prompts, count = body["prompt"], body.get("n", 1)
         if body["model"] != self.name:
-            raise Refused(f"The model `{body['model']}` does not exist.", 404)
+            raise RequestError(f"The model `{body['model']}` does not exist.", 404)
         if self.received is not None or self.cache_is_stale:
-            raise Refused("an update is in progress, or the prefix cache has not been reset after it")
+            raise RequestError("an update is in progress, or the prefix cache has not been reset after it")
         if body.get("repetition_penalty", 1) != 1 or body.get("structured_outputs") or body.get("temperature", 1) == 0:
-            raise Refused("the stand-in does not support repetition penalty, structured outputs or greedy sampling")
+            raise RequestError(
+                "the stand-in does not support repetition penalty, structured outputs or greedy decoding"
+            )
         if not (body["return_token_ids"] and body["return_tokens_as_token_ids"]):
-            raise Refused("the stand-in returns only token ids")
+            raise RequestError("the stand-in returns only token ids")
         if self.options.max_logprobs != -1 and (body.get("logprobs") or 0) > self.options.max_logprobs:
-            raise Refused(f"Requested sample logprobs of {body['logprobs']}, which is over the maximum")
+            raise RequestError(f"Requested sample logprobs of {body['logprobs']}, which is over the maximum")
         for prompt in prompts:
             if len(prompt) + body["max_tokens"] > self.max_model_len:
-                raise Refused(
+                raise RequestError(
                     f"This model's maximum context length is {self.max_model_len} tokens. However, you requested "
                     f"{body['max_tokens']} output tokens and your prompt contains {len(prompt)} input tokens."
                 )
@@ -258,7 +267,7 @@ class Handler(BaseHTTPRequestHandler):
         with self.server.lock:
             try:
                 content = getattr(self.server, url.path[1:].replace("/", "_"))(body)
-            except Refused as error:
+            except RequestError as error:
                 status = error.args[1] if len(error.args) > 1 else 400
                 return self.send(status, {"error": {"message": error.args[0], "code": status}})
             if not url.path.startswith("/stand_in"):

@@ -1,4 +1,4 @@
-"""Parameters that vLLM accepts, to check the stand-ins. Run as a script, this file reads them from vLLM's wheel.
+"""Parameters that vLLM accepts, to check the stand-ins. As a script, this file reads the parameters from vLLM's wheel.
 
     python tests/helpers/vllm_signatures.py vllm-0.30.0-cp38-abi3-manylinux_2_28_x86_64.whl    # make vllm-signatures
 
@@ -48,7 +48,7 @@ def names(source, name):
 
 
 def taking(*callables):
-    """Make a function that returns its keyword arguments and refuses those that no function in `callables` accepts."""
+    """Make a function that returns its keyword arguments and raises if `callables` do not accept them."""
     facts = json.loads(FILE.read_text())
     known = {name for function in callables for name in facts[function]}
 

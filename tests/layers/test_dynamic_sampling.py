@@ -124,9 +124,15 @@ def test_batch_loss_and_gradients_match_a_trainer_that_gets_the_kept_prompts(tmp
 
     trainer = make_trainer(tmp_path, script, model=with_reference(tiny_model(), tmp_path), **changes)
     shaped = changes.get("shaping", "none") != "none"
+    # TRL excludes a completion from its group only if it has no reward at all.
+    without = {"accuracy": None, "bonus": None}
+    trls_script = {
+        prompt: [row | without if row["accuracy"] is None else row for row in group]
+        for prompt, group in script.items()
+    }
     plain = make_trainer(
         tmp_path,
-        script,
+        trls_script,
         model=with_reference(tiny_model(), tmp_path),
         trainer_class=CESTrainer if shaped else GRPOTrainer,
         **{**changes, "dynamic_sampling": False},

@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
+from types import MappingProxyType
 
 import numpy
+import pandas
 import pytest
 import torch
 from trainers import tiny_trainer
@@ -58,6 +60,29 @@ INVALID = {
     "too few": (reward_that_returns(1.0, 1.0), "returned 2 rewards for 3 completions", [None] * 3),
     "too many": (reward_that_returns(1.0, 1.0, 1.0, 1.0), "returned 4 rewards for 3 completions", [None] * 3),
     "a number": (lambda **_: 1.0, "returned 1.0, a float, not one reward per completion", [None] * 3),
+    **{
+        type(value).__name__: (
+            lambda value=value, **_: value,
+            f"a {type(value).__name__}, not one reward per completion",
+            [None] * 3,
+        )
+        for value in (
+            {0: 1.0, 1: 0.0, 2: 1.0},
+            Counter({0: 1, 1: 2, 2: 3}),
+            MappingProxyType({0: 1.0, 1: 0.0, 2: 1.0}),
+            {0.0, 1.0, 0.5},
+            frozenset({0, 1, 2}),
+            {0: 1.0, 1: 0.0, 2: 1.0}.keys(),
+            {0: 1.0, 1: 0.0, 2: 1.0}.values(),
+            {0: 1.0, 1: 0.0, 2: 1.0}.items(),
+            "101",
+            b"101",
+            numpy.array(1.0),
+            torch.tensor(1.0),
+            pandas.DataFrame([[1.0, 0.0, 1.0]] * 3),
+        )
+    },
+    "bytes in a list": (reward_that_returns(1, b"1", 0), "returned b'1' for row 1 of 3", [1.0, None, 0.0]),
     "None": (lambda **_: None, "returned None, a NoneType, not one reward per completion", [None] * 3),
     "raises": (failing, "raised ZeroDivisionError: float division by zero", [None] * 3),
     "raises, async": (failing_async, "raised ZeroDivisionError: float division by zero", [None] * 3),
@@ -99,6 +124,8 @@ VALID = {
     "tensor": (lambda **_: torch.tensor([1.0, -2.0, 3.0]), [1.0, -2.0, 3.0]),
     "array": (lambda **_: numpy.array([1, 2, 3]), [1.0, 2.0, 3.0]),
     "generator": (lambda completions, **_: (float(text) for text in completions), [2.0, 5.0, 6.0]),
+    "column of logits": (lambda **_: torch.tensor([[1.0], [0.0], [3.0]]), [1.0, 0.0, 3.0]),
+    "series in another order": (lambda **_: pandas.Series([1.0, 2.0, 3.0], index=[2, 0, 1]), [1.0, 2.0, 3.0]),
     "deque": (lambda **_: deque([1, None, 3]), [1.0, None, 3.0]),
 }
 

@@ -119,6 +119,33 @@ def test_the_cap_bounds_wrong_completions_and_stops_the_gradient_where_it_binds(
     torch.testing.assert_close(entropies.grad, torch.tensor([[0.4, 0.4, 0.4], [0.0, 0.0, 0.5], [0.0, 0.0, 0.0]]))
 
 
+def test_the_cap_on_correct_completions_is_the_same_bound_with_the_other_sign():
+    # kappa = 2. A = 1: 1 - min(0.4 H, 0.5). A = 0 or below: the bound is 0. Wrong: no cap.
+    entropies = torch.tensor([[2.0, 1.25, 0.5]] * 4, requires_grad=True)
+    selected = torch.ones(4, 3, dtype=torch.bool)
+    shaped = ces_advantages(
+        torch.tensor([1.0, 0.0, -1.0, -1.0]), entropies, selected, bools(1, 1, 1, 0), 0.4, 0.4, cap_correct=2.0
+    )
+    expected = torch.tensor([[0.5, 0.5, 0.8], [0.0] * 3, [-1.0] * 3, [-0.2, -0.5, -0.8]])
+    torch.testing.assert_close(shaped.detach(), expected)
+    shaped.sum().backward()
+    expected = torch.tensor([[0.0, 0.0, -0.4], [0.0] * 3, [0.0] * 3, [0.4] * 3])
+    torch.testing.assert_close(entropies.grad, expected)
+
+
+def test_with_caps_shaping_moves_no_advantage_across_0():
+    # Also of a wrong completion whose format reward makes A positive, and of a correct one with A < 0.
+    generator = torch.Generator().manual_seed(0)
+    advantages = 3 * torch.randn(64, generator=generator)
+    entropies, selected = 9 * torch.rand(64, 17, generator=generator), torch.rand(64, 17, generator=generator) < 0.5
+    correct = torch.rand(64, generator=generator) < 0.5
+    shaped = ces_advantages(advantages, entropies, selected, correct, 0.7, 0.7, cap_incorrect=1.0, cap_correct=1.0)
+    highest, lowest = advantages.clamp(min=0).unsqueeze(1), advantages.clamp(max=0).unsqueeze(1)
+    assert (shaped[~correct] <= highest[~correct]).all()
+    assert (shaped[correct] >= lowest[correct]).all()
+    assert (shaped[~correct] > advantages[~correct].unsqueeze(1)).any()
+
+
 def micro_batch(**changes):
     """Return two completions of one group with four tokens each; the first is correct."""
     return {
@@ -235,25 +262,31 @@ def test_negative_betas_cause_a_warning(correct, incorrect, parts):
     assert bool(warning) == bool(parts)
 
 
-@pytest.mark.parametrize(("length", "tau"), [(3983, 0.01), (400, 0.01), (70, 0.0571), (20, 0.2), (2, 1.0)])
-def test_automatic_tau_selects_four_tokens_per_completion_and_is_at_least_0_01(length, tau):
+@pytest.mark.parametrize(
+    ("length", "tau"), [(3983, 0.01), (200, 0.01), (70, 0.0286), (40, 0.05), (25, 0.05), (2, 0.05), (0, 0.05)]
+)
+def test_automatic_tau_is_two_tokens_per_completion_between_0_01_and_0_05(length, tau):
     assert automatic_tau(length) == tau
 
 
 @pytest.mark.parametrize(
     ("tau", "longest", "warning"),
-    [(0.01, 99, "at most 99 tokens .* `ces_tau` 0.01 .* Set it to 0.04 to"), (0.01, 100, "^$"), (0.0, 9, "^$")],
+    [(0.01, 99, "at most 99 tokens .* `ces_tau` 0.01 .* Set it to 0.0202,"), (0.01, 100, "^$"), (0.0, 9, "^$")],
 )
 def test_completions_too_short_for_tau_cause_a_warning(tau, longest, warning):
     assert re.search(warning, warn_if_unshaped(tau, longest))
     rollout = warn_if_rollout_is_unshaped(tau, ints(longest, longest // 3))
-    assert re.search(
-        "^$" if warning == "^$" else "has 99 tokens, .* one token in 100. Set it to about 0.06 to", rollout
-    )
+    assert re.search("^$" if warning == "^$" else "has 99 tokens, .* one token in 100. Set it to 0.0303,", rollout)
 
 
-def test_tau_auto_and_an_unlimited_length_cause_no_warning():
-    assert warn_if_unshaped("auto", 5) == warn_if_unshaped(0.01, None) == ""
+@pytest.mark.parametrize(
+    ("tau", "longest", "warned"),
+    [(0.01, 39, True), ("auto", 19, True), ("auto", 20, False), (0.01, None, False), ("auto", None, False)],
+)
+def test_completions_under_40_tokens_are_too_short_for_any_tau(tau, longest, warned):
+    warning = warn_if_unshaped(tau, longest)
+    assert warning.endswith("Completions under about 40 tokens are too short for CES.") == warned
+    assert bool(warning) == warned
 
 
 def test_ties_at_the_threshold_go_to_the_earlier_tokens_in_every_row():

@@ -1,4 +1,4 @@
-"""Local paths are told from Hub ids, and a Hub that does not answer is tried only once."""
+"""Distinguish local paths from Hub ids, and try an unreachable Hub only once."""
 
 import os
 import re
@@ -22,7 +22,7 @@ from trl_ces.support.hub import is_local, try_hub_once
         ("here/model", True),
     ],
 )
-def test_a_name_is_local_if_the_path_exists_or_it_cannot_be_a_hub_id(tmp_path, monkeypatch, name, local):
+def test_a_name_is_local_if_the_path_exists_or_the_name_is_not_a_valid_hub_id(tmp_path, monkeypatch, name, local):
     (tmp_path / "here" / "model").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     assert is_local(name) == local
@@ -30,7 +30,7 @@ def test_a_name_is_local_if_the_path_exists_or_it_cannot_be_a_hub_id(tmp_path, m
 
 def test_an_unreachable_hub_is_tried_once(monkeypatch, capsys):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # nothing listens there
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # no server listens on this port
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     try_hub_once("/data/model")
     assert (capsys.readouterr().err, os.environ["HF_HUB_OFFLINE"]) == ("", "0")
@@ -44,10 +44,10 @@ def test_an_unreachable_hub_is_tried_once(monkeypatch, capsys):
     [
         ([], [("owner/model", "owner/data")]),
         (["--push_to_hub", "true"], []),  # offline mode would also prevent the push
-        (["--model_builder", "trl_ces.lab.tasks.smollm2.fetch"], []),  # the builder finds the model itself
+        (["--model_builder", "trl_ces.lab.tasks.smollm2.fetch"], []),  # the builder fetches the model
     ],
 )
-def test_train_tries_the_hub_for_the_model_and_the_data(tmp_path, monkeypatch, changes, names):
+def test_train_checks_the_hub_for_the_model_and_the_data(tmp_path, monkeypatch, changes, names):
     calls = []
     monkeypatch.setattr(train, "try_hub_once", lambda *tried: calls.append(tried))
     monkeypatch.setattr(train, "check", lambda line, recipe: None)

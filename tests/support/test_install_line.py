@@ -1,4 +1,4 @@
-"""The install command in messages uses the source from which the package was installed."""
+"""Check that the install command in messages uses the source of the installed package."""
 
 import json
 
@@ -19,7 +19,7 @@ class InstalledDistribution:
 @pytest.mark.parametrize(
     ("record", "line"),
     [
-        (None, 'pip install "trl_ces[vllm]"'),  # from an index
+        (None, 'pip install "trl_ces[vllm]"'),  # installed from a package index
         ({"url": "file:///src/trl_ces", "dir_info": {"editable": True}}, 'pip install -e "/src/trl_ces[vllm]"'),
         ({"url": "file:///src/trl_ces", "dir_info": {}}, 'pip install "trl_ces[vllm] @ file:///src/trl_ces"'),
         (

@@ -14,5 +14,5 @@ def test_a_text_is_too_big_if_it_exceeds_the_length_or_the_nesting_limit():
     ("text", "depth"),
     [("", 0), ("{[(x)]}", 3), ("()[]{}", 1), ("((x)y(z))", 2), (")((", 1)],
 )
-def test_nesting_returns_the_maximum_depth_of_brackets(text, depth):
+def test_nesting_is_the_maximum_depth_of_brackets(text, depth):
     assert nesting(text) == depth

@@ -1,4 +1,4 @@
-"""YAML values are read with the expected types, and written values are read back unchanged."""
+"""Check the types of parsed YAML values, and that written values are read back unchanged."""
 
 import pytest
 
@@ -9,11 +9,11 @@ from trl_ces.support.yaml import dump_yaml, parse_yaml
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("2e-7", 2e-7),  # YAML 1.1: a string
+        ("2e-7", 2e-7),  # a string in YAML 1.1
         ("2.0e-7", 2e-7),
         (".5", 0.5),
         ("-1", -1),
-        ("no", "no"),  # YAML 1.1: False
+        ("no", "no"),  # False in YAML 1.1
         ("true", True),
         ("null", None),
         ("~", None),
@@ -21,7 +21,7 @@ from trl_ces.support.yaml import dump_yaml, parse_yaml
         ("{min_lr: 2e-8}", {"min_lr": 2e-8}),
     ],
 )
-def test_numbers_and_words_are_read_with_the_expected_type(text, value):
+def test_numbers_and_words_are_parsed_with_the_expected_type(text, value):
     parsed = parse_yaml(f"key: {text}")["key"]
     assert parsed == value
     assert type(parsed) is type(value)
@@ -32,12 +32,12 @@ def test_written_values_are_read_back_unchanged(value):
     assert parse_yaml(dump_yaml({"key": value, "list": [value]})) == {"key": value, "list": [value]}
 
 
-def test_a_list_as_key_is_refused():
+def test_a_list_as_a_key_is_rejected():
     with pytest.raises(UserError, match="line 1: not valid YAML"):
         parse_yaml("b: {[a]: 1}")
 
 
 @pytest.mark.parametrize("text", ["a: 1\nb: 2\na: 3\n", "x:\n  a: 1\n  a: 2\n"])
-def test_a_duplicate_key_is_refused(text):
+def test_a_duplicate_key_is_rejected(text):
     with pytest.raises(UserError, match=r"line [23]+: not valid YAML \(duplicate key 'a'\)"):
         parse_yaml(text)

@@ -1,6 +1,6 @@
-"""Resolve the `pip install` commands of README.md and docs/ with uv, because pip would download gigabytes.
+"""Resolve the `pip install` commands in README.md and docs/ with uv, because pip would download gigabytes.
 
-These tests need the network. `make test-upgrades UPGRADES=gpu` runs them; to run only these, use
+These tests need the network. `make test-upgrades UPGRADES=gpu` includes them; to run only these tests, use
 `python -m pytest tests/upgrades/install_lines.py`.
 """
 
@@ -18,7 +18,7 @@ LINES = {line.strip() for page in PAGES for line in re.findall(r"pip install ([^
 
 
 @pytest.mark.parametrize("line", sorted(LINES))
-def test_an_install_command_of_the_docs_resolves(line, tmp_path):
+def test_an_install_command_in_the_docs_resolves(line, tmp_path):
     # Install into an empty folder, so that uv resolves all packages.
     command = [sys.executable, "-m", "uv", "pip", "install", "--dry-run", "--quiet", "--target", tmp_path]
     result = subprocess.run([*command, *shlex.split(line)], cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False)

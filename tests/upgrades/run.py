@@ -1,15 +1,15 @@
 """
-Test the assumptions about TRL, the reference implementation and the recipes with several versions of TRL and
-transformers: the oldest and the newest that pyproject.toml allows, and those in constraints-gpu.txt.
+Run the tests of the TRL contract, the reference implementation and the recipes with several versions of TRL and
+transformers: the oldest and newest versions that pyproject.toml allows, and the versions in constraints-gpu.txt.
 
     python tests/upgrades/run.py                     # all three environments
     python tests/upgrades/run.py oldest              # only one of oldest, newest and gpu
-    python tests/upgrades/run.py --folder FOLDER     # folder for the environments (default .venv-upgrades)
+    python tests/upgrades/run.py --folder FOLDER     # where to create the environments (default: .venv-upgrades)
 
-In each environment, the torch of constraints.txt is installed first, then the package. The environment `gpu` also
-resolves the install commands of the docs. The script prints the number of passed tests and the names of failed tests
-as sentences, and returns exit code 1 if a test failed. It uses only the standard library. TORCH_INDEX sets pip's index
-for torch.
+In each environment, the script installs torch as pinned in constraints.txt, then the package. In the `gpu`
+environment, it also resolves the install commands in the docs. It prints the number of passed tests and the names of
+failed tests as sentences, and returns exit code 1 if a test failed. It uses only the standard library. Set TORCH_INDEX
+to install torch from another package index.
 """
 
 import argparse
@@ -25,13 +25,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ("tests/test_trl_contract.py", "tests/test_trainer_reference.py", "tests/train/test_recipes.py")
 INSTALL = "tests/upgrades/install_lines.py"
-# Packages whose versions are set; pip chooses the versions of all other packages.
+# Packages with specified versions; pip chooses the versions of all other packages.
 UPSTREAM = ("trl", "transformers", "datasets", "accelerate", "peft")
 KINDS = ("oldest", "newest", "gpu")
 
 
 def allowed_versions():
-    """Map each package of UPSTREAM to its lowest version and its specifier in pyproject.toml."""
+    """Map each package in UPSTREAM to its lowest allowed version and its specifier in pyproject.toml."""
     lines = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     found = {}
     for line in lines:
@@ -55,7 +55,7 @@ def make_environment(folder, requirements):
     index = ["--index-url", os.environ["TORCH_INDEX"]] if os.environ.get("TORCH_INDEX") else []
     subprocess.run([*pip, *index, torch_requirement()], check=True)
     subprocess.run([*pip, "--upgrade", *requirements, torch_requirement()], check=True)
-    tools = ["pytest", "pytest-timeout", "uv", "requests"]  # TRL's client of a vLLM server imports requests
+    tools = ["pytest", "pytest-timeout", "uv", "requests"]  # TRL's client for vLLM servers imports requests
     subprocess.run([*pip, "-e", str(ROOT), *tools, *requirements, torch_requirement()], check=True)
     return python
 
@@ -80,7 +80,7 @@ def run_tests(python, report, tests):
         check=False,
     )
     if not report.exists():
-        return 0, [("pytest writes a report", "it ended before its report: run it by hand")]
+        return 0, [("pytest writes a report", "pytest exited before it wrote its report; run it manually")]
     passed, failed = 0, []
     for case in ElementTree.parse(report).iter("testcase"):
         problems = [*case.findall("failure"), *case.findall("error")]
@@ -92,7 +92,7 @@ def run_tests(python, report, tests):
 
 
 def group_by_error(failed):
-    """Map each error to the tests that it fails, because one change in TRL often fails many tests."""
+    """Map each error to the tests that fail with it, because one change in TRL often breaks many tests."""
     found = {}
     for name, error in failed:
         words, _, case = name.removesuffix(")").partition(" (")
@@ -104,7 +104,7 @@ def group_by_error(failed):
 
 
 def requirements_of(kind):
-    """Return pip's requirements for an environment of this kind."""
+    """Return the requirements that pip installs in an environment of this kind."""
     if kind == "gpu":
         lines = (ROOT / "constraints-gpu.txt").read_text().splitlines()
         return [line for line in lines if line.partition("==")[0] in (*UPSTREAM, "numpy")]
@@ -115,7 +115,7 @@ def requirements_of(kind):
 
 
 def check(kind, folder):
-    """Test one environment and print the results; return whether all tests passed."""
+    """Run the tests in one environment and print the results; return whether all tests passed."""
     python = make_environment(folder / kind, requirements_of(kind))
     report = folder / f"{kind}.xml"
     report.unlink(missing_ok=True)

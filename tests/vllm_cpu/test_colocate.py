@@ -1,7 +1,7 @@
-"""Colocated vLLM on a CPU: the first rollout works, and the weight sync fails.
+"""Test colocated vLLM on a CPU, where the first rollout works and the weight sync fails.
 
-vLLM's CPU backend repacks its weights and discards the originals, so TRL's weight sync, which would overwrite them,
-needs a GPU. These tests cover everything before the sync.
+vLLM's CPU backend repacks its weights and discards the originals, which TRL's weight sync would overwrite. The sync
+therefore needs a GPU, and these tests cover only the steps before it.
 """
 
 import os
@@ -64,13 +64,13 @@ def trainer(tmp_path_factory):
 
 
 def test_the_weight_sync_fails_on_a_cpu(trainer):
-    # If this no longer fails, replace this test with a run of several rollouts.
+    # When the sync no longer fails, replace this test with a run of several rollouts.
     with pytest.raises(AttributeError, match="'Parameter' object has no attribute 'weight_loader'"):
         trainer.vllm_generation.sync_weights()
 
 
-def test_ces_trains_on_the_first_rollout_of_vllm_with_importance_sampling_weights(trainer, monkeypatch):
-    # vLLM has loaded the same weights from disk, so the first rollout needs no sync.
+def test_ces_trains_on_vllms_first_rollout_with_importance_sampling_weights(trainer, monkeypatch):
+    # vLLM has loaded the same weights from disk, so the first rollout does not need a sync.
     monkeypatch.setattr(trainer.vllm_generation, "sync_weights", lambda: None)
     batch = {}
     compute_loss = trainer._compute_loss

@@ -1,4 +1,4 @@
-"""Compare the real vLLM on a CPU with transformers, for SmolLM2-135M in float32. `make test-vllm` runs these tests."""
+"""Compare vLLM on a CPU with transformers, for SmolLM2-135M in float32. `make test-vllm` runs these tests."""
 
 import dataclasses
 import os
@@ -21,7 +21,7 @@ from trl_ces.lab.evaluation.samples import read_samples
 from trl_ces.lab.evaluation.settings import EvaluationSettings
 from trl_ces.lab.tasks import smollm2
 
-# vLLM compiles the model when it loads it, which takes one to three minutes on two cores.
+# While loading the model, vLLM compiles it, which takes one to three minutes on two cores.
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1200)]
 
 QUIET = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}
@@ -59,7 +59,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def both(model):
-    """Return both backends for the same model, with the prompts that they should receive."""
+    """Return both backends with the same model, and the prompts that they should receive."""
     settings = dataclasses.replace(GREEDY, model=model)
     facts = read_model(settings)
     prompts = encode_prompts(facts.tokenizer, PROBLEMS, settings.system_prompt).ids
@@ -69,7 +69,7 @@ def both(model):
     vllm.close()
 
 
-def test_both_backends_get_the_same_prompts_and_return_the_same_greedy_completions(both):
+def test_both_backends_return_the_same_greedy_completions_for_the_same_prompts(both):
     seeds = [0] * len(both.prompts)
     generate, received = both.transformers.model.generate, []
 
@@ -88,7 +88,7 @@ def test_both_backends_get_the_same_prompts_and_return_the_same_greedy_completio
     assert completions(both.transformers, without, both.prompts, seeds) != by_vllm
 
 
-def test_sampled_completions_depend_on_their_seeds_but_not_on_the_order_of_requests(both):
+def test_sampled_completions_depend_on_seeds_but_not_on_the_request_order(both):
     settings = dataclasses.replace(both.settings, temperature=0.4)
     prompts, seeds = both.prompts * 2, list(range(2 * len(both.prompts)))
     once = completions(both.vllm, settings, prompts, seeds)

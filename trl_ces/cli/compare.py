@@ -15,7 +15,7 @@ def run(argv: list[str]) -> int:
     add = parser.add_argument
     add("folders", nargs="+", type=path, metavar="DIR", help="output directories of `trl-ces eval`")
     add("--names", nargs="+", metavar="NAME", help="names in the tables (default: the directories' names)")
-    add("--baseline", metavar="NAME", help="the run that the others are compared with (default: the first)")
+    add("--baseline", metavar="NAME", help="run with which the other runs are compared (default: the first)")
     by = ("correct", "correct_qwen")
     text = "correct: mathematical equality (default); correct_qwen: rules of the Qwen2.5-Math script, as in the paper"
     add("--correctness", choices=by, default=by[0], help=text)

@@ -5,7 +5,7 @@ from .parser import Parser
 
 
 def run(argv: list[str]) -> int:
-    """Print one line per fact."""
+    """Print one line per version or device."""
     Parser("env", description="Print versions and devices for a bug report.").parse_args(argv)
     print("\n".join(f"- {name}: {value}" for name, value in environment().items()))
     return 0

@@ -8,7 +8,7 @@ from ..lab.evaluation.settings import EvaluationSettings, default_folder, read_s
 from ..train.recipe import find_config, shipped_files
 from .parser import Parser
 
-EPILOG = """The defaults are the paper's. To resume a stopped run, repeat the same command.
+EPILOG = """The defaults are the settings of the paper. To resume a stopped run, repeat the same command.
 
   trl-ces eval --model deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B --benchmarks math12 --data_dir data
   trl-ces eval --model runs/ces --benchmarks aime24,gsm8k --config paper --max_problems 50

@@ -8,7 +8,7 @@ from ..support.files import write_text
 from ..train.arguments import read_words
 from .parser import Parser, count, path
 
-EPILOG = """Recipe fields are also accepted: --dtype bfloat16, --system_prompt null.
+EPILOG = """Recipe fields are also accepted, such as --dtype bfloat16 or --system_prompt null.
 
   trl-ces inspect --config arithmetic --html page.html --compare runs/arithmetic
   trl-ces inspect --model Qwen/Qwen3-0.6B --data problems.jsonl --max_new_tokens 2048
@@ -21,11 +21,11 @@ def run(argv: list[str]) -> int:
     parser = Parser("inspect", usage=usage, description="Show accuracy and entropies of a model.", epilog=EPILOG)
     add = parser.add_argument
     add("--model", help="directory of a saved model or a LoRA adapter, or a Hub id (default: the recipe's model)")
-    add("--config", nargs="+", default=[], metavar="NAME", help="recipe and overlays, used for options not given")
+    add("--config", nargs="+", default=[], metavar="NAME", help="recipe and overlays, which set the other defaults")
     add("--prompt", action="append", metavar="TEXT", help="a prompt; may be repeated")
     add("--data", metavar="FILE", help="prompts: a .json, .jsonl or .parquet file, or a data set on the Hub")
     add("--num_prompts", type=count, metavar="N", help=f"prompts to draw from the data (default {NUM_PROMPTS})")
-    add("--num_samples", type=count, metavar="N", help="completions per prompt (default: a group, at least 8)")
+    add("--num_samples", type=count, metavar="N", help="completions per prompt (default: num_generations, at least 8)")
     add("--temperature", type=float, metavar="T", help="sampling temperature (default: the recipe's, or 1)")
     add("--max_new_tokens", type=count, metavar="N", help="limit per completion (default: the recipe's, or 512)")
     add("--tau", type=tau, help="share of high-entropy tokens, or auto (default: the recipe's ces_tau, or 0.01)")

@@ -1,16 +1,16 @@
-"""Entry point of `trl-ces`: run a subcommand; print a `UserError` without traceback and return exit code 2."""
+"""Entry point of `trl-ces`: run a subcommand; print a `UserError` without a traceback and return exit code 2."""
 
 import importlib
 import sys
 
 from ..support.errors import UserError, ignore_deprecations, nearest
 
-# Subcommand -> its line in `trl-ces --help`. Each is a module with `run(argv) -> int`, imported on use.
+# Subcommand -> its line in `trl-ces --help`. Each subcommand is a module with `run(argv) -> int`, imported when used.
 COMMANDS = {
     "train": "train a model from a recipe",
     "recipes": "list the recipes with their costs, or print one in full",
     "plan": "compute a recipe's steps and memory without a GPU",
-    "study": "train several methods over several seeds and compare them",
+    "study": "train several methods with several seeds and compare them",
     "quickstart": "show the effect of CES on a small model, on this machine's CPU",
     "inspect": "show a model's high-entropy tokens before training",
     "eval": "measure accuracy and completion length on benchmarks",
@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     try:
         if command not in COMMANDS:
-            raise UserError(f"there is no such command.{nearest(command, COMMANDS)} `trl-ces --help` lists them.")
+            raise UserError(f"no such command.{nearest(command, COMMANDS)} `trl-ces --help` lists all commands.")
         return importlib.import_module(f"trl_ces.cli.{command}").run(words)
     except UserError as error:
         print(f"trl-ces {command}: error: {error}", file=sys.stderr)

@@ -16,7 +16,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(prog=f"trl-ces {command}", formatter_class=formatter, allow_abbrev=False, **options)
 
     def parse_known_args(self, args=None, namespace=None):
-        """Accept `--a-b` for `--a_b`, as for recipe fields."""
+        """Treat `--a-b` as `--a_b`, as in recipe fields."""
         words = [re.sub(r"^--[^=]+", lambda flag: f"--{flag[0][2:].replace('-', '_')}", word) for word in args or []]
         return super().parse_known_args(words, namespace)
 

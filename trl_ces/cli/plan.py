@@ -19,16 +19,16 @@ def run(argv: list[str]) -> int:
     parser = Parser(
         "plan",
         usage="trl-ces plan --config RECIPE [OVERLAY ...] [options] [--FIELD VALUE ...]",
-        description="Compute a recipe's steps, memory, disk and hours. --FIELD VALUE overrides one of its fields.",
+        description="Compute a recipe's steps, memory, disk space and hours. --FIELD VALUE overrides a field.",
         epilog=EPILOG,
     )
     add = parser.add_argument
-    add("--config", required=True, nargs="+", metavar="NAME", help="a recipe and overlays, as for `trl-ces train`")
+    add("--config", required=True, nargs="+", metavar="NAME", help="a recipe and overlays, as in `trl-ces train`")
     add("--gpus", type=count, default=1, metavar="N", help="processes on all nodes, one per device (default: 1)")
     add("--nodes", type=count, metavar="N", help="training nodes (default: from the accelerate configuration, or 1)")
     add("--device", choices=DEVICES, type=str.upper, default="A800", help="GPU for the time estimate (default: A800)")
     add("--gpu_memory", type=float, metavar="GIB", help="memory per device, to check whether the recipe fits")
-    add("--accelerate_config", metavar="NAME", help="as for `trl-ces train` (default: ddp)")
+    add("--accelerate_config", metavar="NAME", help="as in `trl-ces train` (default: ddp)")
     add("--model_config", metavar="FILE", help="config.json of a model that is not on the Hub")
     add("--prompt_length", type=count, metavar="N", help="longest prompt in tokens (default: the recipe's, or 512)")
     add("--rows", type=count, metavar="N", help="number of training prompts, if `max_train_samples` is not set")
@@ -36,7 +36,7 @@ def run(argv: list[str]) -> int:
     line = read_words(rest, vars(options))
     if line.accelerate_flags:
         flags = ", ".join(f"--{name}" for name in line.accelerate_flags)
-        raise UserError(f"command line: {flags} does not apply to a plan: use `--gpus` and `--nodes`.")
+        raise UserError(f"command line: `trl-ces plan` does not support {flags}: use `--gpus` and `--nodes`.")
     from ..lab.plan.plan import plan_recipe
     from ..lab.plan.text import plan_text
 

@@ -33,7 +33,7 @@ def run(argv: list[str]) -> int:
     """Train with both methods and print the comparison; return 1 if a run failed."""
     parser = Parser("quickstart", description="Compare CES and DAPO on a small model, on a CPU, in a few minutes.")
     parser.add_argument("--output_dir", type=path, default=Path("runs/quickstart"), help="output directory")
-    parser.add_argument("--seed", type=int, default=0, help="seed of base model, problems and training")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the base model, problems and training")
     options = parser.parse_args(argv)
 
     from ..lab.study import quickstart
@@ -46,6 +46,6 @@ def run(argv: list[str]) -> int:
         print(f"\n{failure}", file=sys.stderr)
         return 1
     print(f"\n{summary}\n\nPlot of both runs: {options.output_dir / quickstart.PICTURE}\n")
-    print("Next: a pretrained model on this CPU,\n  trl-ces train --config smollm2_135m")
-    print("or your own model and data (README.md). docs/quickstart.md explains these results.")
+    print("Next, train a pretrained model on this CPU:\n  trl-ces train --config smollm2_135m")
+    print("or use your own model and data (README.md). docs/quickstart.md explains these results.")
     return 0

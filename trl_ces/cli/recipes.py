@@ -11,9 +11,9 @@ from .parser import Parser
 def run(argv: list[str]) -> int:
     """List recipes, or run `show`, `copy` or `costs`."""
     parser = Parser("recipes", description="List the shipped recipes and overlays, or print a recipe in full.")
-    verbs = "print the composed recipe, copy it to a new file, or compute the table of costs"
+    verbs = "print the composed recipe, copy it to a new file, or compute the cost table"
     parser.add_argument("verb", nargs="?", choices=["show", "copy", "costs"], help=verbs)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="a recipe, and overlays; `copy`: the new file last")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a recipe and overlays; `copy` also takes a new file")
     options = parser.parse_args(argv)
     if options.verb is None:
         print(_listing())
@@ -26,18 +26,18 @@ def run(argv: list[str]) -> int:
     elif options.verb == "copy":
         *names, file = options.names
         if Path(file).exists():
-            raise UserError(f"{file} exists: name a new file.")
+            raise UserError(f"{file} already exists: choose another file name.")
         own = read_yaml(find_config(names[0])).get(OVERLAYS)
         text = dump_yaml(compose(names) | ({OVERLAYS: own} if own else {}))
         Path(file).write_text(f"# {' + '.join(names)}\n{text}", encoding="utf-8")
-        print(f"Wrote {file}. Edit it, then start: trl-ces train --config {file}")
+        print(f"Wrote {file}. Edit it, then run: trl-ces train --config {file}")
     else:
         print(dump_yaml(compose(options.names)), end="")
     return 0
 
 
 def _listing() -> str:
-    """Return the table of costs, the overlays with their descriptions, and examples."""
+    """Return the cost table, the overlays with their descriptions, and example commands."""
     costs = next(folder / "costs.md" for folder in shipped_folders("recipes"))
     lines = [costs.read_text(encoding="utf-8")]
     for folder, title in zip(OVERLAY_FOLDERS, ("methods", "machines"), strict=True):

@@ -1,4 +1,4 @@
-"""`trl-ces study`: train several methods over several seeds and compare them."""
+"""`trl-ces study`: train several methods with several seeds and compare them."""
 
 import sys
 from functools import partial
@@ -9,7 +9,8 @@ from .parser import Parser, count, path
 
 def run(argv: list[str]) -> int:
     """Complete the unfinished runs of a study and print the comparison; return 1 if a run failed."""
-    parser = Parser("study", description="Train methods over seeds and compare them. Repeat the command to resume.")
+    description = "Train several methods with several seeds and compare them. Repeat the command to resume."
+    parser = Parser("study", description=description)
     names = ", ".join(shipped_files("study"))
     parser.add_argument("--config", required=True, help=f"YAML file of a study, or name of a shipped study: {names}")
     parser.add_argument("--jobs", type=count, default=1, help="number of runs in parallel (default 1)")

@@ -25,18 +25,18 @@ def check_rule(rule: Rule | str, settings: Mapping[str, Any] | None = None) -> N
 
     Args:
         rule ([`Rule`] or `str`): The rule, or its name or path as in `shaping`.
-        settings (`Mapping[str, Any]`, *optional*): The settings, as in `shaping_kwargs`; the rest take their defaults.
+        settings (`Mapping[str, Any]`, *optional*): Settings of the rule, as in `shaping_kwargs`.
 
     Raises `AssertionError` if the rule violates a requirement, `ValueError` for an unknown rule or invalid setting.
     """
     resolved, values = find_rule(rule) if isinstance(rule, str) else rule, dict(settings or {})
     assert resolved is not None, f"{rule!r} is not a token rule."
 
-    def refuse(name: str, reason: str) -> NoReturn:
+    def reject(name: str, reason: str) -> NoReturn:
         raise ValueError(f"`{name}` is {values.get(name)!r}: {reason}")
 
     built_in = {name: getattr(CESConfig, f"{resolved.name}_{name}") for name in resolved.config_fields}
-    run = partial(_run, resolved, built_in or resolved.read_settings(values, refuse))
+    run = partial(_run, resolved, built_in or resolved.read_settings(values, reject))
     for inputs in map(_micro_batch, range(SEEDS)):
         _check_result(run(inputs), inputs)
         _check_gradients(run, inputs, resolved.differentiates)
@@ -78,7 +78,7 @@ def _run(rule: Rule, arguments: dict[str, Any], inputs: dict[str, Tensor]) -> Sh
         hint = "add `Need.CORRECTNESS` to its `needs`" if name in CORRECTNESS else f"available are {', '.join(batch)}"
         raise AssertionError(f"The rule reads {name!r}: {hint}.") from error
     changed = [name for name, values in inputs.items() if not torch.equal(values, before[name])]
-    assert not changed, f"The rule changes {changed[0]!r} in place, which TRL reuses: work on a copy."
+    assert not changed, f"The rule changes {changed[0]!r} in place, but TRL reuses it: work on a copy."
     return shaped
 
 
@@ -90,7 +90,7 @@ def _check_result(shaped: ShapedAdvantages, inputs: dict[str, Tensor]) -> None:
         values = getattr(shaped, name)
         assert values.shape == mask.shape, f"`{name}` has shape {tuple(values.shape)}: make it {tuple(mask.shape)}."
         assert values.dtype == dtype, f"`{name}` has dtype {values.dtype}: make it {dtype}."
-    assert shaped.advantages.isfinite().all(), "`advantages` are not finite, which makes the loss NaN even if masked."
+    assert shaped.advantages.isfinite().all(), "`advantages` are not finite, so the loss is NaN even at masked tokens."
     assert not (shaped.selected & ~mask).any(), "`selected` includes tokens of padding or tool output: use `mask`."
     assert shaped.selected.any(), "No token is selected, so nothing can be checked: use settings that select tokens."
     changed = (shaped.advantages != inputs["advantages"].unsqueeze(1)) & mask & ~shaped.selected
@@ -102,9 +102,9 @@ def _check_gradients(run: Run, inputs: dict[str, Tensor], differentiates: str | 
     leaves = {name: inputs[name].clone().requires_grad_() for name in ("entropies", "logps", "advantages")}
     advantages, reached = run({**inputs, **leaves}).advantages, set()
     if advantages.requires_grad:
-        weights = torch.linspace(0.5, 1.5, TOKENS) * inputs["mask"]  # unequal, because a rule may preserve the sum
+        weights = torch.linspace(0.5, 1.5, TOKENS) * inputs["mask"]  # not equal: a rule may preserve the sum
         gradients = torch.autograd.grad((advantages * weights).sum(), list(leaves.values()), materialize_grads=True)
-        assert all(grad.isfinite().all() for grad in gradients), "A gradient is not finite, as for sqrt at 0."
+        assert all(grad.isfinite().all() for grad in gradients), "A gradient is not finite (example: sqrt at 0)."
         reached = {name for name, gradient in zip(leaves, gradients, strict=True) if gradient.any()}
     declared, reached = {differentiates} - {None}, reached - {"advantages"}
     assert declared <= reached, f"No gradient reaches the {differentiates} that `differentiates` declares."

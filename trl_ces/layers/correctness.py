@@ -13,6 +13,7 @@ from ..methods.group_reward import accuracy_column
 from ..methods.groups import Groups, graded_reward
 from .first_rollout import describe_example, warn_if_nothing_to_learn
 from .layer import Layer
+from .reward_calls import RewardError
 from .turns import policy_lengths
 
 logger = logging.getLogger(__name__)
@@ -23,11 +24,13 @@ class Correctness(Layer):
     Keep the [`Groups`] of the latest rollout, gathered over all processes, in `_groups`.
 
     A layer that reads `_groups` subclasses this layer and returns the inputs it needs from `_required_inputs`:
-    `"accuracy"` for the accuracy reward, or `"correct"`, which also warns about rewards other than 0 and 1. If no
-    inputs are required, nothing is gathered.
+    `"accuracy"` for the accuracy reward, or `"correct"`, which also checks for rewards other than 0 and 1. If no
+    inputs are required, nothing is gathered. Otherwise, Eq. 3 excludes completions without an accuracy reward: their
+    other rewards do not count, and their advantage is 0.
 
     Raises:
         `ValueError`: A layer needs the accuracy reward, but it is ambiguous.
+        [`RewardError`]: During training, if the accuracy reward is graded and all completions count as wrong.
     """
 
     _inputs: set[str] = set()  # noqa: RUF012
@@ -36,6 +39,7 @@ class Correctness(Layer):
     _accuracy_index: int | None = None
     _warned_of_graded = False
     _had_rollout = False
+    _had_correct = False  # whether a completion was correct in training
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -60,6 +64,9 @@ class Correctness(Layer):
         if not self._inputs:
             return rewards
         index = cast(int, self._accuracy_index)
+        # TRL excludes rows of NaN from Eq. 3. With the other rewards alone, an unscored completion would be trained as
+        # wrong.
+        rewards = rewards.masked_fill(rewards[:, index : index + 1].isnan(), torch.nan)
         accuracy = rewards[:, index]
         lengths = torch.tensor(policy_lengths(completion_ids_list, self._masks), device=rewards.device)
         facts = gather(torch.stack([lengths, self._truncated(completion_ids_list)], dim=1))
@@ -73,7 +80,7 @@ class Correctness(Layer):
             max_length=self.args.max_completion_length,
         )
         if "correct" in self._inputs:
-            self._warn_unless_binary(accuracy)
+            self._check_graded(accuracy)
             if self.model.training and not self._had_rollout:
                 self._had_rollout = True
                 example = describe_example(self.reward_funcs[index], completions[0], inputs[0])
@@ -82,6 +89,13 @@ class Correctness(Layer):
                     logger.warning(warning)
         return rewards
 
+    def state_dict(self):
+        return {**super().state_dict(), "had_correct": self._had_correct}
+
+    def load_state_dict(self, state):
+        super().load_state_dict(state)
+        self._had_correct = state.get("had_correct", True)
+
     def _truncated(self, completion_ids: list[list[int]]) -> torch.Tensor:
         """Return which completions lack an end token or padding at the end. Shape (len(completion_ids),), bool."""
         ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
@@ -89,21 +103,32 @@ class Correctness(Layer):
         truncated = [len(ids) == 0 or int(ids[-1]) not in ends for ids in completion_ids]
         return torch.tensor(truncated, device=self.accelerator.device)
 
-    def _warn_unless_binary(self, accuracy: torch.Tensor) -> None:
+    def _check_graded(self, accuracy: torch.Tensor) -> None:
         """
-        Warn once if an accuracy reward is neither 0 nor 1; `accuracy` has any shape.
+        Refuse graded accuracy rewards that never reached the default threshold; warn once about others.
 
-        There is no warning if the user named the reward or set a threshold, because then any values are expected.
+        `accuracy` has any shape. A constant below 0 may be the reward of wrong completions. There is no warning if the
+        user named the reward or set a threshold, because then any values are expected.
         """
-        chosen = self.args.ces_accuracy_reward is not None or self.args.ces_correct_threshold != 1.0
-        graded = None if chosen or self._warned_of_graded else graded_reward(accuracy)
-        if graded is not None:
+        if self.model.training:
+            self._had_correct = self._had_correct or bool(self._groups.correct.any())
+        graded = graded_reward(accuracy) if self.args.ces_correct_threshold == 1.0 else None
+        if graded is None:
+            return
+        name, known = self.reward_func_names[cast(int, self._accuracy_index)], accuracy[~accuracy.isnan()]
+        if self.model.training and not self._had_correct and (known.max() > 0 or known.min() < known.max()):
+            raise RewardError(
+                f"The accuracy reward {name} returned {graded:g}, but no value of at least `ces_correct_threshold` "
+                "(1.0), so every completion would be trained as wrong: set the threshold to the lowest reward of a "
+                "correct completion (0.999 if that is 1), or name another reward in `ces_accuracy_reward`."
+            )
+        if self.args.ces_accuracy_reward is None and not self._warned_of_graded:
             self._warned_of_graded = True
             if self.accelerator.is_main_process:
                 logger.warning(
                     "Correctness is taken from the reward function %s, which returned %g. A completion is correct if "
                     "this reward is at least `ces_correct_threshold` (1.0): set this field, or name the accuracy "
                     "reward in `ces_accuracy_reward`.",
-                    self.reward_func_names[cast(int, self._accuracy_index)],
+                    name,
                     graded,
                 )

@@ -12,7 +12,7 @@ import inspect
 import logging
 import math
 import reprlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, MappingView, Set
 from typing import Any, cast
 
 import torch
@@ -43,8 +43,8 @@ class RewardCalls(Layer):
     `None` excludes a row from its group's mean. No function is called twice. Reward models are not checked.
 
     Raises:
-        [`RewardError`]: During training, if a function raises, or does not return an iterable with a finite number or
-            `None` for each completion.
+        [`RewardError`]: During training, if a function raises, or does not return an ordered iterable with a finite
+            number or `None` for each completion.
     """
 
     # Values of REWARD_KEYWORDS for the latest completions, by name.
@@ -146,8 +146,15 @@ def guard(func: Any, name: str, on_error: str) -> Any:
 
 
 def _as_list(rewards: Any) -> Any:
-    """Exhaust a generator inside the guard, which catches its exceptions."""
-    return list(rewards) if isinstance(rewards, Iterable) else rewards
+    """
+    Return ordered rewards as a list, and anything else, such as a set, a mapping or a table, unchanged.
+
+    It runs inside the guard, which catches the exceptions of a generator.
+    """
+    dimensions = getattr(rewards, "ndim", None)  # of an array, a tensor, or a pandas object
+    is_table = hasattr(rewards, "keys") and dimensions != 1
+    other = isinstance(rewards, Set | MappingView | str | bytes | bytearray) or is_table or dimensions == 0
+    return list(rewards) if isinstance(rewards, Iterable) and not other else rewards
 
 
 def _check(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) -> list[float | None]:
@@ -184,7 +191,7 @@ def _check(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) ->
 def _number(reward: Any) -> float | None:
     """Return `reward` as a float, or `None` if it is not a finite number in the range of float32."""
     try:
-        value = math.nan if isinstance(reward, str) else float(reward)
+        value = math.nan if isinstance(reward, str | bytes | bytearray) else float(reward)
     except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a tensor of several elements
         return None
     return value if abs(value) <= LARGEST else None

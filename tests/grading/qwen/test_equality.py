@@ -1,4 +1,4 @@
-"""Equality in the second verdict: the rules of docs/evaluation.md, with a plain function as algebra."""
+"""Equality for `correct_qwen` by the rules in docs/evaluation.md, with a plain function in place of algebra."""
 
 import time
 
@@ -15,11 +15,11 @@ MANY = ",".join(["1"] * MAX_ITEMS)
 
 
 def no_algebra(gold, answer):
-    pytest.fail(f"algebra for {gold!r} and {answer!r}")
+    pytest.fail(f"algebra was called for {gold!r} and {answer!r}")
 
 
 def by_values(gold, answer):
-    """Algebra for tests: texts are equal if their values are, with a number for each letter."""
+    """Compare the values of two texts, with a number in place of each letter."""
     names = dict.fromkeys("abcdefghijklmnopqrstuvwxyz", 1) | {"a": 2, "b": 3, "c": 7, "n": 11, "m": 13}
     return eval(gold, names) == eval(answer, names)
 
@@ -34,23 +34,23 @@ def matrix(*rows):
     (LONG, "x", False),
     ("x", LONG, False),
 )
-def test_text_letters_and_numbers_need_no_algebra(gold, answer, expected):
+def test_texts_letters_and_numbers_are_compared_without_algebra(gold, answer, expected):
     assert equal_as_script(gold, answer, no_algebra) is expected
 
 
 @rows("qwen_equality/asked")
-@pytest.mark.parametrize("verdict", [True, False])
-def test_pairs_that_no_rule_decides_take_one_comparison_by_algebra(gold, answer, verdict):
-    asked = []
-    assert equal_as_script(gold, answer, lambda *pair: asked.append(pair) or verdict) is verdict
-    assert asked == [(gold, answer)]
+@pytest.mark.parametrize("result", [True, False])
+def test_remaining_pairs_are_compared_once_by_algebra(gold, answer, result):
+    compared = []
+    assert equal_as_script(gold, answer, lambda *pair: compared.append(pair) or result) is result
+    assert compared == [(gold, answer)]
 
 
 @rows(
     "qwen_equality/parts",
     (f"({MANY})", f"[{MANY}]"),
 )
-def test_lists_matrices_and_values_are_compared_by_their_parts(gold, answer):
+def test_lists_matrices_and_values_are_compared_part_by_part(gold, answer):
     assert equal_as_script(gold, answer, no_algebra) is True
 
 
@@ -58,13 +58,13 @@ def test_lists_matrices_and_values_are_compared_by_their_parts(gold, answer):
     "qwen_equality/other_parts",
     (f"({MANY},1)", f"[{MANY},1]"),
 )
-def test_algebra_decides_on_the_whole_when_parts_differ(gold, answer):
+def test_algebra_compares_the_whole_texts_if_parts_differ(gold, answer):
     assert equal_as_script(gold, answer, lambda *pair: pair == (gold, answer)) is True
     assert equal_as_script(gold, answer, lambda *_: False) is False
 
 
 @rows("qwen_equality/by_algebra")
-def test_remaining_pairs_are_decided_by_algebra(gold, answer, expected):
+def test_algebra_decides_pairs_that_differ_in_notation(gold, answer, expected):
     def algebra(left, right):
         return False if "pmatrix" in left + right or "[" in left + right else by_values(left, right)
 
@@ -72,13 +72,13 @@ def test_remaining_pairs_are_decided_by_algebra(gold, answer, expected):
 
 
 @pytest.mark.parametrize("text", ["1" * (MAX_LENGTH - 1) + "x", "(" * MAX_NESTING + "1" * 9000, "[" + "1," * 4000])
-def test_the_time_of_a_comparison_grows_with_the_length_alone(text):
+def test_a_comparison_takes_linear_time(text):
     start = time.process_time()
     assert equal_as_script("5", text, lambda *_: False) is False
-    assert time.process_time() - start < 0.5  # milliseconds; seconds if each digit could end the number
+    assert time.process_time() - start < 0.5  # it takes milliseconds; a quadratic search would take seconds
 
 
-def test_an_error_of_the_algebra_passes_through():
+def test_an_exception_raised_by_the_algebra_is_not_caught():
     def fails(gold, answer):
         raise TimeoutError
 

@@ -1,4 +1,4 @@
-"""Extraction in the second verdict: the rules of docs/evaluation.md on texts written for this test."""
+"""Extraction for `correct_qwen` by the rules in docs/evaluation.md, on texts written for these tests."""
 
 import pytest
 from rows import rows
@@ -7,12 +7,12 @@ from trl_ces.grading.qwen.extract import extract, predict, prepare_gold
 
 
 @rows("qwen_extract/golds")
-def test_golds_are_prepared_by_benchmark(gold, benchmark, expected):
+def test_golds_are_prepared_by_the_rules_of_their_benchmark(gold, benchmark, expected):
     assert prepare_gold(gold, benchmark) == expected
 
 
 @rows("qwen_extract/responses")
-def test_the_first_rule_that_matches_finds_the_answer(response, expected):
+def test_the_first_matching_rule_extracts_the_answer(response, expected):
     assert extract(response) == expected
 
 
@@ -24,14 +24,14 @@ def test_the_first_rule_that_matches_finds_the_answer(response, expected):
         ("5.", "5"),
         ("5/", "5"),
         ("5/.", "5"),
-        ("x=k=5", "5"),  # normalised twice
+        ("x=k=5", "5"),  # normalized twice
     ],
 )
-def test_what_surrounds_an_extracted_answer_is_dropped(answer, expected):
+def test_text_around_an_extracted_answer_is_removed(answer, expected):
     assert extract(rf"\boxed{{{answer}}}") == expected
 
 
-def test_minervas_answers_keep_their_units():
+def test_answers_keep_their_units_only_for_minerva():
     assert extract(r"\boxed{4 km}", "minerva_math") == "4km"
     assert extract(r"\boxed{4 km}", "gsm8k") == "4"
     assert extract(r"\boxed{4 km}") == "4"
@@ -39,5 +39,5 @@ def test_minervas_answers_keep_their_units():
 
 
 @rows("qwen_extract/letters")
-def test_golds_of_letters_are_answered_by_letters(response, gold, expected):
+def test_letters_are_extracted_if_the_gold_consists_of_letters(response, gold, expected):
     assert predict(response, gold) == expected

@@ -12,7 +12,8 @@ from trl_ces.lab.inspect import html
 from trl_ces.lab.inspect.sampling import RecipeSample, SampledCompletion
 from trl_ces.lab.inspect.tokens import HighEntropyToken
 
-SETTINGS = {"tau": 0.5, "beta_correct": 0.4, "beta_incorrect": 0.2, "cap_incorrect": None, "dynamic_multiplier": True}
+SETTINGS = {"tau": 0.5, "beta_correct": 0.4, "beta_incorrect": 0.2, "cap_incorrect": None, "cap_correct": None}
+SETTINGS["dynamic_multiplier"] = True
 RECIPE = SimpleNamespace(setting=lambda name: SETTINGS.get(name.removeprefix("ces_"), False))
 EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
 TEXTS = ["ab", EVIL, " ", "\n"]
@@ -22,7 +23,7 @@ TOKENIZER = SimpleNamespace(
 
 
 def sample(rows, prompts=("q",), reason=None):
-    """Make a sample. `rows`: correctness, entropies in bits, and whether it ended, for each completion."""
+    """Make a sample from one row per completion: correctness, entropies in bits, and whether it ended."""
     completions = []
     for number, (_, bits, ended) in enumerate(rows):
         tokens = [position % 4 for position in range(len(bits))]
@@ -56,10 +57,15 @@ def test_token_shaping_follows_algorithm_1():
     rows = [(False, [4.0, 0.9], True), (True, [0.0, 0.0], True)]
     assert shaping(rows, **capped)[0] == {0: round(math.sqrt(1 / 2) / 2, 4)}
     assert shaping([rows[0]] * 2, **capped) == [{}, {}]
+    # The same for correct completions, where 0.4 x 4 bits exceed A / 2 = sqrt(1/2) / 2.
+    capped = {"cap_correct": 2.0, "dynamic_multiplier": False}
+    rows = [(True, [4.0, 0.3], True), (False, [0.0, 0.0], True)]
+    assert shaping(rows, **capped)[0] == {0: -round(math.sqrt(1 / 2) / 2, 4)}
+    assert shaping([rows[0]] * 2, **capped) == [{}, {}]
     assert shaping([(False, [4.0, 0.9], False)], mask_truncated=True) == [{}]
 
 
-def test_page_shows_the_most_shaped_correct_and_incorrect_completion_of_each_prompt(monkeypatch):
+def test_page_shows_the_most_shaped_completions_of_each_prompt(monkeypatch):
     monkeypatch.setattr(html, "MAX_TOKENS", 3)
     rows = [(False, [0.0] * 4, True), (False, [0.0, 0.6, 0.3, 1.2], False), (True, [3.0] * 4, True)]
     both = sample([*rows, (True, [0.1], True), *[(None, [0.2], True)] * 4], prompts=["first", "second"])

@@ -11,6 +11,7 @@ from peft import LoraConfig, get_peft_model
 from tiny import save_tiny, tiny_tokenizer
 
 from trl_ces.cli.main import main
+from trl_ces.methods.ces import automatic_tau
 
 REWARDS = """
 def y_is_correct(completions, prompts, solution, completion_ids, thinking_prefilled, last_turns, **kwargs):
@@ -46,7 +47,7 @@ LATER = ("--reward_funcs", "inspect_test_rewards.y_is_correct_later")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Write a model, data, rewards and a recipe. The chat template ends with "a", which "x" or "y" follows."""
+    """Write a model, data, rewards and a recipe. The chat template ends with "a", and "x" or "y" follows it."""
     folder = tmp_path_factory.mktemp("inspect")
     bigram_model().save_pretrained(folder / "model")
     tiny_tokenizer().save_pretrained(folder / "model")
@@ -144,9 +145,7 @@ def test_advice_depends_on_accuracy_and_length(capsys):
     text, _ = inspect(capsys, *words, "--ces_correct_threshold", "0")
     assert "Below 50 %" not in text
     mean = float(re.search(r"end token included (\d+\.\d) tokens", text)[1])
-    limit = int(
-        re.search(r"`ces_mai`; for accuracy, use `on_policy_sft` with `--max_completion_length (\d+)`", text)[1]
-    )
+    limit = int(re.search(r"`ces_mai` overlay; .* `on_policy_sft` with `--max_completion_length (\d+)`", text)[1])
     assert 2 * mean - 0.1 <= limit <= 2 * mean + 1.1
     text, _ = inspect(capsys, *words, "--ces_correct_threshold", "0", "--max_new_tokens", "3")
     assert "`--max_completion_length 3`" in text
@@ -203,7 +202,7 @@ def test_top_pairs_and_automatic_tau(tmp_path, capsys):
     text, rows = inspect(capsys, *words, "auto", "--output_dir", tmp_path / "out")
     numbers = json.loads((tmp_path / "out" / "inspect.json").read_text())
     assert 4 < numbers["mean_length"] < 12
-    assert numbers["tau"] == round(4 / numbers["mean_length"], 4)
+    assert numbers["tau"] == automatic_tau(numbers["mean_length"])
     weights = [pair["count"] * pair["entropy"] for pair in numbers["pairs"]]
     assert weights == sorted(weights, reverse=True)
     share = 100 * sum(weights[:3]) / sum(weights)

@@ -1,4 +1,4 @@
-"""Sampling and entropies, compared with a model with known statistics and with plain loops over single rows."""
+"""Sampling and entropies, compared with known statistics of a model and with plain loops over single rows."""
 
 import math
 from types import SimpleNamespace
@@ -25,7 +25,7 @@ def sample_bigram(num_samples=40, prompts=([A],), **changes):
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0])
-def test_statistics_of_the_bigram_model(temperature):
+def test_statistics_match_the_bigram_model(temperature):
     odds = 3 ** (1 / temperature)
     likelier = odds / (1 + odds)
     bits = -likelier * math.log2(likelier) - (1 - likelier) * math.log2(1 - likelier)
@@ -68,7 +68,7 @@ def test_generation_config_of_the_model_is_ignored_and_unchanged():
     )
     own = model.generation_config
     completions = sample_completions(model, tiny_tokenizer(), [[A]], Sampling(num_samples=40, max_new_tokens=8))
-    # Only its end token is used, in addition to the tokenizer's end token.
+    # Only the configuration's end token is used, in addition to the tokenizer's.
     assert {(tuple(one.tokens), one.ended) for one in completions} == {((X, EOS), True), ((Y, Z), True)}
     assert model.generation_config is own
 
@@ -83,8 +83,8 @@ def gpt2():
     return GPT2LMHeadModel(config).eval()
 
 
-def by_loops(model, prompt, completion, temperature, size):
-    """Compute entropies in bits and, at the `size` highest, the two likeliest tokens, for one row without padding."""
+def compute_with_loops(model, prompt, completion, temperature, size):
+    """Compute a row's entropies in bits, and the two likeliest tokens at its `size` highest entropies."""
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([prompt + completion])).logits[0].double() / temperature
     bits, top = [], []
@@ -110,7 +110,7 @@ def test_padding_does_not_change_results(make, temperature, limits, monkeypatch)
     with torch.no_grad():
         found = high_entropy_tokens(model, PROMPTS, COMPLETIONS, temperature=temperature, tau=0.3, pad=PAD)
     for prompt, completion, (entropies, tokens), size in zip(PROMPTS, COMPLETIONS, found, [1, 3, 2], strict=True):
-        bits, top = by_loops(model, prompt, completion, temperature, size)
+        bits, top = compute_with_loops(model, prompt, completion, temperature, size)
         assert entropies == pytest.approx(bits, abs=1e-4)
         assert [token.position for token in tokens] == list(top)
         for token in tokens:
@@ -119,7 +119,7 @@ def test_padding_does_not_change_results(make, temperature, limits, monkeypatch)
             assert (token.entropy, token.sampled) == (entropies[token.position], completion[token.position])
 
 
-def test_entropies_with_impossible_tokens_and_bfloat16_logits():
+def test_entropies_are_exact_with_impossible_tokens_and_bfloat16_logits():
     entropies, probabilities, tokens = distribution_facts(torch.tensor([[0.0, -math.inf, 0.0, 0.0, 0.0]]), 1.0)
     assert entropies.tolist() == [2.0]
     assert probabilities.tolist() == [[0.25, 0.25]]
@@ -146,7 +146,7 @@ def test_token_text_shows_white_space_and_partial_characters():
         assert token_text(tokenizer, 7) == shown
 
 
-def test_text_is_encoded_unchanged_and_messages_with_the_chat_template():
+def test_the_chat_template_is_applied_only_to_messages():
     tokenizer = tiny_tokenizer()
     assert tokenizer.decode(encode_prompt(tokenizer, "1+1=")) == "1+1="
     assert tokenizer.decode(encode_prompt(tokenizer, [{"role": "user", "content": "hi"}])) == "[uhi][a"

@@ -32,7 +32,7 @@ def plan_of(tmp_path):
     return make
 
 
-def test_generation_reads_all_weights_in_each_step_and_all_cached_keys_for_each_token(plan_of):
+def test_generation_time_is_the_bytes_read_divided_by_the_bandwidth(plan_of):
     plan = plan_of()
     weights = count_step(plan.setup.step).weights
     # Each engine generates its four completions together, so there is one step per token of the longest completion.
@@ -40,13 +40,13 @@ def test_generation_reads_all_weights_in_each_step_and_all_cached_keys_for_each_
     read = 2 * weights * 30 + KEYS * 4 * (20 * PROMPT + (10**2 + 30**2) / 2 / 2)
     for phases, (_, bandwidth_share) in zip(rollout_seconds(plan, lengths), UTILIZATION, strict=True):
         assert phases["generation"] == pytest.approx(read / (BANDWIDTH * bandwidth_share))
-    # An engine of two devices shards weights and keys, and generates twice as many completions.
+    # An engine on two devices shards weights and keys, and generates twice the number of completions.
     read = 2 * weights * 30 + KEYS * 8 * (20 * PROMPT + 500 / 2)
     shared = rollout_seconds(plan_of(vllm_tensor_parallel_size=2), lengths)[0]
     assert shared["generation"] == pytest.approx(read / 2 / (BANDWIDTH * UTILIZATION[0][1]))
 
 
-def test_completions_queue_if_the_cache_is_small(plan_of):
+def test_completions_are_queued_if_the_cache_is_small(plan_of):
     weights = count_step(plan_of().setup.step).weights
     cache = KEYS * 2 * (PROMPT + 1000 / 2)  # two completions, on average half complete
     gib = 2 * (cache + 2 * weights + VLLM_WORKSPACE) / GIB
@@ -54,12 +54,12 @@ def test_completions_queue_if_the_cache_is_small(plan_of):
     small, large = (
         rollout_seconds(plan_of({"gpu_memory": memory}, **fields), [1000, 1000])[0] for memory in (gib, 80)
     )
-    # Four completions, two at a time: the weights are read 1,000 more times, and the keys equally often.
+    # The four completions run two at a time: weights are read 1,000 more times, and keys as often as before.
     once = 2 * weights * 1000 / (BANDWIDTH * UTILIZATION[0][1])
     assert small["generation"] - large["generation"] == pytest.approx(once, rel=0.01)
 
 
-def test_an_update_costs_three_forwards_or_four_with_checkpointing(plan_of):
+def test_an_update_costs_three_forward_passes_or_four_with_checkpointing(plan_of):
     def phases(**fields):
         return rollout_seconds(plan_of(**fields), [10, 30])[0]
 
@@ -81,7 +81,7 @@ def test_an_update_costs_three_forwards_or_four_with_checkpointing(plan_of):
     assert phases(beta=0.1)["log-probs"] == pytest.approx(2 * forward)
 
 
-def test_hours_add_up_all_rollouts_with_r1s_lengths(plan_of):
+def test_hours_cover_all_rollouts_at_r1s_completion_lengths(plan_of):
     plan = plan_of({"rows": 16})
     assert plan.schedule.rollouts == 3 * 4  # epochs
     phases = rollout_seconds(plan, [100 * share for share in LENGTHS])
@@ -89,7 +89,7 @@ def test_hours_add_up_all_rollouts_with_r1s_lengths(plan_of):
     assert plan.hours[0] < plan.hours[1]
 
 
-def test_hours_are_estimated_only_for_colocated_vllm_on_one_nodes_gpus(plan_of):
+def test_hours_are_estimated_only_for_colocated_vllm_on_one_node(plan_of):
     for changes in ({"use_vllm": False}, {"vllm_mode": "server"}, {"use_cpu": True, "bf16": False}):
         assert plan_of(**changes).hours is None
     assert plan_of({"nodes": 2}).hours is None

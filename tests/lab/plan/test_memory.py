@@ -23,7 +23,7 @@ def parts(engine, **changes):
 
 
 @pytest.mark.slow
-def test_the_1_5b_plan_is_within_half_a_percent_of_the_h100_measurement():
+def test_the_1_5b_plan_matches_the_h100_measurement():
     # experiments/h100: peak of PyTorch's allocator for 2 rows of 12,032 tokens, float32 weights and bf16 autocast
     shape = KNOWN_SHAPES["deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B"]
     changes = {
@@ -40,7 +40,7 @@ def test_the_1_5b_plan_is_within_half_a_percent_of_the_h100_measurement():
     assert planned == pytest.approx(29_964, rel=0.005)
 
 
-def test_bytes_per_weight_of_each_engine():
+def test_bytes_per_weight_depend_on_the_engine():
     weights = count_step(step()).weights
     assert parts(Engine(1)) == ((4 * weights, 4 * weights, 8 * weights, 0), 0)
     assert parts(Engine(2))[0] == (4 * weights, 4 * weights, 8 * weights, 4 * weights)  # DDP's buckets
@@ -67,7 +67,7 @@ def test_fsdp2_shards_float32_and_gathers_layers_in_bfloat16():
     assert (mixed.sent_bytes, half.sent_bytes) == (4, 2)
 
 
-def test_lora_keeps_the_base_in_its_dtype_and_trains_float32_adapters():
+def test_lora_keeps_the_base_models_dtype_and_trains_float32_adapters():
     adapters = 4 * 4 * (128 + 128)  # four layers, r x (in + out)
     base = count_step(step()).weights
     adapted = step(**HALF, lora=LORA)
@@ -82,38 +82,38 @@ def test_lora_keeps_the_base_in_its_dtype_and_trains_float32_adapters():
     assert ddp.sent_bytes == 2  # merged into the base
 
 
-def test_a_kl_term_keeps_a_second_model():
+def test_a_kl_term_adds_a_reference_model():
     weights = count_step(step()).weights
     memory = plan_memory(setup(Engine(1), step(), reference=True))
     assert memory.parts["weights"] == 2 * 4 * weights
 
 
-def test_zero3_gathers_one_tensor_at_a_time_or_all_with_lora():
+def test_zero3_gathers_single_tensors_or_the_whole_model_with_lora():
     vllm = Generation(True, utilization=0.5, sleeps=True, sequences=24, kv_bytes=1024)
 
-    def gathered(engine, **changes):
+    def gathered_bytes(engine, **changes):
         memory = plan_memory(setup(engine, step(**HALF, gpu=True, **changes), generation=vllm, device=40 * GIB))
         resident = sum(memory.parts[name] for name in ("weights", "optimizer", "engine's buffers", "gradients"))
         return memory.generating - resident - memory.parts["vLLM"] - memory.parts["reserve (estimate)"]
 
-    assert gathered(Engine(2, 3)) == 2 * 2048 * 128
-    assert gathered(Engine(2, 3), lora=LORA) == 2 * count_step(step(**HALF, gpu=True, lora=LORA)).weights
-    assert gathered(Engine(2, 2), lora=LORA) == 0
+    assert gathered_bytes(Engine(2, 3)) == 2 * 2048 * 128
+    assert gathered_bytes(Engine(2, 3), lora=LORA) == 2 * count_step(step(**HALF, gpu=True, lora=LORA)).weights
+    assert gathered_bytes(Engine(2, 2), lora=LORA) == 0
 
 
 def test_host_memory_is_counted_per_node():
     weights = count_step(step()).weights
 
-    def planned(engine):
+    def memory_of(engine):
         return plan_memory(setup(engine, step(**HALF, gpu=True), loaded_bytes=4))
 
-    offloaded = planned(Engine(4, 3, offload_optimizer=True, nodes=2))
+    offloaded = memory_of(Engine(4, 3, offload_optimizer=True, nodes=2))
     assert offloaded.host == 18 * weights // 2
-    # ZeRO-3: the first process reads bfloat16. ZeRO-2: each process loads float32. FSDP2: one process per node does.
+    # ZeRO-3: the first process reads bfloat16. ZeRO-2: each process loads float32. FSDP2: one process per node.
     assert offloaded.loading == 2 * weights
-    assert planned(Engine(4, 2, nodes=2)).loading == 2 * 4 * weights
-    assert planned(Engine(4, fsdp=True, loads_once=True, nodes=2)).loading == 4 * weights
-    assert planned(Engine(1)).loading == 0
+    assert memory_of(Engine(4, 2, nodes=2)).loading == 2 * 4 * weights
+    assert memory_of(Engine(4, fsdp=True, loads_once=True, nodes=2)).loading == 4 * weights
+    assert memory_of(Engine(1)).loading == 0
 
 
 def test_gradients_coexist_with_activations_only_if_accumulated():
@@ -124,23 +124,23 @@ def test_gradients_coexist_with_activations_only_if_accumulated():
     assert accumulated == static + 4 * count.weights + count.peak
 
 
-def colocated(sleeps=True, utilization=0.5):
+def with_vllm(sleeps=True, utilization=0.5):
     vllm = Generation(True, utilization=utilization, sleeps=sleeps, sequences=24, kv_bytes=1024)
     return plan_memory(setup(Engine(2, 3), step(**HALF, gpu=True), generation=vllm, device=40 * GIB))
 
 
 def test_vllms_share_counts_during_training_unless_it_sleeps():
-    awake, asleep = colocated(sleeps=False), colocated()
-    assert awake.training - asleep.training == 19 * GIB  # 20 GiB, of which vLLM is assumed to keep 1
+    awake, asleep = with_vllm(sleeps=False), with_vllm()
+    assert awake.training - asleep.training == 19 * GIB  # vLLM frees 19 of its 20 GiB
     assert awake.generating == asleep.generating
     assert awake.full_completions == pytest.approx(
         (20 * GIB - 2 * count_step(step()).weights - 2 * GIB) / (1024 * 256)
     )
     # shares of 2.4 and 2 GiB, including a workspace of 2 GiB
-    assert colocated(utilization=0.06).full_completions > 1 > colocated(utilization=0.05).full_completions
+    assert with_vllm(utilization=0.06).full_completions > 1 > with_vllm(utilization=0.05).full_completions
 
 
-def test_without_vllm_each_process_has_a_cache_and_with_a_server_none_has():
+def test_only_generation_without_vllm_has_a_key_value_cache():
     generation = Generation(False, sequences=24, kv_bytes=1024)
     local = plan_memory(setup(Engine(2, 3), step(**HALF), generation=generation))
     assert local.parts["key-value cache"] == 24 * 1024 * 256

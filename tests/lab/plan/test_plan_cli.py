@@ -30,26 +30,26 @@ def recipe(tmp_path):
     return file
 
 
-def planned(capsys, *words):
+def plan_output(capsys, *words):
     assert main(["plan", "--config", *map(str, words)]) == 0
     return capsys.readouterr().out
 
 
 def test_schedule_memory_and_fit_are_printed(recipe, capsys):
-    output = planned(capsys, recipe, "--gpus", 2, "--gpu_memory", 8, "--rows", 10, "--prompt_length", 28)
+    output = plan_output(capsys, recipe, "--gpus", 2, "--gpu_memory", 8, "--rows", 10, "--prompt_length", 28)
     assert "DDP on 2 processes" in output
     assert "16 completions for 4 prompts" in output
     assert "8 completions = 2 per pass x 2 accumulated x 2 devices" in output
     assert "2 steps, off-policy (1 of 2 updates)" in output
     assert "total        2 rollouts, 4 steps" in output
     assert "row length   at most 128 tokens (prompt: --prompt_length)" in output
-    assert "Fits: 38 % of 8.0 GiB at the peak." in output  # almost only the reserve of 3 GiB
+    assert "Fits: 38 % of 8.0 GiB at the peak." in output  # mostly the 3 GiB reserve
 
 
 def test_missing_rows_and_device_memory_are_requested(recipe, capsys):
-    output = planned(capsys, recipe)
+    output = plan_output(capsys, recipe)
     assert "total        unknown, because the number of rows is unknown: set --rows" in output
-    assert "Set --gpu_memory, the memory of a device, to check" in output
+    assert "Set --gpu_memory to the GiB per device to check" in output
     assert "Hours are not estimated" in output
 
 
@@ -57,29 +57,29 @@ def test_the_rows_of_a_local_file_are_counted(recipe, tmp_path, capsys, monkeypa
     monkeypatch.chdir(tmp_path)
     rows = [{"question": f"{n}+{n}=", "answer": 2 * n} for n in range(20)]
     (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert "total        5 rollouts, 10 steps" in planned(capsys, recipe)
-    assert "total        2 rollouts, 4 steps" in planned(capsys, recipe, "--max_train_samples", 9)
-    assert "total        3 rollouts, 6 steps" in planned(capsys, recipe, "--num_eval_samples", 8)
+    assert "total        5 rollouts, 10 steps" in plan_output(capsys, recipe)
+    assert "total        2 rollouts, 4 steps" in plan_output(capsys, recipe, "--max_train_samples", 9)
+    assert "total        3 rollouts, 6 steps" in plan_output(capsys, recipe, "--num_eval_samples", 8)
     other = ("--num_eval_samples", 8, "--eval_dataset_name", "data.jsonl")
-    assert "total        5 rollouts, 10 steps" in planned(capsys, recipe, *other)
-    assert "total        4 rollouts, 8 steps" in planned(capsys, recipe, "--rows", 16)
+    assert "total        5 rollouts, 10 steps" in plan_output(capsys, recipe, *other)
+    assert "total        4 rollouts, 8 steps" in plan_output(capsys, recipe, "--rows", 16)
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert "total        5 rollouts, 10 steps" in planned(capsys, recipe, "--dataset_name", "~/data.jsonl")
+    assert "total        5 rollouts, 10 steps" in plan_output(capsys, recipe, "--dataset_name", "~/data.jsonl")
 
 
 def test_peak_disk_usage_is_printed(recipe, capsys):
     words = ("--prompt_length", 28, "--max_steps", 10, "--save_steps", 2, "--save_total_limit", 2)
     weights = count_step(plan_recipe([str(recipe)], {}).setup.step).weights
-    limited = planned(capsys, recipe, *words)
+    limited = plan_output(capsys, recipe, *words)
     assert f"Disk: {3 * 12 * weights / 1e9:.1f} GB at the peak: a checkpoint takes" in limited
     assert "at most 3 at a time" in limited
-    assert "all are kept (`save_total_limit` limits them)" in planned(capsys, recipe)
-    assert "GB for the trained model." in planned(capsys, recipe, "--save_strategy", "no")
+    assert "all are kept (`save_total_limit` limits them)" in plan_output(capsys, recipe)
+    assert "GB for the trained model." in plan_output(capsys, recipe, "--save_strategy", "no")
 
 
-def test_the_margin_of_vllms_cache_is_printed_and_parts_are_sorted_by_size(recipe, capsys):
+def test_vllms_cache_margin_is_printed_and_parts_are_sorted_by_size(recipe, capsys):
     words = ("--use_vllm", "true", "--prompt_length", 28, "--gpu_memory", 24, "--rows", 8)
-    output = planned(capsys, recipe, *words)
+    output = plan_output(capsys, recipe, *words)
     assert re.search(
         r"cache holds [\d.]+ full-length completions at a time; 16 are requested: \d+ % to spare\.", output
     )
@@ -87,22 +87,22 @@ def test_the_margin_of_vllms_cache_is_printed_and_parts_are_sorted_by_size(recip
     table = output[output.index("| GiB per device") : output.index("| peak while training")]
     sizes = [float(size) for size in re.findall(r"\| +([\d.]+) \|", table)]
     assert sizes == sorted(sizes, reverse=True)
-    waiting = planned(capsys, recipe, *words, "--prompt_length", 400, "--vllm_gpu_memory_utilization", 0.08334)
+    waiting = plan_output(capsys, recipe, *words, "--prompt_length", 400, "--vllm_gpu_memory_utilization", 0.08334)
     assert re.search(
         r"holds \d+\.\d full-length completions at a time; 16 are requested: the others are queued\.", waiting
     )
 
 
 def test_a_plan_that_does_not_fit_lists_remedies(recipe, capsys):
-    output = planned(capsys, recipe, "--gpus", 2, "--gpu-memory=1")
+    output = plan_output(capsys, recipe, "--gpus", 2, "--gpu-memory=1")
     assert "Does not fit: each device needs 2.1 GiB more. Try `gradient_checkpointing: true`" in output
     vllm = ("--use_vllm", "true", "--gpu_memory", 24, "--vllm_gpu_memory_utilization", 0.08)
-    assert "Does not fit: vLLM's cache cannot hold one full-length completion" in planned(capsys, recipe, *vllm)
+    assert "Does not fit: vLLM's cache cannot hold one full-length completion" in plan_output(capsys, recipe, *vllm)
 
 
-def test_a_plan_with_a_server_and_two_nodes(recipe, capsys):
+def test_a_plan_with_a_server_omits_the_servers_memory(recipe, capsys):
     words = ("--use_vllm", "true", "--vllm_mode", "server", "--accelerate_config", "zero3")
-    output = planned(capsys, recipe, *words, "--gpus", 4, "--nodes", 2)
+    output = plan_output(capsys, recipe, *words, "--gpus", 4, "--nodes", 2)
     assert "ZeRO-3 on 4 processes, 2 nodes" in output
     assert "The memory of the vLLM server's devices is not included." in output
     assert "peak while generating" not in output
@@ -110,21 +110,21 @@ def test_a_plan_with_a_server_and_two_nodes(recipe, capsys):
 
 
 def test_fields_and_overlays_change_the_recipe(recipe, tmp_path, capsys):
-    output = planned(capsys, recipe, "--responses_per_rollout", 8, "--gpus=4", "--max_steps", 6)
+    output = plan_output(capsys, recipe, "--responses_per_rollout", 8, "--gpus=4", "--max_steps", 6)
     assert "8 completions for 2 prompts" in output
     assert "on-policy" in output
     assert "total        6 rollouts, 6 steps" in output
     (tmp_path / "more.yaml").write_text("shaping: none\ndynamic_sampling: true\n")
-    output = planned(capsys, recipe, tmp_path / "more.yaml")
+    output = plan_output(capsys, recipe, tmp_path / "more.yaml")
     assert output.startswith(f"{recipe} {tmp_path / 'more.yaml'}: ")
-    assert "dynamic sampling generates up to 10 times as many" in output
+    assert "dynamic sampling generates up to 160 completions" in output
 
 
-def test_a_config_file_replaces_a_model_that_is_not_available(recipe, tmp_path, capsys):
+def test_a_config_file_replaces_an_unavailable_model(recipe, tmp_path, capsys):
     settings = json.loads((tmp_path / "model" / "config.json").read_text())
     (tmp_path / "other.json").write_text(json.dumps({**settings, "hidden_size": 32}))
     words = ("--model_name_or_path", "nobody/nothing", "--model_config", tmp_path / "other.json")
-    assert "nobody/nothing" in planned(capsys, recipe, *words)
+    assert "nobody/nothing" in plan_output(capsys, recipe, *words)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_config_file_replaces_a_model_that_is_not_available(recipe, tmp_path, 
         ),
     ],
 )
-def test_invalid_options_are_refused_in_one_sentence(recipe, capsys, words, parts):
+def test_invalid_options_cause_a_one_line_error(recipe, capsys, words, parts):
     assert main(["plan", *(str(recipe) if word == "RECIPE" else word for word in words.split())]) == 2
     message = capsys.readouterr().err
     assert message.startswith("trl-ces plan: error: ")

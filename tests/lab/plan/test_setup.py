@@ -1,4 +1,4 @@
-"""Setups made from a recipe and an accelerate file: engines, dtypes of weights, generation."""
+"""Setups made from a recipe and an accelerate file: engines, weight dtypes and generation."""
 
 import json
 
@@ -19,7 +19,7 @@ LORA = {"use_peft": True, "dtype": "bfloat16", "lora_target_modules": ["all-line
 
 @pytest.fixture
 def setup_of(tmp_path):
-    """Make the setup of a small recipe with `fields` on 2 GPUs, with the named engine."""
+    """Make the setup of a small recipe with `fields`, for 2 GPUs and the named engine."""
     tiny_model().save_pretrained(tmp_path / "model")
     (tmp_path / "fsdp2.yaml").write_text("{distributed_type: FSDP, fsdp_config: {fsdp_version: 2}}")
 
@@ -48,7 +48,7 @@ def setup_of(tmp_path):
         (None, {**LORA, "dtype": "float32"}, (4, 4), 4, "float32"),
     ],
 )
-def test_bytes_of_frozen_trained_and_sent_weights(setup_of, engine, fields, stored, sent, dtype):
+def test_frozen_trained_and_sent_weights_have_the_expected_bytes(setup_of, engine, fields, stored, sent, dtype):
     setup = setup_of(engine, **fields)
     assert (setup.frozen_bytes, setup.trained_bytes) == stored
     assert setup.sent_bytes == sent
@@ -65,7 +65,7 @@ def test_each_vllm_engine_generates_its_share_of_a_rollout(setup_of):
     batches = {"responses_per_step": 48, "responses_per_rollout": 576, "use_vllm": True}
     on_one, on_two = (setup_of(**batches, vllm_tensor_parallel_size=size).generation for size in (1, 2))
     assert (on_one.sequences, on_two.sequences) == (576 // 2, 576)
-    # Bytes, keys and values, layers, width of the single head, of which both devices hold a copy.
+    # 2 bytes x (keys and values) x 2 layers x width 8; both devices hold a copy of the single head.
     assert on_one.kv_bytes == on_two.kv_bytes == 2 * 2 * 2 * 8
 
 
@@ -109,19 +109,19 @@ def test_a_deepspeed_config_file_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num_machines": 2}, "`--gpus` is 3, which is not a multiple of the 2 nodes: .*`--nodes`"),
+        ({"num_machines": 2}, "`--gpus` is 3, which is not divisible by the 2 nodes: .*`--nodes`"),
         ({"distributed_type": "MEGATRON_LM"}, "does not support `distributed_type: MEGATRON_LM`"),
         ({"distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stage": 0}}, "ZeRO stage 0"),
         ({"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 1}}, "only FSDP2"),
         ({"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 2, "fsdp_offload_params": True}}, "offloading"),
     ],
 )
-def test_unsupported_engines_are_refused(settings, message):
+def test_unsupported_engines_are_rejected(settings, message):
     with pytest.raises(UserError, match=message):
         read_engine(settings, 3)
 
 
-def test_names_of_engines():
+def test_engine_names_state_sharding_offloading_and_processes():
     assert Engine(1).name == "one process"
     assert Engine(2).name == "DDP on 2 processes"
     assert Engine(4, 3, True, nodes=2).name == "ZeRO-3, optimizer offloaded on 4 processes, 2 nodes"

@@ -26,7 +26,7 @@ def recipe_of(tmp_path, **fields):
     return make_recipe({**default, **fields}, "this test")
 
 
-# (rows of the data, fields); per_device_train_batch_size is for one process.
+# Case -> (training rows, fields of the recipe), for one process.
 SCHEDULES = {
     "on-policy": (7, {"per_device_train_batch_size": 8}),
     "two steps per rollout, two epochs": (
@@ -48,7 +48,7 @@ SCHEDULES = {
 
 
 @pytest.mark.parametrize("case", SCHEDULES)
-def test_planned_steps_and_rollouts_equal_those_of_a_real_run(tmp_path, case):
+def test_planned_steps_and_rollouts_match_a_real_run(tmp_path, case):
     rows, fields = SCHEDULES[case]
     plan = make_schedule(recipe_of(tmp_path, **fields).check_training(1), 1, rows)
     prompts = [f"{n}+{n}=" for n in range(rows)]
@@ -77,7 +77,7 @@ def test_the_papers_schedule_is_the_same_on_any_number_of_devices(tmp_path, proc
     assert (plan.micro_batch, plan.accumulation) == {1: (2, 2), 2: (2, 1), 4: (1, 1)}[processes]
 
 
-def test_too_few_rows_for_a_rollout_are_refused(tmp_path):
+def test_too_few_rows_for_a_rollout_are_rejected(tmp_path):
     config = recipe_of(tmp_path, per_device_train_batch_size=8, max_steps=5).check_training(1)
     assert make_schedule(config, 1, 2).rollouts == 5
     with pytest.raises(UserError, match="There are 1 training rows, but a rollout takes 2 prompts: add rows"):
@@ -99,7 +99,7 @@ def size_of(folder):
 
 
 @pytest.mark.parametrize("adapter", [False, True])
-def test_a_checkpoint_is_as_large_as_planned(tmp_path, adapter):
+def test_the_size_of_a_checkpoint_matches_the_plan(tmp_path, adapter):
     prompts = [f"{n}+{n}=" for n in range(8)]
     script = random_script(prompts, [[1, 0, 0, 1]] * 8, torch.Generator().manual_seed(1), lengths=(2, 4))
     saves = {"save_strategy": "steps", "save_steps": 1, "save_total_limit": 1, "max_steps": 2}
@@ -111,7 +111,7 @@ def test_a_checkpoint_is_as_large_as_planned(tmp_path, adapter):
     disk = plan_disk(trainer.args, 2, weights=sum(weights), trained=sum(trained), width=4)
     assert disk.checkpoint == 12 * sum(trained)
     assert (disk.saves, disk.max_checkpoints) == (2, 2)
-    headers = 40_000  # names of tensors, and the file of the rollout
+    headers = 40_000  # tensor names and the rollout file
     assert disk.checkpoint < size_of(tmp_path / "checkpoint-2") < disk.checkpoint + headers
 
 
@@ -125,7 +125,7 @@ def test_a_checkpoint_is_as_large_as_planned(tmp_path, adapter):
         ({"fsdp": True}, 4 + 4 + 8),
     ],
 )
-def test_checkpoint_size_of_each_engine(tmp_path, engine, bytes_per_weight):
+def test_checkpoint_size_depends_on_the_engine(tmp_path, engine, bytes_per_weight):
     config = CESConfig(**settings(tmp_path, save_strategy="steps"))
     disk = plan_disk(config, 100, weights=1000, trained=1000, **{"width": 4, **engine})
     assert disk.checkpoint == 1000 * bytes_per_weight
@@ -144,7 +144,7 @@ def test_checkpoint_size_of_each_engine(tmp_path, engine, bytes_per_weight):
         ({"save_strategy": "epoch", "max_steps": 6}, 6, None),
     ],
 )
-def test_number_of_checkpoints(tmp_path, fields, steps, saves):
+def test_the_save_strategy_determines_the_number_of_checkpoints(tmp_path, fields, steps, saves):
     config = CESConfig(**settings(tmp_path, **fields))
     assert plan_disk(config, steps, weights=10, trained=10, width=4).saves == saves
 
@@ -180,7 +180,7 @@ def test_known_shapes_have_the_parameter_counts_of_their_models(name, weights):
     assert model.num_parameters() == weights
 
 
-def test_the_quickstarts_shape_equals_that_of_its_model():
+def test_the_quickstarts_known_shape_matches_its_model():
     config = _new_model(build_tokenizer(), 0, BASE_TRAINING["layers"], BASE_TRAINING["width"]).config
     ((builder, known),) = BUILT_SHAPES.items()
     assert {name: getattr(config, name) for name in known} == known

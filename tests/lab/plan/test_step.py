@@ -12,7 +12,7 @@ from trl.trainer.utils import add_fused_lm_head
 from trl_ces.lab.plan.step import count_step
 
 
-def allocated(settings):
+def measure_peak(settings):
     """Return the peak bytes of PyTorch's CPU allocator during a real step."""
     model = AutoModelForCausalLM.from_config(
         AutoConfig.for_model(**json.loads(settings.shape.settings)), dtype=getattr(torch, settings.dtype)
@@ -45,25 +45,25 @@ STEPS = {
 
 
 @pytest.mark.parametrize("case", STEPS)
-def test_the_counted_peak_equals_the_allocators_peak(case):
+def test_the_counted_peak_matches_the_allocators_peak(case):
     settings = step(**STEPS[case])
-    assert count_step(settings).peak_with_gradients == pytest.approx(allocated(settings), rel=0.05)
+    assert count_step(settings).peak_with_gradients == pytest.approx(measure_peak(settings), rel=0.05)
 
 
 def test_flash_attention_needs_neither_masks_nor_repeated_heads():
     square = 2 * 256 * 256
     full_mask, flash = count_step(step()), count_step(step(flash_attention=True))
-    # Each of four layers saves the mask as float32, and the keys and values of 2 more heads.
+    # Each of the four layers saves a float32 mask, and the keys and values of 2 more heads.
     repeated = 2 * 2 * 256 * 2 * 32 * 4
     assert full_mask.saved - flash.saved == 4 * (4 * square + repeated)
 
 
-def test_on_a_gpu_the_lm_head_works_in_place():
+def test_the_lm_head_works_in_place_on_a_gpu():
     wide = {**SMALL, "vocab_size": 32768, "num_hidden_layers": 1}
     cpu, gpu = (count_step(step(wide, gpu=on, tokens=512)) for on in (False, True))
     tile = 2 * 511 * 32768 * 4
     assert cpu.peak - gpu.peak > 2 * tile
-    # The memory is almost only a tile and the gradient of the head.
+    # Nearly all of this memory is one tile of logits and the gradient of the LM head.
     head = tile + 32768 * 128 * 4
     assert head < gpu.peak - gpu.saved < 1.05 * head
 
@@ -83,6 +83,6 @@ def test_lora_trains_only_the_adapters():
 
 def test_lora_dropout_saves_a_mask_and_the_dropped_input():
     plain, dropped = (count_step(step(lora=json.dumps({**LORA, "lora_dropout": p}))).saved for p in (0.0, 0.1))
-    # Per layer and adapter with a (2, 256, 128) input: a mask of bytes or float32, and the float32 dropped input.
+    # Per layer and adapter with a (2, 256, 128) input: a byte or float32 mask, and the float32 input after dropout.
     inputs = 4 * 2 * 2 * 256 * 128
     assert inputs <= dropped - plain <= 8 * inputs

@@ -60,20 +60,20 @@ def test_completions_of_the_held_out_problems_are_measured(base, recipe_file):
     assert found["held out"]["entropy_bits"] == pytest.approx(sum(bits) / len(bits))
 
 
-def test_a_column_of_the_data_groups_the_problems(base, recipe_file, monkeypatch):
+def test_problems_are_grouped_by_a_data_column(base, recipe_file, monkeypatch):
     data = load_problems("held_out", 4, 0).add_column("task", ["sum", "product", "sum", "sum"])
     monkeypatch.setattr("trl_ces.lab.study.held_out.load_datasets", lambda script: (None, data))
     found = evaluate(base, str(recipe_file), num_problems=4, num_samples=2, group_by="task")
     assert list(found) == ["product", "sum"]
     overall = evaluate(base, str(recipe_file), num_problems=4, num_samples=2)["held out"]
-    # The overall mean is over completions, three quarters of which belong to sums.
+    # Three quarters of the completions are for sums.
     for measure in ("accuracy", "length_tokens"):
         assert overall[measure] == pytest.approx(0.25 * found["product"][measure] + 0.75 * found["sum"][measure])
 
 
 @pytest.fixture
-def sampled(monkeypatch):
-    """Collect question -> solution instead of sampling, and stop the evaluation with `UserError`."""
+def recorded_problems(monkeypatch):
+    """Record each question and its solution instead of sampling, and stop the evaluation with `UserError`."""
     problems = {}
 
     def collect(recipe, prompts, sampling):
@@ -86,33 +86,33 @@ def sampled(monkeypatch):
     return problems
 
 
-def test_evaluation_problems_are_not_in_the_recipes_training_data(sampled):
+def test_evaluation_problems_are_not_in_the_recipes_training_data(recorded_problems):
     train, _ = load_datasets(load_recipe("smollm2_135m").script)
     with pytest.raises(UserError, match="collected"):
         evaluate("model", "smollm2_135m", num_problems=30)
-    assert len(sampled) == 30
-    assert not {prompt[-1]["content"] for prompt in train["prompt"]} & set(sampled)
+    assert len(recorded_problems) == 30
+    assert not {prompt[-1]["content"] for prompt in train["prompt"]} & set(recorded_problems)
 
 
-def test_data_replaces_the_recipes_problems(recipe_file, tmp_path, sampled):
+def test_data_replaces_the_recipes_problems(recipe_file, tmp_path, recorded_problems):
     file = tmp_path / "test.jsonl"
     rows = [{"question": f"{number}+1=", "answer": str(number + 1)} for number in range(5)]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(UserError, match="collected"):
         evaluate("model", str(recipe_file), num_problems=5, data=str(file))
-    assert sampled == {row["question"]: row["answer"] for row in rows}
+    assert recorded_problems == {row["question"]: row["answer"] for row in rows}
     check_evaluate(str(recipe_file), num_problems=5, data=str(file))
 
 
-def test_invalid_evaluation_settings_are_refused_before_the_first_run(recipe_file):
+def test_invalid_evaluation_settings_are_rejected_before_the_first_run(recipe_file):
     check_evaluate(str(recipe_file), num_problems=5)
-    with pytest.raises(UserError, match="`group_by` is 'task', but the data have the columns solution"):
+    with pytest.raises(UserError, match="`group_by` is 'task', but the data set has the columns solution"):
         check_evaluate(str(recipe_file), group_by="task")
     with pytest.raises(UserError, match=r"nowhere\.yaml does not exist"):
         check_evaluate("nowhere.yaml")
 
 
-def test_a_recipe_that_trains_on_all_its_data_is_refused(recipe_file, tmp_path):
+def test_a_recipe_that_trains_on_all_its_data_is_rejected(recipe_file, tmp_path):
     lines = [json.dumps({"problem": f"1+{number}=", "answer": str(number + 1)}) for number in range(30)]
     (tmp_path / "data.jsonl").write_text("\n".join(lines))
     fields = yaml.safe_load(recipe_file.read_text()) | {"dataset_name": str(tmp_path / "data.jsonl")}
@@ -122,5 +122,5 @@ def test_a_recipe_that_trains_on_all_its_data_is_refused(recipe_file, tmp_path):
         check_evaluate(str(recipe_file), num_problems=4)
     recipe_file.write_text(yaml.safe_dump(fields | {"num_eval_samples": 5}))
     check_evaluate(str(recipe_file), num_problems=4)
-    with pytest.raises(UserError, match="`num_problems` is 6, but there are only 5"):
+    with pytest.raises(UserError, match="`num_problems` is 6, but only 5 exist"):
         check_evaluate(str(recipe_file), num_problems=6)

@@ -1,4 +1,4 @@
-"""Runs of a study: concurrent, independent, stopped together, and never two in the same folder."""
+"""Runs of a study are concurrent and independent, stop together, and never share a folder."""
 
 import json
 import os
@@ -80,14 +80,14 @@ def test_a_failure_does_not_stop_other_runs(tmp_path):
         ["ZeroDivisionError: division by zero"],
     ]
     assert done == ["good"]
-    assert reported[0] == ("bad", [])  # immediately, not at the end
+    assert reported[0] == ("bad", [])  # reported before the other runs finish
     assert not (tmp_path / "never").exists()
 
 
 @pytest.mark.timeout(120)
 def test_a_signal_ends_all_runs_and_descendants_in_other_sessions(tmp_path):
     pid_file = tmp_path / "pid"
-    # like torchrun's workers, the child has its own session; it ignores the signal
+    # Like torchrun's workers, the child has its own session. It ignores the signal.
     script = (
         f"setsid sh -c 'trap \"\" TERM; echo $$ > {pid_file}; sleep 600' & sleep 1; kill -TERM {os.getpid()}; wait"
     )
@@ -99,7 +99,7 @@ def test_a_signal_ends_all_runs_and_descendants_in_other_sessions(tmp_path):
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-def test_no_second_run_starts_in_the_folder_of_a_running_one(tmp_path):
+def test_a_second_run_does_not_start_in_a_locked_folder(tmp_path):
     first = shell(tmp_path, "a", f"touch {tmp_path}/on; sleep 60")
     text = f"""
 from pathlib import Path
@@ -166,7 +166,7 @@ def write_study(folder, keys=None, **overrides):
         ),
     ],
 )
-def test_an_invalid_run_is_refused_before_any_run_starts(tmp_path, monkeypatch, changes, words):
+def test_an_invalid_run_is_rejected_before_any_run_starts(tmp_path, monkeypatch, changes, words):
     monkeypatch.chdir(tmp_path)
     write_study(tmp_path, **changes)
     with pytest.raises(UserError, match=words):
@@ -180,18 +180,18 @@ def test_an_invalid_run_is_refused_before_any_run_starts(tmp_path, monkeypatch, 
         ({"function": "trl_ces.lab.tasks.arithmetic_evaluation.evalute"}, "Did you mean `evaluate`"),
         (
             {"function": "trl_ces.lab.tasks.arithmetic_evaluation.evaluate", "mx_terms": 3},
-            "does not take these settings: .*'mx_terms'",
+            "does not accept these settings: .*'mx_terms'",
         ),
         (
             {"function": "trl_ces.lab.evaluation.run.evaluate", "benchmark": "gsm8k"},
-            "the key `benchmark` is not known",
+            "the key `benchmark` is not an evaluation setting",
         ),
         ({"function": "trl_ces.lab.evaluation.run.evaluate", "benchmarks": "gms8k"}, "gsm8k"),
         ({"function": "trl_ces.lab.evaluation.run.evaluate", "data_dir": "nowhere"}, "nowhere"),
         ({"function": "trl_ces.lab.study.held_out.evaluate", "group_by": "task"}, "`group_by` is 'task'"),
     ],
 )
-def test_an_invalid_evaluation_is_refused_before_any_run_starts(tmp_path, monkeypatch, evaluation, words):
+def test_an_invalid_evaluation_is_rejected_before_any_run_starts(tmp_path, monkeypatch, evaluation, words):
     monkeypatch.chdir(tmp_path)
     write_study(tmp_path, {"evaluation": evaluation})
     with pytest.raises(UserError, match=words):
@@ -199,10 +199,10 @@ def test_an_invalid_evaluation_is_refused_before_any_run_starts(tmp_path, monkey
     assert not (tmp_path / "out").exists()
 
 
-def test_invalid_jobs_and_unknown_studies_are_refused(tmp_path, monkeypatch):
+def test_invalid_jobs_and_unknown_studies_are_rejected(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_study(tmp_path)
-    with pytest.raises(UserError, match="--jobs: '0' is not a uninterrupted number of at least 1"):
+    with pytest.raises(UserError, match="--jobs: '0' is not a whole number of at least 1"):
         command.run(["--config", "mini.yaml", "--jobs", "0"])
     with pytest.raises(UserError, match=r"The study aritmetic does not exist .* Did you mean `arithmetic`\?"):
         command.run(["--config", "aritmetic"])
@@ -223,7 +223,7 @@ def test_gpu_runs_have_separate_devices_and_ports(tmp_path, monkeypatch):
         prepare(study, 3)
 
 
-def test_devices_are_divided_evenly_and_cpu_runs_get_none(tmp_path, monkeypatch):
+def test_devices_are_divided_evenly_and_cpu_runs_get_no_device(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")
     monkeypatch.setattr(launch, "device_count", lambda: 8)
@@ -238,7 +238,7 @@ def test_devices_are_divided_evenly_and_cpu_runs_get_none(tmp_path, monkeypatch)
     assert (len(runs), slots) == (4, [{}, {}])
 
 
-def test_a_study_can_be_continued_only_with_its_number_of_processes(tmp_path, monkeypatch):
+def test_a_study_resumes_only_with_the_same_number_of_processes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     two = write_study(tmp_path, {"num_processes": 2})
     two.cells[0].folder.mkdir(parents=True)
@@ -270,7 +270,7 @@ def test_a_running_study_cannot_be_started_again(tmp_path, monkeypatch):
 
 
 def run_study(folder, *words):
-    # An absolute path, so that the command line of every process of the study contains it.
+    # Use an absolute path, so that the command line of every process in the study contains it.
     place = ["--output_dir", str(folder / "out")]
     line = [sys.executable, "-m", "trl_ces.cli.main", "study", "--config", "mini.yaml", "--jobs", "2", *place, *words]
     return subprocess.Popen(line, cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

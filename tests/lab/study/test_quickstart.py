@@ -21,7 +21,7 @@ MEASURES = {
 }
 
 
-def test_the_table_has_a_column_for_each_model_with_units_and_bands(monkeypatch):
+def test_the_table_shows_units_and_the_bands_of_each_model(monkeypatch):
     bands = {"DAPO": ((83, 100), (17.14, 21), (0.03, 0.1)), "CES": ((84.4, 99), (17, 18), (0.01, 0.06))}
     monkeypatch.setattr(quickstart, "BANDS", {"before": ((73, 87), (22, 24), (0.1, 0.2)), **bands})
     assert quickstart.table(MEASURES).splitlines() == [
@@ -60,7 +60,7 @@ def test_the_bands_are_prediction_intervals_over_the_seeds_of_the_study():
         assert quickstart.BANDS[name] == tuple(expected)
 
 
-def test_examples_contain_the_first_completion_and_the_number_of_correct_ones():
+def test_examples_show_the_first_completion_and_count_correct_completions():
     completions = {"before": [["7+8=16#86", "#85", "#84"], ["#1"]], "CES": [["7+8=15#85", "#85", "#84"], ["#1"]]}
     lines = quickstart.examples(["37+48:", "0+1:"], ["85", "2"], completions, count=1).splitlines()[1:]
     assert [line.split(maxsplit=2) for line in lines] == [
@@ -77,7 +77,7 @@ def test_missing_matplotlib_is_reported_before_training(tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_failed_training_is_reported_with_the_last_line_of_its_log(tmp_path, monkeypatch, capsys):
+def test_failed_training_is_reported_with_the_last_line_of_its_log(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(quickstart, "METHODS", {"DAPO": ["no_recipe"]})
     monkeypatch.setattr("trl_ces.lab.tasks.arithmetic_model.make_base_model", lambda *args, **settings: None)
     (tmp_path / "dapo.log").write_text("log of an earlier run\n")
@@ -92,7 +92,7 @@ def test_a_failed_training_is_reported_with_the_last_line_of_its_log(tmp_path, m
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_small_quickstart_runs_to_the_end(tmp_path, capsys, monkeypatch):
+def test_a_small_quickstart_completes(tmp_path, capsys, monkeypatch):
     small = partial(quickstart.quickstart, base_steps=20, rl_steps=8, num_problems=10)
     monkeypatch.setattr(quickstart, "quickstart", small)
     assert command.run(["--output_dir", str(tmp_path), "--seed", "3"]) == 0
@@ -100,7 +100,7 @@ def test_a_small_quickstart_runs_to_the_end(tmp_path, capsys, monkeypatch):
     assert [line.split()[0] for line in printed.out.splitlines() if "/4 " in line] == ["1/4", "2/4", "3/4", "4/4"]
     assert "| accuracy, %" in printed.out
     assert "trl-ces train --config smollm2_135m" in printed.out
-    assert "{'" not in printed.out  # lines printed by the Trainer
+    assert "{'" not in printed.out  # the Trainer prints no log lines
     assert "Warning" not in printed.err
     numbers = json.loads((tmp_path / "quickstart.json").read_text())
     assert (numbers["seed"], set(numbers["CES"])) == (3, {"accuracy", "length_tokens", "entropy_bits"})

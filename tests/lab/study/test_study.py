@@ -1,4 +1,4 @@
-"""Cells from a study's YAML, rows from finished cells, and means, intervals and tables from rows."""
+"""Cells made from a study's YAML, rows made from finished cells, and tables made from rows."""
 
 import json
 import math
@@ -38,7 +38,7 @@ def study_of(tmp_path, **changes):
     return load_study(file)
 
 
-def test_there_is_a_cell_with_a_recipe_for_each_method_and_seed(tmp_path):
+def test_each_method_and_seed_has_a_cell_with_a_recipe(tmp_path):
     study = study_of(tmp_path, overrides={"ces_tau": 0.1, "max_steps": 7, "model_name_or_path": "base/{seed}"})
     assert [(cell.method, cell.seed, str(cell.folder)) for cell in study.cells] == [
         ("DAPO", 3, "out/dapo/seed-3"),
@@ -57,7 +57,7 @@ def test_there_is_a_cell_with_a_recipe_for_each_method_and_seed(tmp_path):
     assert study.baseline == "DAPO"
 
 
-def test_there_is_a_cell_for_each_variant_method_and_seed_and_for_untrained_models(tmp_path):
+def test_variants_and_untrained_models_have_their_own_cells(tmp_path):
     study = study_of(
         tmp_path,
         variants={"easy 0.2": {"max_steps": 1}, "hard": {"max_steps": 2}},
@@ -70,7 +70,7 @@ def test_there_is_a_cell_for_each_variant_method_and_seed_and_for_untrained_mode
     assert (first.name, first.trained) == ("easy 0.2, Before, seed 3", False)
     assert str(first.folder) == "out/easy_0.2/before/seed-3"
     assert first.recipe["shaping"] == "none"  # the baseline's recipe
-    assert (last.recipe["dataset_seed"], last.recipe["model_builder_kwargs"]) == (5, {"seed": 5})  # numbers
+    assert (last.recipe["dataset_seed"], last.recipe["model_builder_kwargs"]) == (5, {"seed": 5})  # not strings
     assert (last.recipe["run"], last.recipe["max_steps"], last.name) == ("hard", 2, "hard, CES w/o b, seed 5")
 
 
@@ -93,7 +93,7 @@ def test_an_untrained_model_that_all_seeds_share_has_one_cell(tmp_path):
         ({"methods": {}}, "`baseline` '' is not one of the `methods`"),
         ({"methods": {"CES": "arithmetic"}}, "expected a name and a mapping of fields"),
         ({"methods": {"CES": {"ces_tau": 1}}}, "'CES' needs `config`"),
-        ({"methods": {"CES": {"config": ["arithmetic", 3]}}}, "a recipe or a list of a recipe and overlays"),
+        ({"methods": {"CES": {"config": ["arithmetic", 3]}}}, "a recipe, or a recipe and overlays as a list"),
         ({"methods": {"CES": {"config": ["arithmetic", "dappo"]}}}, "Did you mean `dapo`"),
         ({"methods": {"a b": {"config": "arithmetic"}, "A-B": {"config": "arithmetic"}}}, "share a folder"),
         ({"baseline": "dapo"}, "`baseline` 'dapo' is not one of the `methods`: DAPO, CES w/o b."),
@@ -109,7 +109,7 @@ def test_an_untrained_model_that_all_seeds_share_has_one_cell(tmp_path):
         ({"untrained": "DAPO", "evaluation": {"function": "f"}}, "share a folder"),
     ],
 )
-def test_an_invalid_study_is_refused_with_a_remedy(tmp_path, changes, words):
+def test_an_invalid_study_is_rejected_with_a_remedy(tmp_path, changes, words):
     with pytest.raises(UserError) as error:
         study_of(tmp_path, **changes)
     assert words in str(error.value)
@@ -122,7 +122,7 @@ def test_all_runs_of_shipped_studies_are_valid(file):
     study = load_study(file)
     for cell in study.cells:
         make_recipe(cell.recipe, cell.name).check_training(study.num_processes or 1)
-        # the recipe must survive a round trip through YAML, or a second start would find a run with other settings
+        # The recipe must survive a round trip through YAML; otherwise, a restart would find changed settings.
         assert parse_yaml(yaml.safe_dump(cell.recipe, sort_keys=False, allow_unicode=True)) == cell.recipe
     if study.evaluation and not study.evaluation["function"].startswith("trl_ces.lab.evaluation."):
         check_evaluation(study.evaluation, study.cells[-1].checked_recipe)
@@ -186,9 +186,9 @@ def test_a_row_contains_the_benchmarks_their_mean_and_final_training_values(tmp_
     assert (row["method"], row["seed"], row["measured_on"]) == ("CES", 1, "a + b")
     assert row["accuracy"] == pytest.approx(0.7)
     assert row["length_tokens"] == 20.0
-    assert "entropy_bits" not in row  # one of the benchmarks does not have it
+    assert "entropy_bits" not in row  # benchmark b has no entropy
     assert (row["a/accuracy"], row["b/length_tokens"]) == (0.5, 30.0)
-    # the last tenth of twenty points are steps 19 and 20; nats are converted to bits
+    # The last tenth of the twenty points is steps 19 and 20. Nats are converted to bits.
     assert row["train/accuracy"] == pytest.approx(0.195)
     assert row["train/length_tokens"] == pytest.approx(39.5)
     assert row["train/entropy_bits"] == pytest.approx(19.5)
@@ -207,7 +207,7 @@ def test_without_an_evaluation_a_row_has_the_final_training_values(tmp_path):
     assert row["entropy_bits"] == pytest.approx(1.0)
 
 
-def test_averages_are_unweighted_and_a_short_log_is_represented_by_its_last_point():
+def test_averages_are_unweighted_and_a_short_log_uses_its_last_point():
     assert average({"a": {"accuracy": 1.0}, "b": {"accuracy": 0.0}, "c": {"accuracy": 0.5}}) == {"accuracy": 0.5}
     measured = {"accuracy": 0.5, "length_tokens": 20.0, "area": 0.25}
     assert average({"a": measured, "b": {**measured, "area": 0.75}}) == {**measured, "area": 0.5}
@@ -230,7 +230,7 @@ def test_a_cell_is_finished_if_trained_and_measured_with_the_same_settings(tmp_p
     assert is_finished(cell, {"map": {1: 2}})
 
 
-def test_a_folder_with_other_settings_is_refused(tmp_path):
+def test_a_folder_with_other_settings_is_rejected(tmp_path):
     cell = cell_in(tmp_path, ces_tau=0.2, env={"OMP_NUM_THREADS": 1})
     same = {"seed": 1, "model_name_or_path": "m", "dataset_name": "d", "env": {"OMP_NUM_THREADS": "1"}}
     cell.recipe_file.write_text(yaml.safe_dump({**same, "ces_tau": 0.1, "max_steps": 3}))
@@ -240,7 +240,7 @@ def test_a_folder_with_other_settings_is_refused(tmp_path):
     check_unchanged(cell)  # the location, the name and the type of values in `env` are ignored
 
 
-def test_the_number_that_training_writes_for_auto_is_accepted(tmp_path):
+def test_the_number_that_replaces_an_automatic_tau_is_accepted(tmp_path):
     cell = cell_in(tmp_path, ces_tau="auto")
     recipe = {"seed": 1, "model_name_or_path": "m", "dataset_name": "d"}
     cell.recipe_file.write_text(yaml.safe_dump(recipe | {"ces_tau": 0.1739}))
@@ -250,7 +250,7 @@ def test_the_number_that_training_writes_for_auto_is_accepted(tmp_path):
         check_unchanged(cell)
 
 
-def test_the_clock_includes_an_interrupted_run_up_to_its_checkpoint(tmp_path):
+def test_the_clock_includes_training_time_up_to_the_last_checkpoint(tmp_path):
     cell = cell_in(tmp_path)
     write_json(cell.folder / "clock.json", {"seconds_before": 50.0, "started": 1000.0, "attempts": 1})
     for step, saved in ((4, 1030.0), (10, 1070.0), (9, 1060.0)):
@@ -357,7 +357,8 @@ def test_the_tables_have_the_papers_layout():
 
 def test_each_variant_has_the_same_weight():
     rows = [
-        # Variant "a": CES is 0.1 and 0.3 better and 2 and 4 tokens shorter. Variant "b": 0.1 worse and 1 token longer.
+        # Variant "a": CES is 0.1 (seed 0) and 0.3 (seed 1) better, and 2 and 4 tokens shorter.
+        # Variant "b": CES is 0.1 worse and 1 token longer.
         run_of("DAPO", 0, 0.5, 20.0, "a"),
         run_of("DAPO", 1, 0.5, 20.0, "a"),
         run_of("CES", 0, 0.6, 18.0, "a"),

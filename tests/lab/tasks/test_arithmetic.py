@@ -1,4 +1,4 @@
-"""The arithmetic toy task: probabilities in its texts, disjoint splits, and a reproducible base model."""
+"""The arithmetic toy task: random choices in its texts, disjoint splits, and a reproducible base model."""
 
 import hashlib
 import itertools
@@ -54,7 +54,7 @@ def split_completion(text):
         ([31, 48], {"forget": True}, ("1+8=9,3+4=7", "79")),
     ],
 )
-def test_a_pass_works_column_by_column(terms, changes, expected):
+def test_a_pass_adds_column_by_column(terms, changes, expected):
     assert write_pass(terms, **changes) == expected
 
 
@@ -62,7 +62,7 @@ def test_a_pass_works_column_by_column(terms, changes, expected):
     "task",
     [ToyTask(), ToyTask(digits=3, max_terms=4, slip_probability=0.5, check_probability=0.6, mend_probability=0.2)],
 )
-def test_errors_rechecks_and_corrections_have_their_probabilities(task):
+def test_errors_rechecks_and_corrections_occur_with_their_probabilities(task):
     rng = random.Random(0)
     count, errors, passes, wrong_rechecked, corrected = 8000, 0, 0, 0, 0
     for _ in range(count):
@@ -141,8 +141,8 @@ def test_solutions_are_sums_and_problems_depend_only_on_the_seed():
     assert {prompt.count("+") for prompt in load_problems("train", 50, max_terms=3)["prompt"]} == {1, 2}
 
 
-def test_more_problems_than_a_split_contains_are_refused():
-    with pytest.raises(ValueError, match=r"num_problems is 200, but the split 'held_out' has about \d+: lower it"):
+def test_too_many_problems_for_a_split_are_rejected():
+    with pytest.raises(ValueError, match=r"num_problems is 200, but the split 'held_out' has about \d+ problems"):
         load_problems("held_out", 200, digits=1)
 
 
@@ -155,7 +155,7 @@ def test_more_problems_than_a_split_contains_are_refused():
         ({"sums": 27}, "1 to 26 sums"),
     ],
 )
-def test_invalid_tasks_are_refused(fields, message):
+def test_invalid_tasks_are_rejected(fields, message):
     with pytest.raises(ValueError, match=message):
         ToyTask(**fields)
 
@@ -173,7 +173,7 @@ def test_the_reward_requires_the_correct_numbers_in_order_at_the_end(solution, c
     assert rewards == [1.0] * len(correct) + [0.0] * len(incorrect)
 
 
-def test_the_tokenizer_has_one_token_per_character_and_refuses_unknown_characters():
+def test_the_tokenizer_has_one_token_per_character_and_rejects_other_characters():
     tokenizer = build_tokenizer()
     text = "37+48:7+8=15,3+4+1=8?7+8=15,3+4+1=8#85"
     ids = tokenizer(text)["input_ids"]
@@ -194,7 +194,7 @@ def tiny_base(tmp_path_factory):
     return folder, steps
 
 
-def test_auto_classes_load_the_base_model_and_its_loss_falls(tiny_base):
+def test_auto_classes_load_the_base_model_and_training_reduces_its_loss(tiny_base):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     folder, steps = tiny_base
@@ -243,7 +243,7 @@ def test_two_processes_train_the_same_base_model_only_once(tmp_path):
     assert not list(tmp_path.glob("*.partial"))
 
 
-def test_the_loss_is_the_batch_mean_although_rows_are_split_into_groups():
+def test_splitting_a_batch_into_groups_preserves_loss_and_gradients():
     tokenizer = build_tokenizer()
     model = arithmetic_model._new_model(tokenizer, seed=0, layers=1, width=32)
     batch = arithmetic_model._supervised_batch(tokenizer, ToyTask(), 1, 10, random.Random(0))
@@ -261,7 +261,7 @@ def test_the_loss_is_the_batch_mean_although_rows_are_split_into_groups():
     ("steps", "sums", "expected"),
     [(3, 1, [1] * 3), (4, 2, [2] * 4), (4, 3, [2, 2, 3, 3]), (12, 10, [2, 2, 4, 4, 8, 8] + [10] * 6)],
 )
-def test_the_number_of_sums_per_text_grows_in_the_first_half_of_training(steps, sums, expected):
+def test_the_number_of_sums_grows_in_the_first_half_of_training(steps, sums, expected):
     assert [arithmetic_model.sums_at(step, steps, sums) for step in range(steps)] == expected
 
 
@@ -280,7 +280,7 @@ def test_texts_with_fewer_sums_use_any_letters_in_alphabetical_order():
 
 
 def test_lengths_include_the_end_token_and_entropies_are_in_bits(tmp_path):
-    """If all weights are 0, the 18 tokens are equally likely: log2(18) bits, and a mean length of 18 tokens."""
+    """With zero weights, the 18 tokens are equally likely: the entropy is log2(18) bits, the mean length 18 tokens."""
     from transformers import AutoModelForCausalLM
 
     build_base_model(tmp_path, steps=1, batch_size=2)
@@ -292,7 +292,7 @@ def test_lengths_include_the_end_token_and_entropies_are_in_bits(tmp_path):
     problems = load_problems("held_out", 25)
     measures, completions = measure(tmp_path, problems, num_samples=8, seed=0, max_new_tokens=150)
     assert measures["entropy_bits"] == pytest.approx(4.169925, abs=1e-4)
-    assert measures["length_tokens"] == pytest.approx(18, abs=3.8)  # three standard errors; one is 18 / sqrt(200)
+    assert measures["length_tokens"] == pytest.approx(18, abs=3.8)  # three standard errors of 18 / sqrt(200)
     assert measures["accuracy"] < 0.05
     assert [len(texts) for texts in completions] == [8] * 25
     repeated = measure(tmp_path, problems, num_samples=8, seed=0, max_new_tokens=150)

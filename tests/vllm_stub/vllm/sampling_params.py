@@ -1,6 +1,6 @@
 """Patch TRL's client to accept any device. TRL imports this module right after its client.
 
-Before TRL opens the group, it refuses devices other than CUDA. The device "cuda" without a number passes this check,
+Before TRL opens the group, it rejects devices other than CUDA. The device "cuda" without an index passes this check,
 and the stub of the group ignores the device.
 """
 

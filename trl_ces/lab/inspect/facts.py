@@ -1,7 +1,7 @@
 """Statistics of sampled completions: token pairs at high-entropy positions, lengths, entropies, and group statistics.
 
 CES lowers the entropy of correct completions at their high-entropy tokens, which favours the likelier alternative at
-each of them. Completions therefore get shorter if the likelier alternative leads to shorter completions.
+each of these tokens. Completions therefore get shorter if the likelier alternative leads to shorter completions.
 
 Any G of a prompt's n >= G completions form a group that training could have sampled. Means over all such groups have
 a closed form: if c of n completions are correct, a group is all incorrect with probability C(n - c, G) / C(n, G) and
@@ -65,6 +65,7 @@ def count_pairs(
     ranked = means.reset_index("token").sort_values("probability", ascending=False, kind="stable").groupby(PAIR)
     likelier, other = (ranked.nth(rank).add_prefix(f"{side}_") for rank, side in enumerate(SIDES))
     first = places[places["rank"] == 0].join(likelier["likelier_token"], on=PAIR)
+    # `leads`: share of the pair's entropy at positions where `likelier_token` is the likelier token.
     first["leads"] = first.entropy.where(first.token == first.likelier_token, 0.0)
     pairs = first.groupby(PAIR, sort=False).agg(
         count=("entropy", "size"),
@@ -88,7 +89,7 @@ def shorter_share(pairs: pd.DataFrame) -> float:
     if gap.empty:
         return math.nan
     known = pairs.loc[gap.index]
-    # At the remaining positions (1 - leads), the other alternative is the likelier one and the gap changes sign.
+    # At the remaining positions (1 - leads), the other alternative is likelier, so the gap changes sign.
     shorter = known.leads.where(gap < 0, 1 - known.leads).where(gap != 0, 0.0)
     return float(np.average(shorter, weights=known["count"] * known.entropy))
 
@@ -139,7 +140,7 @@ def group_facts(
                 continue
             length, highest = len(completion.tokens), sorted(completion.entropies, reverse=True)
             tokens += length
-            # `others`: number of correct completions among the group's other G - 1, which are drawn from n - 1.
+            # `others`: number of correct completions among the other G - 1 of the group, drawn from n - 1.
             for others in range(size):
                 ways = math.comb(c - score, others) * math.comb(n - 1 - (c - score), size - 1 - others)
                 chance = ways / math.comb(n - 1, size - 1)

@@ -34,7 +34,7 @@ def render_page(recipe: Recipe, samples: Sequence[RecipeSample], tau: float) -> 
     """
     from jinja2 import Environment, StrictUndefined
 
-    names = ("beta_correct", "beta_incorrect", "cap_incorrect", "dynamic_multiplier")
+    names = ("beta_correct", "beta_incorrect", "cap_incorrect", "cap_correct", "dynamic_multiplier")
     settings = {"tau": tau, **{name: recipe.setting(f"ces_{name}") for name in names}}
     mask_truncated = bool(recipe.setting("mask_truncated_completions"))
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -60,8 +60,10 @@ def token_shaping(sample: RecipeSample, settings: dict[str, Any], mask_truncated
         for completion in completions
     ]
     counts = zip(group_correct.tolist(), group_scored.tolist(), correct.tolist(), strict=True)
-    # Only the cap of Eq. 7 depends on A, and only in incorrect completions.
-    advantages = torch.tensor([0.0 if own else advantage_of_incorrect(c, n) for c, n, own in counts])
+    # The advantage of a correct completion is that of an incorrect one with the scores swapped, negated.
+    advantages = torch.tensor(
+        [-advantage_of_incorrect(n - c, n) if own else advantage_of_incorrect(c, n) for c, n, own in counts]
+    )
     batch = {
         "advantages": advantages,
         "correct": correct,

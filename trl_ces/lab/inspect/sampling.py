@@ -1,4 +1,4 @@
-"""Sample completions of a recipe's model, compute entropies, and grade them with the recipe's accuracy reward."""
+"""Sample completions of a recipe's model, compute their entropies, and grade them with the recipe's reward."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class RecipeSample:
     prompts: list[str]  # with the chat template applied
     completions: list[SampledCompletion]  # grouped by prompt, in the order of the prompts
     correct: list[bool | None] | None  # per completion (`None`: unscored); `None` if no completion could be scored
-    reason: str | None  # reason why no completion was scored or no completion was correct
+    reason: str | None  # why no completion was scored, or why none was scored as correct
 
 
 def sample_recipe(recipe: Recipe, prompts: Prompts, sampling: Sampling, *, build: bool = False) -> RecipeSample:

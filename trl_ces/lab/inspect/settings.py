@@ -66,7 +66,7 @@ def recipe_to_sample(
     data: str | None = None,
     prompts: Sequence[str] | None = None,
 ) -> Recipe:
-    """Load the recipe to sample from. Without recipe names, `model` and prompts are sufficient."""
+    """Load the recipe to sample from. If `names` is empty, `model` and either `data` or `prompts` are required."""
     from ...train.recipe import compose, load_recipe
 
     overrides, names = dict(overrides), [names] if isinstance(names, str) else names

@@ -25,7 +25,7 @@ MOSTLY_INCORRECT, HARDLY_EVER_CORRECT = 0.5, 0.1  # accuracies below which a war
 
 
 def report(facts: dict[str, Any], pairs: pd.DataFrame, tokenizer: Any, top: int, reason: str | None = None) -> str:
-    """Render the whole report; `top`: number of pairs to list; `reason`: see [`RecipeSample`]."""
+    """Render the report with the first `top` pairs; [`RecipeSample`] describes `reason`."""
     note = ""
     if len(pairs) > top:
         weight = pairs["count"] * pairs.entropy
@@ -148,7 +148,7 @@ def explanation(facts: dict[str, Any], shorter: float) -> str:
     elif facts["accuracy"] >= HARDLY_EVER_CORRECT:  # not NaN
         limit = min(facts["max_new_tokens"], math.ceil(2 * facts["mean_length"]))
         paragraphs.append(
-            "For short completions, use the overlay `ces_mai`; for accuracy, use `on_policy_sft` with "
+            "For short completions, use the `ces_mai` overlay; for accuracy, use `on_policy_sft` with "
             f"`--max_completion_length {limit}`. If some problems require longer completions, use `ces_correct_only`."
         )
     return "\n".join(textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs)

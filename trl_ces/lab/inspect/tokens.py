@@ -57,9 +57,9 @@ def high_entropy_tokens(
             selected = top_entropy_tokens(bits.unsqueeze(0), torch.ones(1, len(completion), dtype=torch.int64), k)[0]
             top_tokens = []
             for position in selected.nonzero().flatten().tolist():
-                pair, of_pair = tuple(tokens[position].tolist()), tuple(probabilities[position].tolist())
+                pair, chances = tuple(tokens[position].tolist()), tuple(probabilities[position].tolist())
                 entropy = bits[position].item()
-                top_tokens.append(HighEntropyToken(position, pair, of_pair, entropy, completion[position]))
+                top_tokens.append(HighEntropyToken(position, pair, chances, entropy, completion[position]))
             results.append((bits.tolist(), top_tokens))
     return results
 
@@ -79,7 +79,7 @@ def distribution_facts(logits: Tensor, temperature: float) -> tuple[Tensor, Tens
 
 
 def token_text(tokenizer: Any, token: int) -> str:
-    """Return a token's text. Partial characters give the vocabulary entry, unknown ids a text such as `<12>`."""
+    """Return a token's text: its vocabulary entry if it is a partial character, or `<12>` if the id 12 is unknown."""
     entry = tokenizer.convert_ids_to_tokens(token)
     if entry is None:
         return f"<{token}>"

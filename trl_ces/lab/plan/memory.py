@@ -1,8 +1,8 @@
-"""Compute the peak memory of one device by part, in bytes, for completions of maximum length.
+"""Compute the peak memory per device, by part and in bytes, for completions of maximum length.
 
 Parameter counts and the tensors of a forward and backward pass (`step.py`) are exact. The sizes of buckets and of the
 weights that ZeRO-3 gathers follow from the documented defaults of DeepSpeed and vLLM. `RESERVE`, `RESERVE_CPU`,
-`VLLM_WORKSPACE` and `VLLM_ASLEEP` are estimates. The memory of a vLLM server's devices is not computed.
+`VLLM_WORKSPACE` and `VLLM_ASLEEP` are estimates. The memory of a vLLM server's devices is not included.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ GIB = 2**30
 # Estimates.
 RESERVE = 3 * GIB  # CUDA context, NCCL buffers and allocator fragmentation
 RESERVE_CPU = 1 * GIB  # Python, torch and other libraries, on a CPU
-# vLLM's activations for 4,096 batched tokens, and its CUDA graphs, which reduce its cache since vLLM 0.21
-# (`Worker.determine_available_memory` in vllm/v1/worker/gpu_worker.py) and remain allocated while it sleeps.
+# vLLM's activations for 4,096 batched tokens, and its CUDA graphs. Since vLLM 0.21, the graphs reduce the size of the
+# cache (`Worker.determine_available_memory` in vllm/v1/worker/gpu_worker.py). They remain allocated while vLLM sleeps.
 VLLM_WORKSPACE = 2 * GIB
 VLLM_ASLEEP = 1 * GIB
 # DeepSpeed's defaults, in parameters: reduce_bucket_size and stage3_max_live_parameters.
@@ -30,7 +30,7 @@ WIDTHS = {"float32": 4, "bfloat16": 2}
 class Engine:
     """Distribution of weights, gradients and optimizer state: one process, DDP, DeepSpeed or FSDP2."""
 
-    processes: int  # processes over all nodes, one per device
+    processes: int  # number of processes on all nodes, one per device
     zero_stage: int = 0  # 0 without DeepSpeed; 1 shards the optimizer state, 2 also gradients, 3 also weights
     offload_optimizer: bool = False  # whether the optimizer is in host memory
     offload_weights: bool = False  # whether ZeRO-3's weight shards are in host memory
@@ -58,12 +58,12 @@ class Engine:
 class Generation:
     """Settings for generating completions."""
 
-    vllm: bool  # whether vLLM runs on the training devices; otherwise transformers' `generate` or a server
-    server: bool = False  # vLLM runs on other devices; their memory is not computed
+    vllm: bool  # whether vLLM runs on the training devices, instead of transformers' `generate` or a vLLM server
+    server: bool = False  # whether vLLM runs on other devices, whose memory is not included
     utilization: float = 0.0  # vLLM's share of the device, 0 to 1
     sleeps: bool = False  # whether vLLM frees its memory during training
     tensor_parallel: int = 1  # devices per vLLM engine
-    sequences: int = 0  # completions generated at a time by one engine or process
+    sequences: int = 0  # completions that one engine or process generates at a time
     kv_bytes: int = 0  # bytes of key-value cache per token on one device
 
 
@@ -73,17 +73,17 @@ class Setup:
 
     step: StepSettings  # one forward and backward pass
     engine: Engine  # distribution of weights, gradients and optimizer state
-    accumulation: int  # passes per optimizer step; if more than one, gradients coexist with activations
+    accumulation: int  # passes per optimizer step; if above 1, gradients and activations coexist
     generation: Generation  # settings for generating completions
-    loaded_bytes: int  # bytes of a weight as loaded
-    frozen_bytes: int  # bytes of a frozen weight: as loaded, except that DeepSpeed casts the whole model
-    trained_bytes: int  # bytes of a trained weight and of its gradient, without DeepSpeed's float32 masters
-    device: int | None = None  # bytes of a device; `None`: unknown
-    reference: bool = False  # whether the KL term needs the base model; without LoRA this is a second model
+    loaded_bytes: int  # bytes per weight as loaded
+    frozen_bytes: int  # bytes per frozen weight: `loaded_bytes`, unless DeepSpeed casts the model
+    trained_bytes: int  # bytes per trained weight and per gradient, without DeepSpeed's float32 master weights
+    device: int | None = None  # bytes of memory per device; `None` if unknown
+    reference: bool = False  # whether a KL term needs a reference model (a second model unless LoRA is used)
 
     @property
     def sent_bytes(self) -> int:
-        """Bytes of a weight sent to vLLM: TRL sends weights as stored, with adapters merged into the frozen ones."""
+        """Bytes per weight sent to vLLM. TRL sends weights as stored, with adapters merged into the frozen weights."""
         return self.trained_bytes if self.step.lora is None else self.frozen_bytes
 
 
@@ -92,10 +92,10 @@ class Memory:
     """Memory of one device and of its node's host, in bytes."""
 
     parts: dict[str, int]  # peak of each part
-    training: int  # peak while training; below the sum of the parts, because they peak at different times
+    training: int  # peak while training; less than the sum of the parts, because they peak at different times
     generating: int  # peak while completions are generated; 0 if a server generates them
-    host: int  # host memory of a node for offloaded state
-    loading: int  # host memory of a node while its processes load the model
+    host: int  # host memory per node for offloaded state
+    loading: int  # host memory per node while its processes load the model
     full_completions: float  # full-length completions that fit in vLLM's cache; infinite without vLLM
 
     @property
@@ -122,7 +122,7 @@ def plan_memory(setup: Setup) -> Memory:
     if generation.server:
         generating = 0
     elif generation.vllm:
-        # TRL gathers and sends one tensor at a time, except with LoRA under ZeRO-3, where it gathers all of them.
+        # TRL gathers and sends one tensor at a time, except with LoRA under ZeRO-3, where it gathers all tensors.
         if engine.zero_stage == 3 and step.lora is not None:
             gathered = setup.frozen_bytes * count.weights
         else:
@@ -146,7 +146,7 @@ def plan_memory(setup: Setup) -> Memory:
 
 
 def _states(count: StepCount, setup: Setup) -> tuple[int, int, int, int]:
-    """Return the bytes of weights, gradients and optimizer on a device, and of a node's offloaded state."""
+    """Return the bytes of weights, gradients and optimizer state per device, and of offloaded state per node."""
     engine = setup.engine
     processes, stage = engine.processes, 3 if engine.fsdp else engine.zero_stage
     weights = setup.frozen_bytes * (count.weights - count.trained) + setup.trained_bytes * count.trained
@@ -172,7 +172,7 @@ def _states(count: StepCount, setup: Setup) -> tuple[int, int, int, int]:
 
 
 def _loading(count: StepCount, setup: Setup) -> int:
-    """Return the bytes of a node's host memory while the model loads; 0 if it loads directly onto a single device."""
+    """Return the bytes of host memory per node while the model loads; 0 for a single device without DeepSpeed."""
     engine = setup.engine
     if not setup.step.gpu or (engine.processes == 1 and not engine.zero_stage):
         return 0
@@ -186,7 +186,7 @@ def _buffers(count: StepCount, setup: Setup) -> int:
     engine, size = setup.engine, WIDTHS[setup.step.dtype]
     if engine.fsdp:
         # In the compute dtype: a layer, the prefetched next layer, the layer's gradients, and either the previous
-        # unit's gradients while they are reduced, or the LM head, which remains gathered until its backward.
+        # unit's gradients while they are reduced, or the LM head, which remains gathered until its backward pass.
         return size * (3 * count.layer + max(count.layer, count.head))
     if not engine.zero_stage:
         # DDP's buckets are a second copy of the gradients.
@@ -199,7 +199,7 @@ def _buffers(count: StepCount, setup: Setup) -> int:
 
 
 def _vllm(setup: Setup, count: StepCount) -> tuple[int, int, float]:
-    """Return vLLM's bytes while generating and while training, and the full-length completions that fit its cache."""
+    """Return vLLM's bytes during generation and training, and how many full-length completions fit in its cache."""
     generation = setup.generation
     if not generation.vllm or setup.device is None:
         return 0, 0, float("inf")

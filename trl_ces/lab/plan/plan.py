@@ -1,4 +1,4 @@
-"""Plan a recipe: its schedule, memory, disk space, and a coarse estimate of hours."""
+"""Plan a recipe: compute its schedule, memory and disk space, and estimate its running time."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ DEVICES = {
     "L40S": (362e12, 864e9),
     "RTX4090": (165e12, 1008e9),
 }
-# High and low utilization of these peaks, for FLOP/s and bandwidth. FLOP/s: measured as 0.26 during an update of a
-# 1.5B model on an H100 (experiments/h100), and reported as 0.38 to 0.43 for Llama 3 (arXiv 2407.21783, section 3.3).
-# Bandwidth: an assumption that includes the time of scheduling and sampling.
+# High and low estimates of the utilization of these peaks, as (FLOP/s, bandwidth). FLOP/s: experiments/h100 measured
+# 0.26 during an update of a 1.5B model on an H100; Llama 3 reports 0.38 to 0.43 (arXiv 2407.21783, section 3.3).
+# Bandwidth: an assumption that accounts for the time spent on scheduling and sampling.
 UTILIZATION = ((0.45, 0.6), (0.25, 0.25))
-# Assumptions: the tokens of a prompt, and the deciles of R1's completion lengths as fractions of a limit of 12,000
+# Assumptions: the number of tokens per prompt, and the deciles of R1's completion lengths, as fractions of 12,000
 # tokens (log-normal distribution with median 3,200 and sigma 0.7).
 PROMPT = 180
 LENGTHS = (0.08, 0.13, 0.17, 0.20, 0.24, 0.29, 0.35, 0.43, 0.55, 1.0)
@@ -55,7 +55,7 @@ class Plan:
 
     @property
     def hours(self) -> tuple[float, float] | None:
-        """Low and high estimate; `None` unless vLLM is colocated on one node's GPUs and `rollouts` is known."""
+        """Low and high estimate; `None` unless vLLM is colocated on the GPUs of one node and `rollouts` is known."""
         setup, rollouts = self.setup, self.schedule.rollouts
         if not (setup.step.gpu and setup.generation.vllm and setup.engine.nodes == 1 and rollouts):
             return None
@@ -71,11 +71,11 @@ def rollout_seconds(plan: Plan, lengths: Sequence[float] | None = None) -> tuple
     L2 per engine or process, P prompt tokens and W weights:
 
     - generation takes S = max(longest, N L / slots) decoding steps. Each step reads 2 W bytes of weights, and each
-      token reads the cached keys and values of the tokens before it, N (L P + L2 / 2) in total. The time is the number
+      token reads the cached keys and values of all preceding tokens: N (L P + L2 / 2) in total. The time is the number
       of bytes divided by the bandwidth.
-    - log-probs and update take (2 W (P + L) + 2 layers width (P^2 + 2 P L + L2)) N FLOPs per forward. The time is the
-      number of FLOPs divided by the FLOP/s. An update costs as much as 3 forwards (2 with LoRA), plus 1 with
-      checkpointing; old and reference log-probs cost 1 each.
+    - log-probs and update take (2 W (P + L) + 2 layers width (P^2 + 2 P L + L2)) N FLOPs per forward pass. The time is
+      the number of FLOPs divided by the FLOP/s. An update costs as much as 3 forward passes (2 with LoRA), plus 1
+      with checkpointing. Old and reference log-probs cost 1 each.
 
     Optimizer steps, transfers between devices and to the host, checkpoints and start-up are not included.
     """

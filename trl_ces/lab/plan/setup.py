@@ -26,15 +26,15 @@ def read_engine(settings: dict[str, Any], processes: int, nodes: int | None = No
     nodes = int(settings.get("num_machines", 1)) if nodes is None else nodes
     if processes % nodes:
         raise UserError(
-            f"`--gpus` is {processes}, which is not a multiple of the {nodes} nodes: give the number of processes "
-            "over all nodes, or change `--nodes`."
+            f"`--gpus` is {processes}, which is not divisible by the {nodes} nodes: set it to the number of processes "
+            "on all nodes, or change `--nodes`."
         )
     kind = settings.get("distributed_type", "NO")
     fields = settings.get(f"{kind.lower()}_config") or {}
     if kind in ("NO", "MULTI_GPU", "MULTI_CPU"):
         return Engine(processes, nodes=nodes)
     if kind == "FSDP":
-        # with accelerate's defaults
+        # The defaults are accelerate's.
         shards, offloads = fields.get("fsdp_reshard_after_forward", True), fields.get("fsdp_offload_params", False)
         if fields.get("fsdp_version", 1) != 2 or offloads or not shards:
             raise UserError("For FSDP, `trl-ces plan` supports only FSDP2, with resharding and without offloading.")
@@ -82,7 +82,7 @@ def make_setup(
     tokens = prompt + cast(int, config.max_completion_length)
     lora = get_peft_config(recipe.model)
     rows = schedule.micro_batch
-    if config.max_tokens_per_micro_batch is not None:  # a row above the budget forms its own micro-batch
+    if config.max_tokens_per_micro_batch is not None:  # a row that exceeds the budget forms its own micro-batch
         rows = max(1, min(rows, config.max_tokens_per_micro_batch // tokens))
     step = StepSettings(
         shape=shape,

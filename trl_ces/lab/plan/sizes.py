@@ -23,7 +23,7 @@ class Schedule:
     prompts: int  # prompts per rollout
     responses_per_step: int  # completions per optimizer step
     uses: int  # training forward passes per process and rollout
-    micro_batch: int  # completions per forward pass of one process
+    micro_batch: int  # completions per forward pass and process
     accumulation: int  # forward passes per process and optimizer step
     rounds: int  # maximum rounds of generation per rollout; above 1 with dynamic sampling
     steps: int | None  # optimizer steps of the run; `None` if the number of rows is unknown
@@ -72,13 +72,13 @@ class Disk:
     """Disk space of a run's checkpoints and final model."""
 
     model: int  # bytes of the model, or of its adapter
-    checkpoint: int  # bytes of a checkpoint, which contains the model and the state to resume from
+    checkpoint: int  # bytes of a checkpoint, which contains the model and the training state
     saves: int | None  # checkpoints that the run writes; `None` if its number of steps is unknown
     limit: int | None  # `save_total_limit`
 
     @property
     def max_checkpoints(self) -> int | None:
-        """Maximum number of checkpoints on disk: the Trainer writes a new one before it deletes an old one."""
+        """Maximum number of checkpoints on disk: the Trainer writes a new checkpoint before it deletes an old one."""
         if self.limit is None or self.saves is None:
             return self.saves if self.limit is None else self.limit + 1
         return min(self.saves, self.limit + 1)
@@ -132,7 +132,7 @@ def plan_disk(
         saves = None
     elif config.save_strategy != "no" and steps is not None:
         every = config.save_steps if config.save_steps >= 1 else math.ceil(config.save_steps * steps)
-        saves = math.ceil(steps / every)  # the last step also saves
+        saves = math.ceil(steps / every)  # the Trainer also saves at the last step
     return Disk(model, model + states, saves, config.save_total_limit)
 
 
@@ -145,7 +145,7 @@ def shape_of(model_type: str, tied: bool, *numbers: int) -> dict[str, Any]:
 
 
 # From each model's config.json on the Hub, so that the shipped recipes can be planned offline. DeepSeek's distilled
-# Qwens have the shapes of Qwen2.5-Math with untied embeddings.
+# Qwen models have the shapes of Qwen2.5-Math with untied embeddings.
 KNOWN_SHAPES = {
     "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": shape_of("qwen2", False, 1536, 8960, 28, 12, 2, 151936),
     "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": shape_of("qwen2", False, 3584, 18944, 28, 28, 4, 152064),
@@ -181,10 +181,10 @@ def find_shape(name: str, builder: str | None = None, config_file: str | None = 
         if builder in BUILT_SHAPES:
             return ModelShape(json.dumps(BUILT_SHAPES[str(builder)]))
         try_hub_once(name)
-    refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError, KeyError)
+    config_errors: tuple[type[Exception], ...] = (*hub_errors(), ValueError, KeyError)
     try:
         config = AutoConfig.from_pretrained(folder if folder.exists() else config_file or name)
-    except refusals as error:
+    except config_errors as error:
         raise UserError(
             f"Cannot read the model configuration of {config_file or name!r} ({first_line(error)}): pass its "
             "config.json, or the directory that contains it, as `--model_config`."

@@ -36,14 +36,14 @@ class StepSettings:
     """Settings that determine the memory of one forward and backward pass."""
 
     shape: ModelShape  # the model
-    rows: int  # completions in the micro-batch
-    tokens: int  # tokens per completion, prompt included
+    rows: int  # completions per micro-batch
+    tokens: int  # tokens per row, including the prompt
     checkpointing: bool  # `gradient_checkpointing`
     dtype: str  # dtype of the weights in the computation, `"float32"` or `"bfloat16"`
-    autocast: bool  # whether to compute in bfloat16 from weights of `dtype`, as without DeepSpeed
-    flash_attention: bool  # whether the attention kernel works without a (T, T) mask, unlike PyTorch's
+    autocast: bool  # whether autocast computes in bfloat16 from weights of `dtype`, as without DeepSpeed
+    flash_attention: bool  # whether the attention kernel needs no (T, T) mask, unlike PyTorch's kernel
     gpu: bool  # whether TRL's LM head runs its Triton kernels instead of its torch loops
-    lora: str | None = None  # peft's `LoraConfig` as JSON, which is hashable; `None`: all weights are trained
+    lora: str | None = None  # peft's `LoraConfig` as JSON, which is hashable; `None` trains all weights
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,14 @@ class StepCount:
     trained: int  # trained parameters
     largest: int  # parameters of the largest tensor, which ZeRO-3 gathers whole
     layer: int  # parameters of the largest decoder layer, which FSDP2 gathers whole
-    head: int  # parameters of the LM head, which FSDP2 keeps gathered until its backward
-    saved: int  # bytes that the forward saves for the backward, including casts of weights
+    head: int  # parameters of the LM head, which FSDP2 keeps gathered until its backward pass
+    saved: int  # bytes that the forward pass saves for the backward pass, including cast weights
     peak: int  # peak bytes beyond weights and gradients
-    peak_with_gradients: int  # peak bytes beyond weights if the backward allocates the gradients
+    peak_with_gradients: int  # peak bytes beyond weights if the backward pass allocates the gradients
 
     @property
     def base(self) -> int:
-        """Parameters without adapters, as in the checkpoint and as sent to vLLM."""
+        """Number of parameters without adapters, which the checkpoint contains and TRL sends to vLLM."""
         return self.weights - self.trained or self.weights
 
 
@@ -95,7 +95,7 @@ def _run(settings: StepSettings, keep_gradients: bool) -> StepCount:
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=settings.autocast):
             outputs = model(input_ids=ids, attention_mask=ids, labels=ids, fused_lm_head=True)
         saved = counter.live
-        # The loss depends on both: on log-probs through the importance ratio, on entropies through CES.
+        # The loss depends on log-probs through the importance ratio, and on entropies through CES.
         (outputs.log_probs.sum() + outputs.entropy.sum()).backward()
     base = model.get_base_model() if settings.lora is not None else model
     # accelerate configures FSDP2 to gather these modules one at a time.
@@ -156,7 +156,7 @@ class _StorageCounter(TorchDispatchMode):
     def __init__(self, known: list[torch.Tensor]) -> None:
         super().__init__()
         self.live = self.peak = 0
-        # Address of a storage -> weak reference that reports its release.
+        # Storage address -> weak reference that calls `on_release`.
         self.watched: dict[int, Any] = {tensor.untyped_storage()._cdata: None for tensor in known}
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -171,11 +171,11 @@ class _StorageCounter(TorchDispatchMode):
         if address in self.watched:
             return
 
-        def freed(_: Any) -> None:
+        def on_release(_: Any) -> None:
             self.live -= size
             del self.watched[address]
 
-        self.watched[address] = weakref.ref(storage, freed)
+        self.watched[address] = weakref.ref(storage, on_release)
         self.live += size
         self.peak = max(self.peak, self.live)
 

@@ -13,8 +13,8 @@ REMEDIES = (
 )
 # Prefix of the header line that states how far a recipe has been run.
 STATUS = "# Run so far: "
-# Recipe and overlays -> options of `trl-ces plan`, and the devices of a vLLM server. The smallest machine for a model
-# comes first.
+# Recipe and overlays -> options of `trl-ces plan`, and the devices of a vLLM server. For each model, the
+# smallest machine comes first.
 SETUPS: dict[str, dict] = {
     "R1-7B lora": {"gpu_memory": 48, "device": "L40S"},
     "R1-7B": {"gpus": 2, "gpu_memory": 80, "accelerate_config": "zero3_offload"},
@@ -34,17 +34,17 @@ def plan_text(plan: Plan) -> str:
     """Format a plan as text."""
     lines = [f"{plan.name}: {plan.model}, {plan.setup.engine.name}", "", *_schedule_lines(plan), ""]
     lines += [*_memory_lines(plan), "", _disk_line(plan), "", *_hours_lines(plan), "", _fit_line(plan), ""]
-    return "\n".join([*lines, "docs/plan.md compares planned with measured memory."])
+    return "\n".join([*lines, "docs/plan.md compares the planned with the measured memory."])
 
 
 def between(low: float, high: float, digits: int) -> str:
-    """Format a range as `3 to 5`, or as `3` if both ends look the same."""
+    """Format a range as `3 to 5`, or as `3` if both ends are rounded to 3."""
     ends = f"{low:,.{digits}f}", f"{high:,.{digits}f}"
     return ends[0] if ends[0] == ends[1] else " to ".join(ends)
 
 
 def _gib(size: float) -> str:
-    """Format bytes as GiB, with two decimals below 1 and one above."""
+    """Format bytes as GiB, with two decimals below 1 GiB and one decimal otherwise."""
     return f"{size / GIB:.2f}" if size < GIB else f"{size / GIB:.1f}"
 
 
@@ -52,7 +52,7 @@ def _schedule_lines(plan: Plan) -> list[str]:
     schedule = plan.schedule
     rollout = f"{schedule.responses} completions for {schedule.prompts} prompts"
     if schedule.rounds > 1:
-        rollout += f"; dynamic sampling generates up to {schedule.rounds} times as many"
+        rollout += f"; dynamic sampling generates up to {schedule.rounds * schedule.responses} completions"
     total = "unknown, because the number of rows is unknown: set --rows"
     if schedule.steps is not None:
         total = f"{schedule.rollouts:,} rollouts, {schedule.steps:,} steps"
@@ -103,7 +103,9 @@ def _disk_line(plan: Plan) -> str:
 
 def _hours_lines(plan: Plan) -> list[str]:
     if plan.hours is None:
-        return ["Hours are not estimated: this requires colocated vLLM on one node and a known number of rows."]
+        return [
+            "Hours are not estimated: the estimate requires colocated vLLM on one node and a known number of rows."
+        ]
     low, high = rollout_seconds(plan)
     phases = ", ".join(f"{name} {between(low[name], high[name], 0)}" for name in low if high[name])
     return [
@@ -115,7 +117,7 @@ def _hours_lines(plan: Plan) -> list[str]:
 def _fit_line(plan: Plan) -> str:
     memory, device = plan.memory, plan.setup.device
     if device is None:
-        return "Set --gpu_memory, the memory of a device, to check whether the run fits."
+        return "Set --gpu_memory to the GiB per device to check whether the run fits."
     if memory.full_completions < 1:
         return f"Does not fit: vLLM's cache cannot hold one full-length completion. {REMEDIES}"
     if memory.peak > device:
@@ -124,8 +126,8 @@ def _fit_line(plan: Plan) -> str:
 
 
 def costs_table(names: list[str] | None = None) -> str:
-    """Format the costs of all `SETUPS`, or of those in `names`, as a table; each row takes a few seconds."""
-    header = ("`--config`", "GPUs", "accelerate file", "GiB of a GPU", "hours, predicted", "steps", "run so far")
+    """Format the costs of all `SETUPS`, or of the recipes in `names`, as a table; each row takes a few seconds."""
+    header = ("`--config`", "GPUs", "accelerate file", "GiB per GPU", "hours, predicted", "steps", "run so far")
     return markdown(header, [_costs_row(name) for name in names or SETUPS])
 
 

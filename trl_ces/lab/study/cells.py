@@ -54,7 +54,7 @@ class Cell:
 
     @cached_property
     def checked_recipe(self) -> Recipe:
-        """The recipe with checked keys and types; raises `UserError`."""
+        """The recipe, after checking its keys and types; raises `UserError` if one is invalid."""
         return make_recipe(self.recipe, self.source)
 
 
@@ -125,7 +125,7 @@ def _config(fields: dict[str, Any]) -> list[Any]:
 
 
 def _check_keys(content: dict[str, Any]) -> None:
-    """Refuse unknown keys, missing keys and values of the wrong type."""
+    """Reject unknown keys, missing keys and values of the wrong type."""
     for name, value in content.items():
         if name not in KEYS:
             hint = nearest(name, KEYS) or f" Keys: {', '.join(KEYS)}."
@@ -138,7 +138,7 @@ def _check_keys(content: dict[str, Any]) -> None:
 
 
 def _check_values(content: dict[str, Any]) -> None:
-    """Refuse invalid values, names that would share a folder, and fields that the study itself sets."""
+    """Reject invalid values, names that would share a folder, and fields that the study itself sets."""
     seeds, methods, untrained = content["seeds"], content["methods"], content.get("untrained")
     evaluation, baseline = content.get("evaluation"), content["baseline"]
     if not all(type(seed) is int and seed >= 0 for seed in seeds) or not 0 < len(seeds) == len(set(seeds)):
@@ -166,7 +166,7 @@ def _check_values(content: dict[str, Any]) -> None:
             raise UserError(f"`{group}` sets `{both[0]}`, which the study sets for each run: remove it.")
     for method, fields in methods.items():
         if not all(isinstance(name, str) for name in _config(fields)):
-            raise UserError(f"the method {method!r} needs `config`, a recipe or a list of a recipe and overlays.")
+            raise UserError(f"the method {method!r} needs `config`: a recipe, or a recipe and overlays as a list.")
 
 
 def _fill(value: Any, variant: str, seed: int) -> Any:

@@ -1,6 +1,6 @@
 """Write `results.csv`, `curves.csv` and means over seeds in the layout of the paper's Tables 1 and 2.
 
-A table is a list of rows, and a row is a list of texts. The first row is the header.
+A table is a list of rows, and a row is a list of strings. The first row is the header.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ MEASURES = {
     "entropy_bits": ("Entropy, bits", 1.0, 3),
 }
 NOTE = (
-    "Means over seeds, ± half the 95 % interval (Student's t). Differences to {} are paired by seed. The interval is "
-    "over training runs; all models are measured on the same problems."
+    "Means over seeds, ± half the 95 % interval (Student's t). Differences from {} are paired by seed. The interval "
+    "is over training runs; all models are measured on the same problems."
 )
 VARIANTS_NOTE = (
     "Each variant counts once, with the mean over its seeds. The interval is over variants; it applies to further "
@@ -186,8 +186,9 @@ def estimate(values: Sequence[float]) -> Estimate:
 def paired_difference(runs: DataFrame, baseline: DataFrame, measure: str) -> Estimate | None:
     """Estimate the mean difference between runs and the baseline runs of the same seeds; `None` without a shared seed.
 
-    Runs with the same seed share the model and the problems in the same order, so their difference varies less than
-    the measures. If all seeds share the model before training, it is measured once and compared with each seed.
+    Runs with the same seed start from the same model and use the same problems in the same order, so their difference
+    varies less than the measures. If all seeds share the model before training, it is measured once and compared with
+    each seed.
     """
     if len(runs) == 1 and "train/steps" in runs and runs["train/steps"].isna().all():
         runs = runs.loc[runs.index.repeat(len(baseline))].assign(seed=baseline["seed"].to_numpy())
@@ -196,7 +197,7 @@ def paired_difference(runs: DataFrame, baseline: DataFrame, measure: str) -> Est
 
 
 def method_table(runs: DataFrame, baseline: str) -> list[list[str]]:
-    """Make a table in the layout of Table 2: a row per method, with measures and differences to the baseline."""
+    """Make a table in the layout of Table 2: one row per method with measures and differences from the baseline."""
     measures = [name for name in MEASURES if name in runs and runs[name].notna().any()]
     lines = [["Method", "Runs", *(cell for name in measures for cell in (MEASURES[name][0], "Δ"))]]
     baseline_runs = runs[runs["method"] == baseline]
@@ -210,7 +211,7 @@ def method_table(runs: DataFrame, baseline: str) -> list[list[str]]:
 
 
 def benchmark_table(runs: DataFrame) -> list[list[str]]:
-    """Make a table in the layout of Table 1: accuracy and length by benchmark and method. Empty for one benchmark."""
+    """Make a table in the layout of Table 1: accuracy and length by benchmark and method; empty for one benchmark."""
     names = _benchmarks(runs)
     if not names:
         return []
@@ -223,7 +224,7 @@ def benchmark_table(runs: DataFrame) -> list[list[str]]:
 
 
 def variants_table(runs: DataFrame, baseline: str) -> list[list[str]]:
-    """Average the differences to the baseline over variants, by method and benchmark; empty for a single variant."""
+    """Average the differences from the baseline over variants, by method and benchmark; empty for a single variant."""
     variants = [group.groupby("method") for _, group in runs.groupby("variant", sort=False)]
     if len(variants) < 2:
         return []

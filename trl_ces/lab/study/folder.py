@@ -43,7 +43,7 @@ def is_trained(cell: Cell) -> bool:
 
 
 def is_finished(cell: Cell, evaluation: dict[str, Any] | None) -> bool:
-    """Return whether the cell is trained and has been evaluated with the settings `evaluation`."""
+    """Return whether the cell is trained and has been evaluated with the `evaluation` settings."""
     if evaluation is None or not is_trained(cell):
         return is_trained(cell)
     measured = read_json(cell.folder / EVALUATION)
@@ -51,7 +51,7 @@ def is_finished(cell: Cell, evaluation: dict[str, Any] | None) -> bool:
 
 
 def check_unchanged(cell: Cell, processes: int | None = None) -> None:
-    """Refuse a folder that contains a run with another recipe or another number of `processes`."""
+    """Raise `UserError` if the folder contains a run with another recipe or another number of `processes`."""
     if not cell.recipe_file.is_file():
         return
     found, expected = read_yaml(cell.recipe_file), dict(cell.checked_recipe.given)
@@ -74,13 +74,13 @@ def check_unchanged(cell: Cell, processes: int | None = None) -> None:
 
 
 def begin_training(cell: Cell, processes: int = 1) -> None:
-    """Write the recipe and start the clock, including the seconds spent before the checkpoint to resume from."""
+    """Write the recipe and start the clock, which includes the training time before the resumed checkpoint."""
     write_recipe(cell)
     before, checkpoint = read_json(cell.folder / CLOCK), newest_checkpoint(cell.folder)
     seconds = 0.0
     if before is not None and checkpoint is not None:
         saved = (checkpoint / "trainer_state.json").stat().st_mtime
-        # The checkpoint may be older than the last start, if that attempt did not save one.
+        # The checkpoint may be older than the last start, if the last attempt did not save a checkpoint.
         seconds = before["seconds_before"] + max(0.0, saved - before["started"])
     attempts = before["attempts"] + 1 if before else 1
     clock = {"seconds_before": seconds, "started": time.time(), "attempts": attempts, "processes": processes}

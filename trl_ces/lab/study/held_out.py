@@ -30,7 +30,7 @@ def evaluate(
 ) -> dict[str, dict[str, float]]:
     """Sample completions for a recipe's held-out problems at its temperature and grade them with its reward.
 
-    `config` defaults to the recipe of the measured run, so the run never trains on the problems. If `config` names
+    `config` defaults to the recipe of the measured run, which never trains on the problems. If `config` names
     another recipe, the runs must use the same data and `dataset_seed` as that recipe. `data` replaces the problems
     with a file or a Hub data set. `group_by` is a column of the data; each of its values becomes a benchmark.
     """
@@ -66,7 +66,7 @@ def check_evaluate(
     data: str | None = None,
     **settings: object,
 ) -> None:
-    """Refuse settings that [`evaluate`] would refuse; `trl-ces study` calls it before the first run."""
+    """Raise `UserError` for settings that [`evaluate`] rejects; called by `trl-ces study` before the first run."""
     _problems_and_groups(recipe_to_sample(config, {}, data=data), num_problems, group_by, data)
 
 
@@ -87,11 +87,11 @@ def _problems_and_groups(
             "`num_eval_samples`, or set `data`."
         )
     if len(problems) < num_problems:
-        raise UserError(f"`evaluation`: `num_problems` is {num_problems}, but there are only {len(problems)}.")
+        raise UserError(f"`evaluation`: `num_problems` is {num_problems}, but only {len(problems)} exist.")
     problems = problems.select(range(num_problems))
     if group_by is None:
         return problems, ["held out"] * len(problems)
     if group_by not in problems.column_names:
         columns = ", ".join(name for name in problems.column_names if name != "prompt")
-        raise UserError(f"`evaluation`: `group_by` is {group_by!r}, but the data have the columns {columns}.")
+        raise UserError(f"`evaluation`: `group_by` is {group_by!r}, but the data set has the columns {columns}.")
     return problems, [str(value) for value in problems[group_by]]

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 def check_evaluation(settings: dict[str, Any], recipe: Recipe) -> None:
-    """Refuse an evaluation that would fail after training `recipe`.
+    """Raise `UserError` for an evaluation that would fail after training `recipe`.
 
-    If the module of the evaluation function `NAME` also defines `check_NAME`, this function is called with the same
+    If the module of the evaluation function `NAME` also defines `check_NAME`, `check_NAME` is called with the same
     keyword arguments.
     """
     function = import_path(settings["function"], "evaluation")
@@ -37,7 +37,7 @@ def check_evaluation(settings: dict[str, Any], recipe: Recipe) -> None:
         try:
             inspect.signature(function).bind("model", **_arguments(function, settings, file))
         except TypeError as error:
-            raise UserError(f"`evaluation`: {settings['function']} does not take these settings: {error}.") from None
+            raise UserError(f"`evaluation`: {settings['function']} does not accept these settings: {error}.") from None
         arguments = _arguments(check, settings, file)
         if "model_dir" in inspect.signature(check).parameters and recipe.script.model_builder is None:
             arguments["model_dir"] = str(recipe.model.model_name_or_path)
@@ -53,7 +53,7 @@ def measuring_command(cell: Cell, settings: dict[str, Any]) -> list[str]:
 def main(words: list[str]) -> int:
     """Measure a cell's trained model, or the model before training, and write `evaluation.json`.
 
-    Return 2 if the model or the settings are refused, else 0.
+    Return 2 if the model or a setting is invalid, else 0.
     """
     folder, settings, started = Path(words[0]), json.loads(words[1]), time.monotonic()
     try:

@@ -1,4 +1,4 @@
-"""Run sequences of processes, several at a time, each in a locked folder; a signal stops all of them."""
+"""Run several sequences of processes in parallel, each in a locked folder; a signal stops all of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import psutil
 from ...support.locks import lock_file, sign
 
 POLL_SECONDS = 0.2
-LOCK = ".lock"  # file in the folder of a study and in that of each run
+LOCK = ".lock"  # file in the folder of a study and in the folder of each run
 Child = subprocess.Popen[bytes]
 
 
@@ -63,8 +63,8 @@ def run_all(
     """Run `runs` in order, one per slot at a time, and return the failures.
 
     A slot is the set of environment variables that assigns devices to a run. `on_finish` receives the name of each
-    successful run, `on_failure` each failure when it happens; `on_wait` is called while waiting. Ctrl-C and SIGTERM
-    end all runs, with SIGKILL after `patience_s` seconds.
+    successful run. `on_failure` receives each failure when it happens. `on_wait` is called while processes run. Ctrl-C
+    and SIGTERM end all runs; processes that are still alive after `patience_s` seconds are killed.
     """
     waiting, failed = list(runs), []
     working: dict[int, Generator[Child, None, None]] = {}  # slot -> its run
@@ -147,7 +147,7 @@ def end_processes(children: list[Child], patience_s: float) -> None:
         except subprocess.TimeoutExpired:
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
-    _, left = psutil.wait_procs(descendants, timeout=max(0.0, deadline - time.monotonic()))
-    for process in left:
+    _, remaining = psutil.wait_procs(descendants, timeout=max(0.0, deadline - time.monotonic()))
+    for process in remaining:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()

@@ -53,8 +53,8 @@ def quickstart(
     """Train and measure the models `before`, `DAPO` and `CES`, and return a summary.
 
     The models, a log of each training run, a plot and the numbers are written to `output_dir`; an existing base model
-    for this seed is reused. `stage` creates a context manager from a title; its result has a method `show`, which
-    displays progress.
+    for this seed is reused. `stage` takes a title and returns a context manager, which yields an object whose
+    `show` method displays progress.
     """
     if find_spec("matplotlib") is None:
         raise UserError(f"the plot needs matplotlib: {install_line('quickstart')}.")
@@ -101,7 +101,7 @@ def quickstart(
 
 
 def run_training(method: str, folder: Path, fields: dict[str, Any], stage: Any) -> None:
-    """Run the command `trl-ces train` with `folder` as output directory and a log next to it."""
+    """Run the command `trl-ces train` with `folder` as output directory and a log file next to it."""
     log, steps = folder.with_suffix(".log"), fields["max_steps"]
     command = [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", *METHODS[method]]
     for name, value in {"output_dir": folder, **fields}.items():
@@ -118,7 +118,7 @@ def run_training(method: str, folder: Path, fields: dict[str, Any], stage: Any) 
 
 
 def table(measures: Measures) -> str:
-    """Render the comparison with one column per model; a row of bands follows each measure."""
+    """Render the comparison with one column per model and, below each measure, a row with the bands."""
     rows = []
     for place, (name, (title, factor, digits)) in enumerate(SHOWN.items()):
         rows.append([title, *(f"{factor * values[name]:.{digits}f}" for values in measures.values())])
@@ -137,7 +137,7 @@ def outside_bands(measures: Measures) -> str:
     ]
     if not outside:
         return "All results lie within the expected 95 % range."
-    return f"Outside the expected 95 % range: {', '.join(outside)}. How to read this: docs/quickstart.md."
+    return f"Outside the expected 95 % range: {', '.join(outside)}. See docs/quickstart.md."
 
 
 def gain(measures: Measures) -> str:
@@ -146,7 +146,7 @@ def gain(measures: Measures) -> str:
     points = 100 * (ces["accuracy"] - dapo["accuracy"])
     length, entropy = (100 * (ces[name] / dapo[name] - 1) for name in ("length_tokens", "entropy_bits"))
     return (
-        f"CES against DAPO: accuracy {points:+.1f} points, completion length {length:+.0f} %, entropy "
+        f"CES vs. DAPO: accuracy {points:+.1f} points, completion length {length:+.0f} %, entropy "
         f"{entropy:+.0f} %. (One seed; experiments/arithmetic has the mean over ten.)"
     )
 

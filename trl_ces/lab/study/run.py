@@ -24,7 +24,7 @@ from .processes import LOCK, Pending, RunFailed, Step, run_all
 
 
 def run_study(study: Study, jobs: int, say: Callable[[str], None]) -> tuple[list[str], list[RunFailed]]:
-    """Check every run, execute the unfinished ones, `jobs` at a time, and compare the results.
+    """Check all runs, execute the unfinished runs (`jobs` at a time), and compare the results.
 
     `say` receives a line at the start and for each run that finishes or fails. Return the names of the written files
     and the failures.
@@ -90,9 +90,9 @@ def share_devices(study: Study, jobs: int) -> tuple[int, list[dict[str, str]]]:
     settings = read_accelerate_config(find_config(file, "accelerate")) if file is not None else {}
     requested = study.num_processes or whole_number(settings.get("num_processes", 0), "num_processes", least=0)
     on_cpu = settings.get("use_cpu") is True or all(cell.recipe.get("use_cpu") is True for cell in study.cells)
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    devices = named.split(",") if named else [str(index) for index in range(0 if on_cpu else device_count())]
-    if on_cpu or not devices:  # checking the run refuses a recipe that needs an accelerator
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    devices = visible.split(",") if visible else [str(index) for index in range(0 if on_cpu else device_count())]
+    if on_cpu or not devices:  # if a recipe needs an accelerator, `check` raises an error later
         return requested or 1, [{}] * jobs
     processes = requested or max(1, len(devices) // jobs)
     if processes * jobs > len(devices):

@@ -7,15 +7,15 @@ The model adds column by column, units first, may re-check its steps, and gives 
     ?7+8=15,3+4+1=8             "?" starts a re-check, which repeats the pass
     #85                         "#" starts the final answer, which ends the text
 
-Tokens are single characters. Two choices in the base model's training texts are random. They become its high-entropy
-tokens, which reinforcement learning can improve:
+Tokens are single characters. Two choices in the base model's training texts are random. They become the model's
+high-entropy tokens, where reinforcement learning can improve it:
 
 - **Arithmetic errors.** With probability `slip_probability`, one column of the first pass is off by one. The error
   propagates to the carry and the final answer: `7+8=16,3+4+1=8#86`.
 - **Re-checks.** After every pass, the text continues with `?` with probability `check_probability`, else with `#`. A
   re-check repeats a correct pass. It corrects an incorrect pass with probability `mend_probability`.
 
-If `sums` is above 1, a problem has several additions, which are named by letters and solved in order:
+If `sums` is above 1, a problem has several additions, which are labeled with letters and solved in order:
 
     a37+48b21+30:               the prompt
     a7+8=15,3+4+1=8#85b1+0=1,2+3=5#51
@@ -43,14 +43,14 @@ class ToyTask:
     """Distribution of the problems and of the base model's training texts."""
 
     digits: int = 2  # digits of each number
-    min_terms: int = 2  # numbers to add; their count is uniform between `min_terms` and `max_terms`
+    min_terms: int = 2  # numbers to add; drawn uniformly from `min_terms` to `max_terms`
     max_terms: int = 2
     slip_probability: float = 0.2  # probability of an arithmetic error in the first pass
     check_probability: float = 0.3  # probability of a re-check after each pass; must be below 1, so that texts end
     mend_probability: float = 0.7  # probability that a re-check corrects an incorrect pass
-    forget_probability: float = 0.0  # probability that the first pass drops a carry out of the units
-    guess_first: bool = False  # whether the first pass consists of its result, without intermediate steps
-    sums: int = 1  # additions per problem, at most 26; a completion is correct if all its sums are
+    forget_probability: float = 0.0  # probability that the first pass drops a carry from the units
+    guess_first: bool = False  # whether the first pass is only its result, without intermediate steps
+    sums: int = 1  # additions per problem, at most 26; a correct completion solves all of them
 
     def __post_init__(self):
         probabilities = (self.slip_probability, self.check_probability, self.mend_probability, self.forget_probability)
@@ -61,7 +61,7 @@ class ToyTask:
 
 
 def split_of(terms: list[int]) -> str:
-    """Return `"held_out"` for about a tenth of all sums, else `"train"`, independently of seed and term order."""
+    """Return `"held_out"` for about a tenth of all sums, else `"train"`; the order of the terms does not matter."""
     return SPLITS[zlib.crc32("+".join(map(str, sorted(terms))).encode()) % 10 == 0]
 
 
@@ -105,7 +105,7 @@ def write_pass(
 ) -> tuple[str, str]:
     """Write one pass and its result: `("7+8=15,3+4+1=8", "85")` for `[37, 48]`.
 
-    The sum in `error_column` (0: the units) is off by `error`. If `forget` is set, the carry out of the units is lost.
+    The sum in `error_column` (0: the units) is off by `error`. If `forget` is set, the carry from the units is lost.
     """
     columns, result, carry = [], "", 0
     digits = len(str(terms[0]))
@@ -144,13 +144,13 @@ def write_text(problem: list[list[int]], task: ToyTask, rng: random.Random) -> s
 def make_datasets(
     count: int, held_out: int, seed: int, system_prompt: str | None, **task_fields: Any
 ) -> tuple[Dataset, Dataset | None]:
-    """Build data sets; a `dataset_builder` for recipes. `system_prompt` is ignored: the model has no tokens for it."""
+    """Build the training and held-out problems; a `dataset_builder` for recipes. `system_prompt` is ignored."""
     held = load_problems("held_out", held_out, seed, **task_fields) if held_out else None
     return load_problems("train", count, seed, **task_fields), held
 
 
 def load_problems(split: str = "train", num_problems: int = 2000, seed: int = 0, **task_fields: Any) -> Dataset:
-    """Draw distinct problems as columns `prompt` (`"37+48:"`) and `solution` (`"85"`). The splits are disjoint.
+    """Draw distinct problems with columns `prompt` (`"37+48:"`) and `solution` (`"85"`). The splits are disjoint.
 
     Raises:
         `ValueError`: the split has fewer than `num_problems` problems.
@@ -166,17 +166,17 @@ def load_problems(split: str = "train", num_problems: int = 2000, seed: int = 0,
         solutions[write_prompt(problem)] = write_solution(problem)
     if len(solutions) < num_problems:
         raise ValueError(
-            f"num_problems is {num_problems}, but the split {split!r} has about {len(solutions)}: lower it, or raise "
-            "digits or max_terms."
+            f"num_problems is {num_problems}, but the split {split!r} has about {len(solutions)} problems: lower "
+            "num_problems, or raise digits or max_terms."
         )
     return Dataset.from_dict({"prompt": list(solutions), "solution": list(solutions.values())})
 
 
 def arithmetic_accuracy_reward(completions: list[str], solution: list[str], **kwargs: Any) -> list[float]:
-    """Reward 1.0 if the numbers after each `#` are correct and in order and the last number ends the text."""
+    """Return 1.0 if the numbers after `#` are correct and in order and the last number ends the text, else 0.0."""
     rewards = []
     for completion, reference in zip(completions, solution, strict=True):
         pieces = completion.split("#")[1:]
-        numbers = [re.match(r"\d*", piece)[0] for piece in pieces]  # type: ignore[index]  # matches every text
+        numbers = [re.match(r"\d*", piece)[0] for piece in pieces]  # type: ignore[index]  # matches any text
         rewards.append(1.0 if pieces[-1:] == numbers[-1:] and ",".join(numbers) == reference else 0.0)
     return rewards

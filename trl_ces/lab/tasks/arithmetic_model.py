@@ -44,7 +44,7 @@ def build_base_model(
     on_step: Callable[[int, int, float], None] | None = None,
     **training: Any,
 ) -> None:
-    """Train a small Llama on texts for training problems and save it with its settings.
+    """Train a small Llama on texts that solve training problems, and save it with its settings.
 
     `training` overrides `BASE_TRAINING`. `on_step` receives the step, the total number of steps, and the loss in nats
     per token.
@@ -77,10 +77,10 @@ def build_base_model(
 
 
 def sums_at(step: int, steps: int, sums: int) -> int:
-    """Return the sums per text at a step: 2, 4, 8, ... in equal parts of the first half of training, then `sums`.
+    """Return the number of sums per text: 2, 4, 8, ... in equal parts of the first half of training, then `sums`.
 
     A model that starts with two sums quickly learns to find the terms that belong to a letter. A model that started
-    with twelve sums had not learned this after 1,200 steps.
+    with twelve sums had not learned to do so after 1,200 steps.
     """
     fewer = [2**power for power in range(1, sums.bit_length()) if 2**power < sums]
     part = 2 * step * len(fewer) // steps
@@ -92,7 +92,7 @@ def _new_model(tokenizer: PreTrainedTokenizerFast, seed: int, layers: int, width
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    # Use Llama, because AutoTokenizer loads its tokenizer as saved, but replaces the tokenizer class of a Qwen2 model.
+    # Use Llama: AutoTokenizer loads its tokenizer as saved, but would replace the tokenizer class of a Qwen2 model.
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=width,
@@ -118,7 +118,7 @@ def _supervised_batch(
     problems = [[draw_terms(task, "train", rng) for _ in range(sums)] for _ in range(size)]
     prompts = list(map(write_prompt, problems))
     texts = [prompt + write_text(problem, task, rng) for prompt, problem in zip(prompts, problems, strict=True)]
-    if sums < task.sums:  # name the sums by a random subset of the letters, so that the model learns all letters
+    if sums < task.sums:  # label the sums with a random subset of the letters, so that the model learns all letters
         subsets = ["".join(sorted(rng.sample(LETTERS[: task.sums], sums))) for _ in texts]
         texts = [text.translate(str.maketrans(LETTERS[:sums], to)) for text, to in zip(texts, subsets, strict=True)]
     texts = [text + EOS for text in texts]
@@ -157,13 +157,13 @@ def make_base_model(
     with lock_file(folder.with_name(f".{folder.name}.lock"), wait=True):
         if not (folder / "config.json").is_file():
             if on_step is None:
-                print(f"Training the base model {folder}: once, about a minute on one core.", flush=True)
-            partial = folder.with_name(f".{folder.name}.partial")  # so that `folder` is complete
+                print(f"Training the base model {folder} (only once, about a minute on one core).", flush=True)
+            partial = folder.with_name(f".{folder.name}.partial")  # renamed when complete
             build_base_model(partial, task, on_step, **training)
             partial.rename(folder)
         elif settings:
             expected = {"task": asdict(task), **BASE_TRAINING, **training}
             found = json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8"))
             if found != expected:
-                raise ValueError(f"{folder} contains a model of {found} instead of {expected}: use another directory.")
+                raise ValueError(f"{folder} has a model with settings {found}, not {expected}: use another directory.")
     return model_name_or_path

@@ -52,7 +52,7 @@ def _distinct(task: str, settings: dict[str, Any], count: int, seed: int, exclud
         import reasoning_gym
         from reasoning_gym.factory import DATASETS
     except ImportError:
-        raise UserError(f"The tasks need the package reasoning-gym: {install_line('quickstart')}.") from None
+        raise UserError(f"The tasks need the `reasoning-gym` package: {install_line('quickstart')}.") from None
     if task not in DATASETS:
         raise UserError(f"`dataset_kwargs`: reasoning-gym has no task {task!r}.{nearest(task, DATASETS)}")
     draws = 20 * count + 100  # because a task may repeat problems
@@ -65,7 +65,7 @@ def _distinct(task: str, settings: dict[str, Any], count: int, seed: int, exclud
         if problem["question"] not in excluded:
             distinct[problem["question"]] = str(problem["answer"])
     raise UserError(
-        f"`dataset_kwargs`: {task} with {settings} gave {len(distinct)} distinct problems instead of {count}: lower "
+        f"`dataset_kwargs`: {task} with {settings} has {len(distinct)} distinct problems instead of {count}: lower "
         "`max_train_samples` or `num_eval_samples`, or widen the task's settings."
     )
 
@@ -73,12 +73,12 @@ def _distinct(task: str, settings: dict[str, Any], count: int, seed: int, exclud
 def last_number_accuracy_reward(
     completions: list[list[dict[str, str]] | str], solution: list[str], **kwargs: Any
 ) -> list[float]:
-    """Reward 1.0 if a completion's last integer is the solution; for models too small to follow an answer format."""
+    """Return 1.0 if the last integer is correct, else 0.0; for models that cannot follow an answer format."""
     rewards = []
     for completion, reference in zip(completions, solution, strict=True):
         text = completion if isinstance(completion, str) else completion[-1]["content"]
         # A minus after a digit is a subtraction: the last integer of "7-3" is 3.
         numbers = re.findall(r"(?<![\d)])-?\d+|\d+", text)
-        # `int` refuses numbers of more than 4,300 digits.
+        # `int` raises an error for more than 4,300 digits.
         rewards.append(float(bool(numbers) and len(numbers[-1]) < 100 and int(numbers[-1]) == int(reference)))
     return rewards

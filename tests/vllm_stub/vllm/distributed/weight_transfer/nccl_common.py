@@ -1,4 +1,4 @@
-"""Trainer side of the process group: as in vLLM, rank 0 listens and waits for the server's workers."""
+"""Trainer side of the process group. As in vLLM, rank 0 listens and waits for the server's workers."""
 
 import socket
 import tempfile

@@ -1,0 +1,206 @@
+"""Completions without an accuracy reward leave Eq. 3; graded accuracy rewards that never reach the threshold stop."""
+
+import logging
+import math
+import re
+
+import pytest
+import torch
+from tiny import scripted_accuracy_reward, scripted_bonus_reward
+from trainers import PROMPTS, ready, scripted_trainer, tiny_trainer
+
+from trl_ces.layers import GroupRewards, RewardCalls
+from trl_ces.layers.reward_calls import RewardError
+from trl_ces.methods.rule import Need, Rule, ShapedAdvantages
+from trl_ces.rewards import get_kimi_length_reward, group_reward
+
+REWARDS = [scripted_accuracy_reward, scripted_bonus_reward]
+SFT = {"shaping": "on_policy_sft", "epsilon": 1.0, "epsilon_high": 1e6}
+SAMPLED = {"shaping": "none", "dynamic_sampling": True}
+
+
+def script_of(accuracies=(1.0, 1.0, None, 0.0), bonus=1.0):
+    """One group of completions of 20 tokens, all with the same bonus."""
+    rows = [{"completion_ids": [5] * 19 + [1], "accuracy": value, "bonus": bonus} for value in accuracies]
+    return {PROMPTS[0]: rows}
+
+
+def make_trainer(folder, rewards=REWARDS, script=None, **changes):
+    sizes = {"per_device_train_batch_size": 4, "max_completion_length": 40, "ces_tau": 0.5}
+    return ready(scripted_trainer(folder, script or script_of(), rewards, **{**sizes, **changes}))
+
+
+def rollout(trainer, size=4):
+    return trainer._generate_and_score_completions([{"prompt": PROMPTS[0]} for _ in range(size)])
+
+
+zeros = group_reward(lambda groups: torch.zeros_like(groups.rewards))
+# Rewards 2, 2, 1 without the third completion: mean 5 / 3, deviation 0.577. As in TRL: 2, 2, 1, 1, deviation 0.577.
+LEFT_OUT, AS_IN_TRL = [0.577, 0.577, 0.0, -1.155], [0.866, 0.866, -0.866, -0.866]
+CASES = {
+    "ces": ({}, REWARDS, LEFT_OUT),
+    "on-policy SFT": (SFT, REWARDS, LEFT_OUT),
+    "dynamic sampling": (SAMPLED, REWARDS, LEFT_OUT),
+    "group reward": ({"shaping": "none"}, [*REWARDS, zeros], LEFT_OUT),
+    "length reward": ({"shaping": "none"}, [*REWARDS, get_kimi_length_reward()], LEFT_OUT),
+    "entropy advantage and a group reward": ({"shaping": "entropy_advantage"}, [*REWARDS, zeros], LEFT_OUT),
+    "accuracy alone": ({"shaping": "none"}, REWARDS[:1], LEFT_OUT),
+    "none": ({"shaping": "none"}, REWARDS, AS_IN_TRL),
+    "entropy advantage": ({"shaping": "entropy_advantage"}, REWARDS, AS_IN_TRL),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_unscored_completions_are_excluded_from_eq_3_if_correctness_is_read(tmp_path, case):
+    changes, rewards, expected = CASES[case]
+    trainer = make_trainer(tmp_path, rewards, **changes)
+    assert rollout(trainer)["advantages"].tolist() == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("scale", ["batch", "none"])
+def test_an_unscored_completion_leaves_every_scaling(tmp_path, scale):
+    trainer = make_trainer(tmp_path, scale_rewards=scale)
+    advantages = rollout(trainer)["advantages"].tolist()
+    expected = {"batch": LEFT_OUT, "none": [1 / 3, 1 / 3, 0.0, -2 / 3]}[scale]
+    assert advantages == pytest.approx(expected, abs=1e-3)
+
+
+def test_an_unscored_completion_leaves_rewards_that_are_normalized_one_by_one(tmp_path):
+    script = script_of()
+    script[PROMPTS[0]][2]["bonus"] = 9.0  # would move mean and deviation of the bonus
+    trainer = make_trainer(tmp_path, script=script, multi_objective_aggregation="normalize_then_sum")
+    assert rollout(trainer)["advantages"].tolist() == pytest.approx(LEFT_OUT, abs=1e-3)
+
+
+def test_the_layer_alone_leaves_unscored_completions_out(tmp_path):
+    class Alone(GroupRewards, RewardCalls):
+        pass
+
+    trainer = make_trainer(tmp_path, [*REWARDS, zeros], trainer_class=Alone, shaping="none")
+    assert rollout(trainer)["advantages"].tolist() == pytest.approx(LEFT_OUT, abs=1e-3)
+
+
+def test_a_reward_that_failed_for_a_row_leaves_it_out(tmp_path):
+    script = script_of((1.0, 1.0, math.nan, 0.0))
+    trainer = make_trainer(tmp_path, script=script, on_reward_error="skip")
+    assert rollout(trainer)["advantages"].tolist() == pytest.approx(LEFT_OUT, abs=1e-3)
+
+
+@pytest.mark.parametrize("changes", [{}, SAMPLED], ids=["ces", "dynamic sampling"])
+def test_evaluation_metrics_leave_unscored_completions_out(tmp_path, changes):
+    script = script_of(bonus=0.0)
+    script[PROMPTS[0]][2]["bonus"] = 1.0
+    trainer = make_trainer(tmp_path, script=script, per_device_eval_batch_size=4, **changes)
+    metrics = trainer.evaluate()
+    assert metrics["eval_rewards/scripted_accuracy_reward/mean"] == pytest.approx(2 / 3)
+    assert metrics["eval_rewards/scripted_bonus_reward/mean"] == 0
+    assert metrics["eval_reward"] == pytest.approx(2 / 3)
+
+
+def test_groups_of_equal_rewards_are_found_without_unscored_completions(tmp_path):
+    script = script_of((1.0, 1.0, None, 1.0), bonus=0.0)
+    script[PROMPTS[0]][2]["bonus"] = 1.0
+    assert rollout(make_trainer(tmp_path, script=script))["equal_rewards"].all()
+
+
+def test_no_rule_gives_an_unscored_completion_an_advantage(tmp_path, monkeypatch):
+    def encourage_wrong(batch, entropies_nats, mask):
+        shaped = batch["advantages"].unsqueeze(1) + (~batch["correct"]).unsqueeze(1) * mask
+        return ShapedAdvantages(shaped.float(), mask.bool())
+
+    rule = Rule("encourage_wrong", "", encourage_wrong, needs=frozenset({Need.CORRECTNESS}))
+    monkeypatch.setattr("trl_ces.config.find_rule", lambda name: rule)
+    trainer = make_trainer(tmp_path, shaping="encourage_wrong")
+    batch = rollout(trainer)
+    shape = batch["completion_ids"].shape
+    shaped = trainer._shaped_advantages(batch, torch.zeros(shape), torch.zeros(shape))
+    expected = torch.tensor([0.577, 0.577, 0.0, -0.155]).unsqueeze(1).expand(shape)
+    torch.testing.assert_close(shaped, expected, atol=1e-3, rtol=0)
+
+
+# Graded accuracy rewards.
+
+
+def graded_trainer(folder, values, **changes):
+    """A trainer whose accuracy rewards repeat `values`; each rollout takes the next of its lists, the last forever."""
+    lists = list(values)
+
+    def score(completions, **kwargs):
+        current = lists.pop(0) if len(lists) > 1 else lists[0]
+        return [current[row % len(current)] for row in range(len(completions))]
+
+    return tiny_trainer(folder, score, max_steps=2, ces_tau=0.5, **changes)
+
+
+BELOW = {
+    "partial credit": [0.2, 0.7],
+    "the same for all": [0.35],
+    "some wrong": [0.0, 0.9],
+    "some unscored": [None, 0.5],
+    "almost 1": [0.99],
+    "minus the error": [-3.0, -0.5],
+    "0 is correct": [-1.0, 0.0],
+}
+
+
+@pytest.mark.parametrize(
+    ("values", "changes"),
+    [*((values, {}) for values in BELOW.values()), ([0.5], {"ces_accuracy_reward": "score"}), ([0.5], SFT)],
+    ids=[*BELOW, "named", "on-policy SFT"],
+)
+def test_a_graded_reward_below_the_default_threshold_stops_training(tmp_path, values, changes):
+    with pytest.raises(RewardError) as stopped:
+        graded_trainer(tmp_path, [values], **changes).train()
+    message = str(stopped.value)
+    assert re.search(r"The accuracy reward score returned \S+, but no value of at least `ces_correct_thres", message)
+    assert "set the threshold to" in message
+
+
+def test_a_graded_reward_stops_training_with_a_group_reward_or_after_a_rollout_of_zeros(tmp_path):
+    trainer = graded_trainer(tmp_path, [[0.0], [0.0, 0.4]])
+    with pytest.raises(RewardError, match=r"returned 0\.4"):
+        trainer.train()
+    assert trainer.state.global_step == 1
+    script = script_of((0.2, 0.4, 0.2, 0.4))
+    with pytest.raises(RewardError, match=r"returned 0\.2"):
+        make_trainer(tmp_path, [*REWARDS, zeros], script, shaping="none", max_steps=1).train()
+
+
+@pytest.mark.parametrize(
+    ("values", "changes"),
+    [
+        ([[0.0]], {}),  # nothing is correct yet
+        ([[-1.0]], {}),  # the same with other numbers
+        ([[None]], {}),
+        ([[0.5, 1.0]], {}),
+        ([[-1.0, 1.0], [-1.0, -0.5]], {}),  # the threshold was reached before
+        ([[0.2, 0.7]], {"ces_correct_threshold": 0.5}),
+        ([[0.2, 0.7]], {"ces_correct_threshold": 0.999}),
+        ([[0.2, 0.7]], {"shaping": "none"}),
+        ([[0.2, 0.7]], SAMPLED),  # which compares the rewards themselves
+    ],
+    ids=str,
+)
+def test_other_rewards_train(tmp_path, values, changes):
+    trainer = graded_trainer(tmp_path, values, **changes)
+    trainer.train()
+    assert trainer.state.global_step == 2
+
+
+def test_zeros_are_warned_of(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING):
+        graded_trainer(tmp_path, [[0.0]]).train()
+    assert "of the first rollout is correct" in caplog.text
+
+
+def test_a_resumed_run_knows_that_the_threshold_was_reached(tmp_path):
+    changes = {"save_strategy": "steps", "save_steps": 1}
+    graded_trainer(tmp_path, [[0.5, 1.0]], **changes).train()
+    resumed = graded_trainer(tmp_path, [[0.5]], **changes)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
+    assert resumed.state.global_step == 2
+
+
+def test_evaluation_does_not_stop_on_a_graded_reward(tmp_path):
+    trainer = graded_trainer(tmp_path, [[0.5]], per_device_eval_batch_size=4)
+    assert trainer.evaluate()["eval_ces/group_accuracy"] == 0
