@@ -271,6 +271,15 @@ def test_an_unknown_reward_name_is_rejected_before_the_model_is_loaded(tmp_path)
         )
 
 
+def test_chat_prompts_without_chat_template_are_refused_before_the_model_is_loaded(tmp_path):
+    data = Dataset.from_dict({"prompt": [[{"role": "user", "content": "1+1="}]] * 4})
+    more = {"train_dataset": data, "processing_class": tiny_tokenizer(chat_template=None)}
+    with pytest.raises(ValueError, match=r"no/such-model has no chat template, .* set `prompt_template`"):
+        tiny_trainer(tmp_path, more={**more, "model": "no/such-model"})
+    more["rollout_func"] = lambda prompts, trainer: None  # it need not apply the template
+    assert tiny_trainer(tmp_path, more=more).rollout_func is more["rollout_func"]
+
+
 @pytest.mark.parametrize("shaping", ["none", "entropy_advantage"])
 def test_other_shapings_need_no_accuracy_reward(tmp_path, shaping):
     def style(completions, **kwargs):

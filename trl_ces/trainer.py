@@ -27,6 +27,7 @@ from typing import Any, cast
 import torch
 import trl
 from accelerate.utils import is_peft_model
+from datasets import Dataset
 from trl import GRPOTrainer
 from trl.trainer.utils import get_config_model_id
 
@@ -58,6 +59,7 @@ from .methods.groups import completion_facts
 from .methods.metrics import ces_metrics, ces_sums, selection_metrics, selection_sums
 from .methods.rule import Need, Rule, ShapedAdvantages
 from .support.models import check_is_no_adapter, check_policy, check_reward_model
+from .support.prompts import check_chat_template
 
 logger = logging.getLogger(__name__)
 
@@ -307,6 +309,12 @@ class CESTrainer(
                 check_reward_model(func)
         if isinstance(model, str):
             check_is_no_adapter(model)
+        given = dict(zip(("train_dataset", "eval_dataset", "processing_class"), positional, strict=False)) | kwargs
+        data, tokenizer = given.get("train_dataset"), given.get("processing_class")
+        if isinstance(data, Dataset) and data and "prompt" in data.column_names and not given.get("rollout_func"):
+            name = model if isinstance(model, str) else get_config_model_id(model.config)
+            revision = (args.model_init_kwargs or {}).get("revision")
+            check_chat_template(data["prompt"][0], name, tokenizer, revision, args.trust_remote_code)
         super().__init__(model, reward_funcs, args, *positional, **kwargs)
         check_policy(self.model, self._tokenizer)
 

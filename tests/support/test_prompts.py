@@ -1,6 +1,14 @@
 import pytest
+from tiny import save_tiny, tiny_tokenizer
 
-from trl_ces.support.prompts import PAPER_SYSTEM_PROMPT, after_thinking, build_prompt, opens_thinking
+from trl_ces.support.errors import UserError
+from trl_ces.support.prompts import (
+    PAPER_SYSTEM_PROMPT,
+    after_thinking,
+    build_prompt,
+    check_chat_template,
+    opens_thinking,
+)
 
 
 def test_a_prompt_consists_of_the_system_message_and_the_question():
@@ -38,3 +46,17 @@ def test_a_prompt_opens_thinking_only_if_it_ends_with_an_open_tag(prompt, expect
 )
 def test_after_thinking_returns_the_text_after_the_last_closing_tag(completion, prefilled, expected):
     assert after_thinking(completion, prefilled) == expected
+
+
+def test_chat_prompts_need_a_chat_template(tmp_path):
+    chat, model = build_prompt("1+1?"), str(tmp_path)
+    save_tiny(tmp_path)
+    check_chat_template(chat, model)
+    tiny_tokenizer(chat_template=None).save_pretrained(tmp_path)
+    (tmp_path / "chat_template.jinja").unlink()
+    check_chat_template("1+1?", model)
+    check_chat_template(chat, model, tiny_tokenizer())
+    check_chat_template(chat, str(tmp_path / "nothing"))  # TRL reports it
+    for tokenizer in (None, tiny_tokenizer(chat_template=None)):
+        with pytest.raises(UserError, match=r"has no chat template, .* set `prompt_template`"):
+            check_chat_template(chat, model, tokenizer)

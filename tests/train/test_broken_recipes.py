@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from processes import environment
+from tiny import tiny_model, tiny_tokenizer
 
 from trl_ces.cli.main import main
 from trl_ces.train import checks, launch
@@ -110,7 +111,7 @@ def refused(capsys, monkeypatch):
             ["recipe.yaml: line 12: not valid YAML (could not determine a constructor"],
         ),
         ({"model_name_or_path": "./half"}, "", ["'./half' has no *.safetensors: name a Hub id"]),
-        ({"dataset_name": "cut.jsonl"}, "", ["cut.jsonl' (split 'train') cannot be read (Unterminated string"]),
+        ({"dataset_name": "cut.jsonl"}, "", ["cut.jsonl, line 2 cannot be read (Unterminated string"]),
         ({"dataset_name": "objects.jsonl"}, "", ["objects.jsonl, row 0: the reference answer is {'x': 1}"]),
         ({"output_dir": "x" * 300}, "", ["`output_dir`", "cannot be written (File name too long): name another"]),
         ({"reward_funcs": "[divides.reward]"}, "", ["'divides.reward' cannot be imported: ZeroDivisionError"]),
@@ -242,3 +243,12 @@ def test_a_valid_recipe_starts_and_is_read_once(job, monkeypatch):
     assert main(["train", "--config", "recipe.yaml"]) == 0
     assert len(started) == 1
     assert read.count("recipe.yaml") == 1
+
+
+def test_chat_prompts_without_chat_template_are_refused(job, refused, monkeypatch):
+    tiny_tokenizer(chat_template=None).save_pretrained(job / "model")
+    tiny_model().config.save_pretrained(job / "model")
+    write(job)
+    assert "model has no chat template, but the prompts are chat messages" in refused("--config", "recipe.yaml")
+    monkeypatch.setattr(launch, "run_child", lambda *_: 0)
+    assert main(["train", "--config", "recipe.yaml", "--prompt_template", "Q: {question}"]) == 0

@@ -1,6 +1,8 @@
 """Data sets get columns `prompt` and `solution`; the draw is reproducible, and unusable rows are reported."""
 
 import json
+import math
+import os
 
 import pytest
 from datasets import Dataset
@@ -51,9 +53,9 @@ def write_parquet(tmp_path, rows):
 def test_both_formats_of_deepmath_become_prompt_and_solution(tmp_path, rows, write):
     train, evaluation = load_datasets(script(write(tmp_path, rows), max_train_samples=5))
     assert evaluation is None
-    assert {*train.column_names} == {*rows[0]} - {"question"} | {"prompt", "solution", "row"}
+    assert {*train.column_names} == {*rows[0]} - {"question"} | {"prompt", "solution", "_row"}
     for row in train:
-        number = row["row"]
+        number = row["_row"]
         assert row["prompt"] == [
             {"role": "system", "content": PAPER_SYSTEM_PROMPT},
             {"role": "user", "content": f"What is {number} + {number}?"},
@@ -69,7 +71,7 @@ def test_the_draw_never_changes():
 
 
 @pytest.mark.parametrize("reward", ["accuracy_reward", "boxed_accuracy_reward"])
-def test_rows_without_a_usable_reference_answer_are_replaced_and_reported(tmp_path, capsys, reward):
+def test_rows_without_a_usable_reference_answer_are_replaced_and_reported(tmp_path, reward):
     order = shuffled(30, 42)
     rows = [dict(row) for row in ZWHE99]
     rows[order[1]]["final_answer"] = None
@@ -77,9 +79,9 @@ def test_rows_without_a_usable_reference_answer_are_replaced_and_reported(tmp_pa
     rows[order[4]]["final_answer"] = "\\frac{1}{"  # unmatched braces: cannot be compared
     rows[order[20]]["final_answer"] = None  # not drawn, hence not reported
     wanted = script(write_lines(tmp_path, rows), max_train_samples=5, reward_funcs=[reward])
-    train, _ = load_datasets(wanted, verbose=True)
-    printed = capsys.readouterr().out.splitlines()
-    assert train["row"][:] == [order[i] for i in (0, 3, 5, 6, 7)]
+    printed = []
+    train, _ = load_datasets(wanted, say=printed.append)
+    assert train["_row"][:] == [order[i] for i in (0, 3, 5, 6, 7)]
     dropped = ", ".join(str(order[i]) for i in (1, 2, 4))
     assert printed[0].endswith("5 training rows and 0 evaluation rows of 30.")
     assert printed[1].endswith(f"dropped 3 rows (no usable reference answer): {dropped}.")
@@ -88,8 +90,8 @@ def test_rows_without_a_usable_reference_answer_are_replaced_and_reported(tmp_pa
 def test_evaluation_rows_are_held_back_from_training(tmp_path):
     train, evaluation = load_datasets(script(write_lines(tmp_path, ZWHE99), max_train_samples=6, num_eval_samples=4))
     order = shuffled(30, 42)
-    assert train["row"][:] == order[:6]
-    assert evaluation["row"][:] == order[6:10]
+    assert train["_row"][:] == order[:6]
+    assert evaluation["_row"][:] == order[6:10]
 
 
 def test_evaluation_may_use_a_separate_file(tmp_path):
@@ -117,13 +119,159 @@ def test_too_few_usable_rows_are_an_error(tmp_path):
 
 
 @pytest.mark.parametrize("write", [write_lines, write_parquet])
-def test_other_columns_keep_their_names_except_those_reserved_by_trl(tmp_path, write):
-    reserved = {"prompts": "p", "completions": "c", "image": "i"}
-    rows = [{"question": f"q{n}", "answer": n, "level": f"L{n}", **reserved} for n in range(3)]
-    data, _ = load_datasets(script(write(tmp_path, rows), max_train_samples=None))
-    assert sorted(data.column_names) == ["answer", "level", "prompt", "row", "solution"]
-    for row in data:
-        assert (row["answer"], row["level"], row["solution"]) == (row["row"], f"L{row['row']}", str(row["row"]))
+def test_other_columns_reach_rewards_and_a_message_names_renamed_ones(tmp_path, write):
+    reserved = {"completion": "c", "environments": "e", "_row": "r"}
+    rows = [{"question": f"q{n}", "answer": n, "row": f"shelf {n}", **reserved} for n in range(3)]
+    messages = []
+    data, _ = load_datasets(script(write(tmp_path, rows)), say=messages.append)
+    for record in data:
+        number = record.pop("_row")
+        kept = {"answer": number, "row": f"shelf {number}", "_completion": "c", "_environments": "e", "__row": "r"}
+        assert record == {**kept, "prompt": record["prompt"], "solution": str(number)}
+    assert messages[1].endswith("completion, environments, _row as _completion, _environments, __row.")
+
+
+@pytest.mark.parametrize(
+    "fields", [{"solution_column": "answer"}, {"solution_column": "solution", "solution_pattern": "#(.+)"}]
+)
+def test_another_solution_of_the_data_reaches_rewards(tmp_path, fields):
+    rows = [{"question": "q", "answer": "7", "solution": "long #7"}]
+    messages = []
+    data, _ = load_datasets(script(write_lines(tmp_path, rows), **fields), say=messages.append)
+    assert (data[0]["solution"], data[0]["_solution"], data[0]["answer"]) == ("7", "long #7", "7")
+    assert messages[1].endswith("solution as _solution.")
+
+
+@pytest.mark.parametrize("column", ["image", "images", "video", "audio"])
+def test_images_are_refused(tmp_path, column):
+    with pytest.raises(UserError, match=f"has the column `{column}`, and a recipe trains on text only"):
+        load_datasets(script(write_lines(tmp_path, [{"question": "q", "answer": "1", column: "x.png"}])))
+
+
+@pytest.mark.parametrize("write", [write_lines, write_parquet])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_numbers_that_are_not_finite_are_no_reference_answers(tmp_path, write, value):
+    rows = [{"question": "q", "answer": value if n % 2 else float(n)} for n in range(6)]
+    messages = []
+    data, _ = load_datasets(script(write(tmp_path, rows)), say=messages.append)
+    assert sorted(data["solution"]) == ["0.0", "2.0", "4.0"]
+    assert "dropped 3 rows" in messages[1]
+
+
+def test_texts_for_missing_values_are_reported_and_refused_without_others(tmp_path):
+    golds = ["1", "None", "2", "NaN", "3", "N/A", "null"]
+    rows = [{"question": "q", "answer": gold} for gold in golds]
+    messages = []
+    data, _ = load_datasets(script(write_lines(tmp_path, rows)), say=messages.append)
+    assert sorted(data["solution"]) == sorted(golds)
+    numbers = ", ".join(str(row) for row in shuffled(7, 42) if row in (1, 3, 5, 6))
+    assert messages[1].endswith(
+        f"4 reference answers look like missing values ('N/A', 'NaN', 'None', 'null'), in the rows: {numbers}."
+    )
+    with pytest.raises(UserError, match="every reference answer is 'NaN', 'None'"):
+        load_datasets(script(write_lines(tmp_path, [rows[1], rows[3]])))
+
+
+def test_message_keys_are_kept_as_they_are(tmp_path):
+    call = {"type": "function", "function": {"name": "add", "arguments": {"x": 1}}}
+    other = {"type": "function", "function": {"name": "halve", "arguments": {"y": 2}}}
+    chats = [
+        [{"role": "user", "content": "a"}],
+        [
+            {"role": "user", "content": "b", "name": "bob"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "content": "1"},
+        ],
+        [
+            {"role": "user", "content": "c", "name": None},
+            {"role": "assistant", "tool_calls": [other]},
+            {"role": "user", "content": "d"},
+        ],
+    ]
+    rows = [{"prompt": chat, "solution": "1"} for chat in chats]
+    data, _ = load_datasets(script(write_lines(tmp_path, rows), system_prompt=None))
+    expected = json.loads(json.dumps(chats))
+    expected[1][1]["content"] = expected[2][1]["content"] = ""
+    del expected[2][0]["name"]
+    assert {row["_row"]: row["prompt"] for row in data} == dict(enumerate(expected))
+
+
+@pytest.mark.parametrize("system_prompt", [None, "Think."])
+def test_text_parts_are_joined(system_prompt):
+    parts = [{"type": "text", "text": "1+"}, {"type": "text", "text": "1?"}]
+    prompt = make_prompt([{"role": "user", "content": parts}], system_prompt, "here")
+    assert prompt[-1] == {"role": "user", "content": "1+1?"}
+
+
+@pytest.mark.parametrize("content", [None, 5, [{"type": "image", "image": "x.png"}], ["text"], {"text": "a"}])
+def test_content_that_is_not_text_is_refused(content):
+    with pytest.raises(UserError, match=r"data, row 7: a message's content is .*text parts"):
+        make_prompt([{"role": "user", "content": content}], None, "data, row 7")
+
+
+@pytest.mark.parametrize("question", ["1" * 1_000_001, [{"role": "user", "content": "1" * 1_000_001}]])
+def test_a_question_of_a_million_characters_is_refused_with_its_length(question):
+    with pytest.raises(UserError, match="data, row 7: the question has 1,000,001 characters") as found:
+        make_prompt(question, None, "data, row 7")
+    assert len(str(found.value)) < 200
+    assert make_prompt("1" * 1_000_000, None, "here")
+
+
+def test_a_prompt_template_makes_text_prompts(tmp_path):
+    rows = [{"question": "{question} {x}?", "answer": "1"}]
+    data, _ = load_datasets(script(write_lines(tmp_path, rows), prompt_template="{y} Q: {question}\nA:"))
+    assert data["prompt"][:] == ["{y} Q: {question} {x}?\nA:"]
+    chat = [{"prompt": [{"role": "user", "content": "q"}], "solution": "1"}]
+    with pytest.raises(UserError, match=r"row 0: the question is .*: expected text for `prompt_template`"):
+        load_datasets(script(write_lines(tmp_path, chat), prompt_template="{question}"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"prompt_template": "Q:"}, "`prompt_template` is 'Q:': it must contain {question} once"),
+        ({"prompt_template": ""}, "must contain {question} once"),
+        ({"prompt_template": "{question} {question}"}, "must contain {question} once"),
+        ({"prompt_template": "{question}", "system_prompt": "Think."}, "excludes `system_prompt`"),
+        ({"prompt_template": "{question}", "dataset_name": None, "dataset_builder": "x.y"}, "excludes `dataset_bui"),
+    ],
+)
+def test_invalid_prompt_templates_are_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        ScriptArguments(**{"dataset_name": "d", **fields})
+
+
+def nested(depth):
+    value = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "values", [[1, "a"], [1, [1]], [1, 2**70], [nested(200), 1]], ids=["text", "list", "large", "deep"]
+)
+def test_a_column_that_cannot_be_stored_is_named(tmp_path, values):
+    rows = [{"question": "q", "answer": "1", "level": value} for value in values]
+    with pytest.raises(UserError, match="the column `level` cannot be stored"):
+        load_datasets(script(write_lines(tmp_path, rows)))
+
+
+def test_large_integers_are_reference_answers(tmp_path):
+    rows = [{"question": "q", "answer": 2**70}]
+    data, _ = load_datasets(script(write_lines(tmp_path, rows)))
+    assert (data[0]["solution"], data[0]["answer"]) == (str(2**70), str(2**70))
+
+
+@pytest.mark.parametrize("name", ["data.jsonl", "data.parquet", "folder/data.json"])
+def test_a_pipe_is_refused_at_once(tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(UserError, match="neither a file nor a folder of files"):
+        check_source(script(tmp_path / name))
+    if "/" in name:
+        with pytest.raises(UserError, match="neither a file nor a folder of files"):
+            check_source(script(tmp_path / "folder"))
 
 
 @pytest.mark.parametrize("first", [5, 2**70])
@@ -140,7 +288,7 @@ def test_the_system_prompt_replaces_the_system_message_of_a_chat_prompt():
     assert make_prompt("q", None, "here") == [{"role": "user", "content": "q"}]
 
 
-@pytest.mark.parametrize("question", [None, "", 5, [], [{"role": "user"}], ["text"]])
+@pytest.mark.parametrize("question", [None, "", 5, [], [{"content": "q"}], ["text"]])
 def test_the_error_for_a_row_without_a_question_names_the_row(question):
     with pytest.raises(UserError, match="data, row 7: the question is"):
         make_prompt(question, None, "data, row 7")
@@ -183,8 +331,9 @@ def test_missing_and_ambiguous_columns_are_refused(tmp_path, fields, message):
     [
         ("absent.jsonl", None, "absent.jsonl does not exist"),
         ("data.csv", "a,b", "neither a file nor a folder of files of one kind"),
-        ("empty.jsonl", "", "0 of them fit"),
-        ("rows.json", "[1]", "cannot be read"),
+        ("empty.jsonl", "", "empty.jsonl holds no rows"),
+        ("array.json", "[]", "array.json holds no rows"),
+        ("rows.json", "[1]", r"rows.json, row 0 cannot be read \(one int\)"),
         ("cut.parquet", "PAR1 and no more", "cannot be read"),
     ],
 )

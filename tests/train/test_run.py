@@ -21,17 +21,6 @@ from trl_ces.train.data import make_prompt
 from trl_ces.train.recipe import make_recipe
 from trl_ces.train.run import _check_prompts, _known_problem, make_trainer, train_to_end
 
-
-def test_a_missing_chat_template_is_explained():
-    recipe = make_recipe({"model_name_or_path": "base-1B", "output_dir": "out", "dataset_name": "d"}, "my.yaml")
-    with pytest.raises(ValueError, match="chat_template") as found:
-        tiny_tokenizer(chat_template=None).apply_chat_template([{"role": "user", "content": "1+2="}])
-    message = _known_problem(found.value, recipe)
-    assert "The tokenizer of base-1B has no chat template, which the prompts require: use an instruct" in message
-    assert "or use a `dataset_builder` that returns text prompts (docs/recipes.md has an example)." in message
-    assert _known_problem(ValueError("something else"), recipe) is None
-
-
 DISK_FULL = "Error while serializing: I/O error: No space left on device (os error 28)"
 
 # Rejects system messages, like the templates of Gemma 2 and early Mistral models.
@@ -100,7 +89,7 @@ def test_the_error_for_a_model_that_cannot_be_loaded_names_it(tmp_path, monkeypa
 
 
 COMPLETION, LENGTH = 12, 20  # leave eight tokens for the prompt
-TEXTS = {"prompt": ["1+2=", "1+2+3+4=", "1+2+3+4+5=", "6+7+8+9+10="], "row": [11, 22, 33, 44]}
+TEXTS = {"prompt": ["1+2=", "1+2+3+4=", "1+2+3+4+5=", "6+7+8+9+10="], "_row": [11, 22, 33, 44]}
 # The chat template adds five tokens.
 CHATS = {"prompt": [[{"role": "user", "content": text}] for text in ("1", "12", "3+4=", "1234567")]}
 

@@ -51,5 +51,5 @@ def call_builder(field: str, path: str, /, *args: Any, **settings: Any) -> Any:
         return build(*args, **settings)
     except UserError:
         raise
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OSError) as error:
         raise UserError(f"`{field}` {path} with {settings}: {error}") from error

@@ -1,4 +1,8 @@
-"""The paper's system prompt and the `<think>` tags. Standard library only."""
+"""The paper's system prompt, chat templates and the `<think>` tags. Imports only the standard library at its top."""
+
+from typing import Any
+
+from .errors import UserError
 
 # Paper, appendix "Evaluation prompt". Also used for training, because the paper states no training prompt
 # (docs/deviations.md, row 25).
@@ -14,6 +18,26 @@ def build_prompt(question: str, system_prompt: str | None = PAPER_SYSTEM_PROMPT)
     """Return the chat messages of a question, without a system message if `system_prompt` is `None` or empty."""
     system = [{"role": "system", "content": system_prompt}] if system_prompt else []
     return [*system, {"role": "user", "content": question}]
+
+
+def check_chat_template(
+    prompt: Any, model: str, tokenizer: Any = None, revision: str | None = None, trust_remote_code: bool = False
+) -> None:
+    """Raise `UserError` if `prompt` is chat messages and `tokenizer`, by default the model's, has no chat template."""
+    if not isinstance(prompt, list):
+        return
+    if tokenizer is None:
+        from transformers import AutoProcessor
+
+        try:
+            tokenizer = AutoProcessor.from_pretrained(model, revision=revision, trust_remote_code=trust_remote_code)
+        except Exception:  # TRL loads it in the same way and raises the error
+            return
+    if tokenizer.chat_template is None:
+        raise UserError(
+            f"The tokenizer of {model} has no chat template, but the prompts are chat messages: use an instruct "
+            "model, or set `prompt_template`, for example to 'Question: {question}\\nAnswer:'."
+        )
 
 
 def opens_thinking(prompt_text: str) -> bool:

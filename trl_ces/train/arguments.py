@@ -67,6 +67,13 @@ class ScriptArguments:
         default=PAPER_SYSTEM_PROMPT,
         metadata={"help": "System message of every prompt; null for none. Default: the paper's."},
     )
+    prompt_template: str | None = field(
+        default=None,
+        metadata={
+            "help": "Text prompt of a base model without a chat template, in YAML for example "
+            '`"Question: {question}\\nAnswer:"`. Only `{question}` is replaced; `system_prompt` is not used.'
+        },
+    )
     dataset_builder: str | None = field(
         default=None,
         metadata={
@@ -145,6 +152,12 @@ class ScriptArguments:
                 "`dataset_builder` excludes `dataset_name` and `eval_dataset_name`: set one of them to null. "
                 "`num_eval_samples` holds out problems of a `dataset_builder`."
             )
+        if self.prompt_template is not None:
+            if self.prompt_template.count("{question}") != 1:
+                raise ValueError(f"`prompt_template` is {self.prompt_template!r}: it must contain {{question}} once.")
+            if self.dataset_builder or (self.system_prompt or PAPER_SYSTEM_PROMPT) != PAPER_SYSTEM_PROMPT:
+                other = "dataset_builder" if self.dataset_builder else "system_prompt"
+                raise ValueError(f"`prompt_template` excludes `{other}`: set one of them to null.")
         for kwargs, builder in (("dataset_kwargs", "dataset_builder"), ("model_builder_kwargs", "model_builder")):
             if getattr(self, kwargs) and getattr(self, builder) is None:
                 raise ValueError(f"`{kwargs}` needs a `{builder}`: set both, or remove it.")

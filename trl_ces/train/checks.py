@@ -10,6 +10,7 @@ from ..support.errors import UserError
 from ..support.hub import is_local
 from ..support.imports import import_path, install_line
 from ..support.models import check_is_no_adapter, check_reward_model
+from ..support.prompts import check_chat_template
 from .arguments import RESUME, CommandLine
 from .data import check_source
 from .launch import Launch, make_launch
@@ -36,7 +37,9 @@ def check(line: CommandLine, recipe: Recipe) -> Launch:
         )
     if recipe.setting(RESUME):
         launch = replace(launch, checkpoint=str(check_resume(recipe, output_dir, config)))
-    check_source(script)
+    prompt, model = check_source(script), str(recipe.model.model_name_or_path)
+    if script.model_builder is None and is_local(model):  # the trainer checks those of the Hub
+        check_chat_template(prompt, model, trust_remote_code=recipe.setting("trust_remote_code"))
     if recipe.setting("push_to_hub"):
         check_push(recipe.setting("hub_model_id") or output_dir.resolve().name, recipe.env)
     if recipe.setting("use_vllm") and recipe.setting("vllm_mode") == "server" and launch.machine_rank == 0:

@@ -5,14 +5,15 @@ hash of seed and row number, which does not depend on the machine, library versi
 """
 
 import hashlib
-import json
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ..support.errors import UserError, first_line, hub_errors, nearest
+from ..support.files import parse_rows
 from ..support.hub import DATA_SUFFIXES, is_local
 from ..support.imports import call_builder
 from ..support.prompts import build_prompt
@@ -23,11 +24,16 @@ if TYPE_CHECKING:
 
 PROMPT_COLUMNS = ("prompt", "question", "problem")
 SOLUTION_COLUMNS = ("solution", "final_answer", "answer")
-# Columns to drop: TRL uses these names for other arguments of reward functions, or for images.
+# Renamed columns: reward functions receive other arguments under these names.
 RESERVED = {"prompt", "prompts", "completion", "completions", "completion_ids", "trainer_state", "log_extra"}
-RESERVED |= {"log_metric", "environments", "image", "images"}
+RESERVED |= {"log_metric", "environments", "_row"}
+MEDIA = {"image", "images", "video", "videos", "audio", "audios"}
+# Texts of other programs for a missing or non-finite number.
+MISSING = {"none", "null", "nil", "nan", "-nan", "nat", "na", "<na>", "n/a", "#n/a", "#na", "inf", "-inf"}
+MAX_QUESTION = 1_000_000  # characters; the tokenizer takes minutes and gigabytes for more
 BATCH = 256  # reference answers graded at a time
 DEFAULT_BUILT = 2000  # problems of a `dataset_builder` without `max_train_samples`
+Say = Callable[[str], Any] | None
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,7 @@ class Rows:
     prompts: Sequence[Any]
     golds: Sequence[Any]
     columns: Mapping[str, Sequence[Any]]
+    note: str | None  # message about renamed columns
 
 
 def read_rows(script: ScriptArguments, name: str, split: str) -> Rows:
@@ -62,10 +69,19 @@ def read_rows(script: ScriptArguments, name: str, split: str) -> Rows:
     prompt_column = find_column(list(columns), "prompt_column", script.prompt_column, PROMPT_COLUMNS, name)
     solution_column = find_column(list(columns), "solution_column", script.solution_column, SOLUTION_COLUMNS, name)
     golds = list(columns[solution_column])
-    others = {column: values for column, values in columns.items() if column not in {prompt_column, *RESERVED}}
-    if len({type(gold) for gold in golds if gold is not None}) > 1:  # Arrow has one type per column
-        others[solution_column] = [None if gold is None else str(gold) for gold in golds]
-    return Rows(name, columns[prompt_column], golds, others)
+    if media := sorted(MEDIA & set(columns)):
+        raise UserError(
+            f"{name} has the column `{media[0]}`, and a recipe trains on text only: remove or rename the column, or "
+            "train a vision model with `CESTrainer` in a script."
+        )
+    is_large = any(isinstance(gold, int) and gold.bit_length() > 63 for gold in golds)
+    if is_large or len({type(gold) for gold in golds if gold is not None}) > 1:  # Arrow has one type per column
+        columns[solution_column] = [None if gold is None else str(gold) for gold in golds]
+    taken = RESERVED if solution_column == "solution" and not script.solution_pattern else RESERVED | {"solution"}
+    renamed = {column: f"_{column}" for column in columns if column in taken and column != prompt_column}
+    others = {renamed.get(column, column): values for column, values in columns.items() if column != prompt_column}
+    note = f"{name}: reward functions receive the columns {', '.join(renamed)} as {', '.join(renamed.values())}."
+    return Rows(name, columns[prompt_column], golds, others, note if renamed else None)
 
 
 def _read_local(path: Path, split: str) -> dict[str, Sequence[Any]]:
@@ -76,7 +92,7 @@ def _read_local(path: Path, split: str) -> dict[str, Sequence[Any]]:
         raise UserError(f"The data file {path} does not exist (searched from {Path.cwd()}): check `dataset_name`.")
     files = sorted(file for file in path.iterdir() if file.suffix in DATA_SUFFIXES) if path.is_dir() else [path]
     suffixes = {file.suffix for file in files}
-    if len(suffixes) != 1 or not suffixes <= set(DATA_SUFFIXES):
+    if len(suffixes) != 1 or not suffixes <= set(DATA_SUFFIXES) or not all(map(Path.is_file, files)):  # not a pipe
         raise UserError(f"{path} is neither a file nor a folder of files of one kind: {', '.join(DATA_SUFFIXES)}.")
     files = [file for file in files if split in re.split(r"[\W_]+", file.stem)] or files
     if suffixes == {".parquet"}:
@@ -84,9 +100,9 @@ def _read_local(path: Path, split: str) -> dict[str, Sequence[Any]]:
         return {column: data[column] for column in data.column_names}
     rows: list[dict[str, Any]] = []  # parsed without Arrow, which rejects mixed types and large integers
     for file in files:
-        text = file.read_text(encoding="utf-8")
-        is_array = text.lstrip().startswith("[")
-        rows += json.loads(text) if is_array else [json.loads(line) for line in text.split("\n") if line.strip()]
+        rows += parse_rows(file.read_bytes(), file)
+    if not rows:
+        raise UserError(f"{path} holds no rows.")
     return {column: [row.get(column) for row in rows] for column in dict.fromkeys(key for row in rows for key in row)}
 
 
@@ -104,10 +120,10 @@ def find_column(columns: Sequence[str], field: str, wanted: str | None, known: S
 
 def clean_gold(gold: Any, pattern: str | None, location: str) -> str | None:
     """Return the reference answer as text, or `None` if the row has none."""
-    if gold is None:
+    if gold is None or (isinstance(gold, float) and not math.isfinite(gold)):
         return None
     if isinstance(gold, bool) or not isinstance(gold, str | int | float):
-        raise UserError(f"{location}: the reference answer is {gold!r}: set `solution_column` to text or numbers.")
+        raise UserError(f"{location}: the reference answer is {gold!r:.80}: set `solution_column` to text or numbers.")
     text = str(gold).strip()
     if pattern is not None:
         matches = list(re.finditer(pattern, text))
@@ -115,22 +131,40 @@ def clean_gold(gold: Any, pattern: str | None, location: str) -> str | None:
     return text or None
 
 
-def make_prompt(question: Any, system_prompt: str | None, location: str) -> list[dict[str, str]]:
-    """Return a question (text or chat messages) as chat messages; `system_prompt` replaces its system message."""
-    if isinstance(question, str) and question.strip():
-        return build_prompt(question, system_prompt)
-    messages = question if isinstance(question, list) else []
-    if not messages or not all(isinstance(turn, dict) and {"role", "content"} <= set(turn) for turn in messages):
-        raise UserError(
-            f"{location}: the question is {question!r}: expected text or chat messages; set `prompt_column`."
-        )
-    messages = [{"role": turn["role"], "content": turn["content"]} for turn in messages]
+def make_prompt(
+    question: Any, system_prompt: str | None, location: str, template: str | None = None
+) -> str | list[dict[str, Any]]:
+    """Return a question, text or chat messages, as chat messages; with `template`, a text question as text.
+
+    `system_prompt` replaces the system message of chat messages.
+    """
+    is_text = isinstance(question, str) and question.strip() != ""
+    turns = question if isinstance(question, list) and template is None else []
+    if not is_text and (not turns or not all(isinstance(turn, dict) and "role" in turn for turn in turns)):
+        expected = "text for `prompt_template`" if template else "text or chat messages"
+        raise UserError(f"{location}: the question is {question!r:.80}: expected {expected}; set `prompt_column`.")
+    messages = build_prompt(question, system_prompt) if is_text else [_message(turn, location) for turn in turns]
+    length = sum(len(message["content"]) for message in messages)
+    if length > MAX_QUESTION:
+        raise UserError(f"{location}: the question has {length:,} characters, over {MAX_QUESTION:,}: remove the row.")
+    if is_text:
+        return messages if template is None else template.replace("{question}", question)
     if messages[-1]["role"] == "assistant":  # TRL would continue this message
         raise UserError(f"{location}: the chat messages end with the assistant's message: end them with the question.")
     if not system_prompt:
         return messages
     rest = messages[1:] if messages[0]["role"] == "system" else messages
     return [{"role": "system", "content": system_prompt}, *rest]
+
+
+def _message(turn: dict[str, Any], location: str) -> dict[str, Any]:
+    """Return a chat message without empty keys and with text parts joined, because few templates accept parts."""
+    content = turn.get("content") or ("" if turn.get("tool_calls") else turn.get("content"))
+    if isinstance(content, list) and all(isinstance(part, dict) and "text" in part for part in content):
+        content = "".join(part["text"] for part in content)
+    if not isinstance(content, str):
+        raise UserError(f"{location}: a message's content is {content!r:.80}: expected text or a list of text parts.")
+    return {**{key: value for key, value in turn.items() if value is not None}, "content": content}
 
 
 def shuffled(number_of_rows: int, seed: int) -> list[int]:
@@ -165,21 +199,23 @@ def draw_rows(rows: Rows, script: ScriptArguments, wanted: int | None, grade: bo
     return kept, dropped
 
 
-def check_source(script: ScriptArguments) -> None:
-    """Check local data or a `dataset_builder` by loading it as in training, but without grading reference answers."""
+def check_source(script: ScriptArguments) -> Any:
+    """Load local data or call the `dataset_builder`, without grading reference answers; return the first prompt."""
     if script.dataset_builder is None and not is_local(str(script.dataset_name)):
-        return
+        return script.prompt_template or []
     if script.eval_dataset_name is not None and not is_local(script.eval_dataset_name):
         script = replace(script, eval_dataset_name=None, num_eval_samples=None)
-    load_datasets(script, grade=False)
+    train, _ = load_datasets(script, grade=False)
+    return train[0].get("prompt") if len(train) else None
 
 
 def load_datasets(
-    script: ScriptArguments, *, grade: bool = True, verbose: bool = False
+    script: ScriptArguments, *, grade: bool = True, say: Say = None
 ) -> tuple["Dataset", "Dataset | None"]:
     """Return the training and evaluation problems of a recipe, identical on every process.
 
-    `grade` drops rows whose reference answer cannot be compared with completions; `verbose` prints row counts.
+    `grade` drops rows whose reference answer cannot be compared with completions; `say` is called with messages about
+    rows and columns, on the main process.
     """
     if script.dataset_builder is not None:
         counts = (script.max_train_samples or DEFAULT_BUILT, script.num_eval_samples or 0)
@@ -190,17 +226,17 @@ def load_datasets(
         return train, evaluation
     held_back = 0 if script.eval_dataset_name else script.num_eval_samples or 0
     rows = read_rows(script, str(script.dataset_name), script.dataset_split)
-    numbers = _draw_once(rows, script, held_back, grade, verbose)
+    numbers = _draw_once(rows, script, held_back, grade, say)
     train_numbers, eval_numbers = numbers[: len(numbers) - held_back], numbers[len(numbers) - held_back :]
     train = make_dataset(rows, train_numbers, script)
     if script.eval_dataset_name is not None:
         rows = read_rows(script, script.eval_dataset_name, script.eval_dataset_split)
         script = replace(script, max_train_samples=script.num_eval_samples)
-        eval_numbers = _draw_once(rows, script, 0, grade, verbose)
+        eval_numbers = _draw_once(rows, script, 0, grade, say)
     return train, make_dataset(rows, eval_numbers, script) if eval_numbers else None
 
 
-def _draw_once(rows: Rows, script: ScriptArguments, held_back: int, grade: bool, verbose: bool) -> list[int]:
+def _draw_once(rows: Rows, script: ScriptArguments, held_back: int, grade: bool, say: Say) -> list[int]:
     """Draw `max_train_samples` plus `held_back` rows.
 
     Grading has a time limit and could give different rows on each process, so only the main process grades.
@@ -214,7 +250,7 @@ def _draw_once(rows: Rows, script: ScriptArguments, held_back: int, grade: bool,
         [(kept, dropped)] = broadcast_object_list(
             [draw_rows(rows, script, wanted, grade) if state.is_main_process else ([], [])]
         )
-        verbose = verbose and state.is_main_process
+        say = say if state.is_main_process else None
     else:
         kept, dropped = draw_rows(rows, script, wanted, grade)
     needed = wanted if wanted is not None else held_back + 1
@@ -223,27 +259,49 @@ def _draw_once(rows: Rows, script: ScriptArguments, held_back: int, grade: bool,
             f"{rows.source}: {len(kept)} of {len(rows.golds)} rows have usable reference answers, fewer than {needed}:"
             " lower `max_train_samples` or `num_eval_samples`, or check `solution_column` and `solution_pattern`."
         )
-    if verbose:
+    golds = {row: str(clean_gold(rows.golds[row], script.solution_pattern, rows.source)) for row in kept}
+    missing = [row for row in kept if golds[row].lower() in MISSING]
+    texts = ", ".join(map(repr, sorted({golds[row] for row in missing})))
+    if len(missing) == len(kept):
+        raise UserError(f"{rows.source}: every reference answer is {texts}, which means none: set `solution_column`.")
+    if say:
         counts = f"{len(kept) - held_back} training rows and {held_back} evaluation rows of {len(rows.golds)}"
-        listed = ", ".join(map(str, dropped[:20])) + (", ..." if len(dropped) > 20 else "")
-        print(f"{rows.source}: {counts}.", flush=True)
-        if dropped:
-            print(f"{rows.source}: dropped {len(dropped)} rows (no usable reference answer): {listed}.", flush=True)
+        say(f"{rows.source}: {counts}.")
+        if rows.note:
+            say(rows.note)
+        for numbers, problem in (
+            (dropped, f"dropped {len(dropped)} rows (no usable reference answer)"),
+            (missing, f"{len(missing)} reference answers look like missing values ({texts}), in the rows"),
+        ):
+            if numbers:
+                listed = ", ".join(map(str, numbers[:20])) + (", ..." if len(numbers) > 20 else "")
+                say(f"{rows.source}: {problem}: {listed}.")
     return kept
 
 
 def make_dataset(rows: Rows, numbers: list[int], script: ScriptArguments) -> "Dataset":
-    """Return a data set: columns `prompt` (chat messages), `solution`, `row` (number in the source) and the rest."""
+    """Return a data set: columns `prompt`, `solution`, `_row` (number in the source) and the rest."""
     from datasets import Dataset
 
     records = []
     for row in numbers:
         location = f"{rows.source}, row {row}"
         gold = clean_gold(rows.golds[row], script.solution_pattern, location)
-        prompt = make_prompt(rows.prompts[row], script.system_prompt, location)
+        prompt = make_prompt(rows.prompts[row], script.system_prompt, location, script.prompt_template)
         others = {name: column[row] for name, column in rows.columns.items()}
-        records.append(others | {"prompt": prompt, "solution": gold, "row": row})
-    return Dataset.from_list(records)
+        records.append(others | {"prompt": prompt, "solution": gold, "_row": row})
+    chats = [record["prompt"] for record in records if isinstance(record["prompt"], list)]
+    has_keys = any(len(turn) > 2 for chat in chats for turn in chat)
+    how: Any = "use_json" if has_keys else None  # otherwise Arrow adds each key to all messages
+    for name in records[0]:
+        try:
+            Dataset.from_list([{name: record[name]} for record in records], on_mixed_types=how)
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
+            raise UserError(
+                f"{rows.source}: the column `{name}` cannot be stored ({first_line(error)}): remove it, or give every "
+                "row a value of one type."
+            ) from None
+    return Dataset.from_list(records, on_mixed_types=how)
 
 
 def check_rows(rows: int, prompts: int) -> None:

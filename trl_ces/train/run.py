@@ -71,7 +71,7 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None) -> N
 
 def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CESTrainer:
     """Return the trainer of a recipe, with its data and model."""
-    train_dataset, eval_dataset = load_datasets(recipe.script, verbose=True)
+    train_dataset, eval_dataset = load_datasets(recipe.script, say=partial(print, flush=True))
     check_rows(len(train_dataset), cast(int, config.generation_batch_size) // cast(int, config.num_generations))
     with state.local_main_process_first():  # a `model_builder` writes files
         model = model_path(recipe)
@@ -185,7 +185,7 @@ def _check_prompts(trainer: CESTrainer) -> None:
         if too_long:
             raise UserError(
                 f"{len(too_long)} of {len(prompts)} prompts are too long for vLLM; the first is row "
-                f"{data[too_long[0]].get('row', too_long[0])}: its {len(ids[too_long[0]])} tokens plus "
+                f"{data[too_long[0]].get('_row', too_long[0])}: its {len(ids[too_long[0]])} tokens plus "
                 f"`max_completion_length`, {completion}, exceed vLLM's limit, {length}. Raise "
                 "`vllm_max_model_length`, or remove these rows."
             )
@@ -198,12 +198,6 @@ def _known_problem(error: Exception, recipe: Recipe) -> str | None:
     server_problem = server_failure(error, recipe)
     if server_problem is not None:
         return server_problem
-    if isinstance(error, ValueError) and "chat template" in str(error).replace("_", " "):
-        return (
-            f"The tokenizer of {recipe.model.model_name_or_path} has no chat template, which the prompts require: "
-            "use an instruct model, save a template with the tokenizer, or use a `dataset_builder` that returns text "
-            "prompts (docs/recipes.md has an example)."
-        )
     if isinstance(error, TemplateError):
         return (
             f"The chat template of {recipe.model.model_name_or_path} rejects the prompts ({error}): if it accepts no "

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 
 import pytest
 from fixtures_evaluation import REAL_DATA, ROWS, TABLE, rows_of, write_data
@@ -208,3 +209,33 @@ def test_reference_answers_equal_those_of_the_papers_script():
     assert other == {("svamp", 399): "1.055e+06"}
     assert golds["svamp", 399] == "1054997"
     assert len(graded) == 1150
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"question": "q", "answer": math.nan}, "empty question or reference answer"),
+        ({"question": "q", "answer": math.inf}, "empty question or reference answer"),
+        ({"question": "q", "answer": None}, "empty question or reference answer"),
+        ({"question": "q"}, r"does not have the set's format \(KeyError: 'answer'\)"),
+        ({"question": 5, "answer": "1"}, r"does not have the set's format \(AttributeError"),
+    ],
+)
+def test_error_names_a_row_of_another_format(tmp_path, row, message):
+    write_data(tmp_path, ["aime24"])
+    file = tmp_path / BENCHMARKS["aime24"].file
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([*lines[:-1], json.dumps(row)]))
+    with pytest.raises(UserError, match=rf"aime24: row 29 of .* {message}"):
+        load_benchmark("aime24", tmp_path)
+
+
+def test_a_byte_order_mark_is_skipped_and_a_broken_line_is_named(tmp_path):
+    write_data(tmp_path, ["aime24"])
+    file = tmp_path / BENCHMARKS["aime24"].file
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text, encoding="utf-8-sig")
+    assert len(load_benchmark("aime24", tmp_path)) == 30
+    file.write_text(text[:-9], encoding="utf-8")
+    with pytest.raises(UserError, match=r"test\.jsonl, line 30 cannot be read"):
+        load_benchmark("aime24", tmp_path)

@@ -219,8 +219,15 @@ def test_template_that_opens_thinking_is_detected():
     assert encode_prompts(tokenizer, [problem()], None).thinking_prefilled == [True]
 
 
+def test_prompt_template_needs_no_chat_template():
+    tokenizer = tiny_tokenizer(None)
+    prompts = encode_prompts(tokenizer, [problem("1+1")], "Think.", "[{question}]{x}\n<think>")
+    assert tokenizer.decode(prompts.ids[0]).endswith("[1+1]{x}\n<think>")
+    assert prompts.thinking_prefilled == [True]
+
+
 def test_model_without_usable_chat_template_is_rejected():
-    with pytest.raises(UserError, match="no chat template: set `--model` to a chat model"):
+    with pytest.raises(UserError, match=r"no chat template.* `prompt_template`"):
         encode_prompts(tiny_tokenizer(None), [problem()], None)
     strict = tiny_tokenizer(
         "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system here') }}{% endif %}" + CHAT_TEMPLATE

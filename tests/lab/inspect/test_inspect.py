@@ -161,6 +161,15 @@ def test_command_line_prompts_need_no_data(folder, capsys):
     assert "Below 50 %" not in text
 
 
+def test_prompt_template_applies_to_data_and_to_command_line_prompts(folder, tmp_path, capsys):
+    words = ["--config", "recipe.yaml", "--num_samples", "1", "--prompt_template", "{question} is "]
+    words += ["--reward_funcs", "[]", "--html", tmp_path / "page.html"]
+    for more, shown in (([], "3+3= is"), (["--prompt", "0"], "0 is")):
+        inspect(capsys, *words, *more)
+        assert shown in (tmp_path / "page.html").read_text()
+        assert "[u" not in (tmp_path / "page.html").read_text()
+
+
 def test_data_without_reward_is_not_graded(folder, capsys):
     words = ["--model", folder / "model", "--data", folder / "data.jsonl"]
     text, (cells,) = inspect(capsys, *words, "--num_samples", "30")
@@ -211,7 +220,7 @@ def test_top_pairs_and_automatic_tau(tmp_path, capsys):
         (["--model", "no-one/nothing", "--prompt", "a"], ["'no-one/nothing' cannot be loaded", "huggingface.co"]),
         (["--config", "arithmetic", "--model", "./empty"], ["'./empty' has no config.json"]),
         (["--model", "MODEL", "--data", "nowhere.jsonl"], ["nowhere.jsonl does not exist"]),
-        (["--model", "MODEL", "--data", "broken.jsonl"], ["'broken.jsonl'", "cannot be read"]),
+        (["--model", "MODEL", "--data", "broken.jsonl"], ["broken.jsonl, line 1 cannot be read"]),
         (["--model", "MODEL", "--data", "data.jsonl", "--prompt", "a"], ["both given", "remove one of them"]),
         (["--model", "MODEL", "--data", "data.jsonl", "--num_prompts", "9"], ["lower `--num_prompts`"]),
         (["--model", "MODEL", "--prompt", ""], ["`--prompt` is empty"]),

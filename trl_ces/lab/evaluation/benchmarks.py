@@ -9,6 +9,7 @@ sources and licences.
 import gzip
 import hashlib
 import json
+import math
 import re
 import string
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ...support.errors import UserError, first_line, hub_errors, nearest
+from ...support.files import parse_rows
 from ...support.hub import expand_home
 from .code.tasks import CodeTask, Row, read_code, read_task
 
@@ -27,7 +29,9 @@ CHOICE_INSTRUCTION = "Give the letter of the correct option as the final answer.
 
 
 def _as_text(value: Any) -> str:
-    """Convert the value to text, without the `.0` of integers that JSON stores as floats."""
+    """Convert the value to text, empty if missing, without the `.0` of integers that JSON stores as floats."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return ""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
@@ -255,9 +259,14 @@ def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Proble
         )
     problems = []
     for number, row in enumerate(rows):
-        question, gold = read(row)
-        task = read_task(benchmark.dataset, row) if benchmark.kind == "code" else None
-        if not question.strip() or (not gold.strip() and number not in benchmark.without_gold):
+        try:
+            question, gold = read(row)
+            task = read_task(benchmark.dataset, row) if benchmark.kind == "code" else None
+            is_empty = not question.strip() or (not gold.strip() and number not in benchmark.without_gold)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            cause = f"{type(error).__name__}: {first_line(error)}"
+            raise UserError(f"{name}: row {number} of {source} does not have the set's format ({cause}).") from None
+        if is_empty:
             raise UserError(f"{name}: row {number} of {source} has an empty question or reference answer.")
         if task is not None and benchmark.base is None:
             task = task.base()
@@ -287,12 +296,8 @@ def _from_folder(benchmark: Benchmark, data_dir: Path) -> tuple[str, list[Any], 
             f"{benchmark.name}: {file} does not exist. Set `--data_dir` to the folder with {benchmark.file}{hint}."
         )
     content = file.read_bytes()
-    text = (gzip.decompress(content) if file.suffix == ".gz" else content).decode("utf-8")
-    if file.suffix == ".json":
-        rows = json.loads(text)
-    else:  # `splitlines` would also split at U+2028, which questions may contain
-        rows = [json.loads(line) for line in text.split("\n") if line.strip()]
-    return str(file), rows, benchmark.read
+    content = gzip.decompress(content) if file.suffix == ".gz" else content
+    return str(file), parse_rows(content, file), benchmark.read
 
 
 def _from_hub(benchmark: Benchmark) -> tuple[str, list[Any], Reader]:

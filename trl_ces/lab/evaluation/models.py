@@ -9,7 +9,7 @@ from typing import Any
 
 from ...support.errors import UserError, first_line, hub_errors
 from ...support.hub import expand_home, is_local, try_hub_once
-from ...support.prompts import build_prompt, opens_thinking
+from ...support.prompts import build_prompt, check_chat_template, opens_thinking
 from .benchmarks import Problem
 from .settings import EvaluationSettings
 
@@ -100,10 +100,14 @@ def fingerprint(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def encode_prompts(tokenizer: Any, problems: Sequence[Problem], system_prompt: str | None) -> EncodedPrompts:
-    """Encode prompts as token ids, identically for every backend."""
-    if tokenizer.chat_template is None:
-        raise UserError("The model's tokenizer has no chat template: set `--model` to a chat model.")
+def encode_prompts(
+    tokenizer: Any, problems: Sequence[Problem], system_prompt: str | None, template: str | None = None
+) -> EncodedPrompts:
+    """Encode prompts as token ids, identically for every backend; `template` as in [`EvaluationSettings`]."""
+    if template is not None:
+        texts = [template.replace("{question}", problem.question) for problem in problems]
+        return EncodedPrompts(tokenizer(texts)["input_ids"], [opens_thinking(text) for text in texts])
+    check_chat_template([], "the model", tokenizer)
     chats = [build_prompt(problem.question, system_prompt) for problem in problems]
     texts = [apply_template(tokenizer, chat, tokenize=False) for chat in chats]
     # The chat template has already added the special tokens, including BOS.

@@ -50,7 +50,7 @@ def _prepare(settings: EvaluationSettings) -> tuple[EvaluationSettings, list[Pro
 def _encode(settings: EvaluationSettings, problems: Sequence[Problem]) -> tuple[ModelFacts, EncodedPrompts]:
     """Read the model without its weights, encode the prompts, and check that they fit the context."""
     facts = read_model(settings)
-    prompts = encode_prompts(facts.tokenizer, problems, settings.system_prompt)
+    prompts = encode_prompts(facts.tokenizer, problems, settings.system_prompt, settings.prompt_template)
     check_context(facts, prompts, settings)
     return facts, prompts
 

@@ -27,6 +27,7 @@ BACKEND = (lambda value: value in ("auto", "vllm", "transformers"), "auto, vllm 
 DTYPE = (lambda value: value in ("auto", "bfloat16", "float16", "float32"), "auto, bfloat16, float16 or float32")
 TEXT = (lambda value: isinstance(value, str), "text")
 TEXTS = (lambda value: isinstance(value, str) or all(isinstance(text, str) for text in value), "a list of names")
+TEMPLATE = (lambda value: str(value).count("{question}") == 1, "a text with {question} once, or null")
 
 
 def _setting(default: Any, text: str, limits: Any = TEXT) -> Any:
@@ -59,6 +60,7 @@ class EvaluationSettings:
     )
     seed: int = _setting(0, "sampling seed", SEED)
     system_prompt: str | None = _setting(PAPER_SYSTEM_PROMPT, "system message; null: no system message")
+    prompt_template: str | None = _setting(None, "text prompts for a base model, such as 'Q: {question}'", TEMPLATE)
     dtype: str = _setting("auto", "dtype of the weights; auto: as saved, but vLLM converts float32 to 16 bits", DTYPE)
     batch_size: int = _setting(16, "transformers: completions generated at a time", COUNT)
     gpu_memory_utilization: float = _setting(0.9, "vLLM: fraction of GPU memory to use", FRACTION)
@@ -89,6 +91,7 @@ class EvaluationSettings:
     def sampling(self) -> dict[str, Any]:
         """Return the settings that determine completions and their grades; all samples of a directory share them."""
         ignored = NOT_SAMPLING if self.code_benchmarks() else {*NOT_SAMPLING, "code_time_limit"}
+        ignored |= set() if self.prompt_template else {"prompt_template"}  # older directories have no such setting
         return {name: value for name, value in asdict(self).items() if name not in ignored}
 
     def code_benchmarks(self) -> list[str]:

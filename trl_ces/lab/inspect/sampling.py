@@ -19,8 +19,9 @@ from ...layers.first_rollout import describe_example
 from ...layers.reward_calls import RewardError, guard
 from ...layers.turns import read_turns
 from ...support.errors import UserError, first_line, hub_errors
-from ...support.prompts import build_prompt
+from ...support.prompts import check_chat_template
 from ...support.reward_names import accuracy_reward_index, reward_name
+from ...train.data import make_prompt
 from ...train.lookup import find_reward_functions, model_path
 from ..evaluation.generate import generate_batch
 from ..evaluation.models import apply_template, cut_at_end, end_tokens
@@ -61,8 +62,9 @@ def sample_recipe(recipe: Recipe, prompts: Prompts, sampling: Sampling, *, build
     `build`: whether the recipe's `model_builder` may build the model.
     """
     name, model, tokenizer = _load_model(recipe, build)
-    if prompts.typed and tokenizer.chat_template is not None:
-        prompts = Prompts([build_prompt(text, recipe.script.system_prompt) for text in prompts.prompts])
+    system, question = recipe.script.system_prompt, recipe.script.prompt_template
+    if prompts.typed and (question or tokenizer.chat_template is not None):
+        prompts = Prompts([make_prompt(text, system, "--prompt", question) for text in prompts.prompts])
     template = recipe.training.get("chat_template_kwargs")
     encoded = [encode_prompt(tokenizer, prompt, template) for prompt in prompts.prompts]
     completions = sample_completions(model, tokenizer, encoded, sampling)
@@ -105,12 +107,8 @@ def encode_prompt(
     """Encode a prompt as TRL does: text unchanged, chat messages with the tokenizer's chat template."""
     if isinstance(prompt, str):
         ids = tokenizer(prompt)["input_ids"]
-    elif tokenizer.chat_template is None:
-        raise UserError(
-            "The prompts are chat messages, but the tokenizer has no chat template: use an instruct model, or text "
-            "prompts from `--prompt` or from a `dataset_builder` (see docs/recipes.md)."
-        )
     else:
+        check_chat_template(prompt, tokenizer.name_or_path, tokenizer)
         options = {"tokenize": True, "return_dict": True, **(chat_template_kwargs or {})}
         ids = apply_template(tokenizer, prompt, **options)["input_ids"]
     if not ids:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from ...support.errors import UserError, first_line
+from ...support.errors import UserError
 from ...support.hub import is_local
 from ..evaluation.models import check_model
 
@@ -114,8 +114,6 @@ class Prompts:
 
 def read_prompts(recipe: Recipe, num_prompts: int | None = None) -> Prompts:
     """Read prompts from the recipe's data, and the other columns if the recipe has a reward."""
-    from datasets.exceptions import DatasetGenerationError
-
     from ...train.data import load_datasets, read_rows
 
     script = recipe.script
@@ -129,8 +127,6 @@ def read_prompts(recipe: Recipe, num_prompts: int | None = None) -> Prompts:
         data, _ = load_datasets(subset)
     except UserError as error:
         raise UserError(str(error).replace("`max_train_samples` or `num_eval_samples`", "`--num_prompts`")) from None
-    except (OSError, ValueError, DatasetGenerationError) as error:
-        raise UserError(f"The data {name} cannot be read ({first_line(error)}): check the file.") from error
     has_reward = script.reward_funcs or script.reward_model_name_or_path
     columns = {column: list(data[column]) for column in data.column_names if column != "prompt"}
     return Prompts(list(data["prompt"]), columns if has_reward else {})
