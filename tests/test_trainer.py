@@ -298,7 +298,9 @@ def test_the_error_for_an_unsupported_trl_contains_the_install_command(version):
 
 @pytest.mark.parametrize("version", ["1.17.0", "1.18.0.dev0"])
 def test_a_trl_newer_than_the_tested_version_causes_a_warning(version):
-    with pytest.warns(UserWarning, match=rf"trl {version} is newer than 1\.16, the newest that .* tested with"):
+    with pytest.warns(
+        UserWarning, match=rf"trl {version} is newer than 1\.16, the newest version that .* tested with"
+    ):
         check_trl_version(version)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

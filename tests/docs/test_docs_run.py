@@ -83,10 +83,10 @@ def one_process(monkeypatch):
     """Make `trl-ces train` run in this process instead of a child process."""
 
     def train_here(command, env, received=None):
-        assert command[:3] == [sys.executable, "-m", WORKER]
+        assert command[:4] == [sys.executable, "-P", "-m", WORKER]
         for name, value in env.items():
             monkeypatch.setenv(name, str(value))
-        return train_worker.main(command[3:])
+        return train_worker.main(command[4:])
 
     monkeypatch.setattr(launch, "run_child", train_here)
 

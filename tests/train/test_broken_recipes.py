@@ -116,7 +116,7 @@ def refused(capsys, monkeypatch):
         ({"output_dir": "x" * 300}, "", ["`output_dir`", "cannot be written (File name too long): name another"]),
         ({"reward_funcs": "[divides.reward]"}, "", ["'divides.reward' cannot be imported: ZeroDivisionError"]),
         ({"reward_funcs": "[leaves.reward]"}, "", ["'leaves.reward' cannot be imported: SystemExit"]),
-        ({"model_name_or_path": "runs/a/b"}, "", ["'runs/a/b' holds no config.json"]),  # not a Hub id: two slashes
+        ({"model_name_or_path": "runs/a/b"}, "", ["'runs/a/b' has no config.json"]),  # not a Hub id: two slashes
         ({"reward_weights": "[1, 0]"}, "", ["`reward_weights` has 2 numbers for 1 rewards", "of accuracy_reward,"]),
         ({"reward_funcs": "[think_format_reward, get_soft_overlong_punishment]"}, "", ["Set `ces_accuracy_reward`"]),
         ({"reward_funcs": "[get_mai_length_reward]"}, "", ["is a group reward", "add an accuracy reward"]),
@@ -250,5 +250,7 @@ def test_chat_prompts_without_chat_template_are_refused(job, refused, monkeypatc
     tiny_model().config.save_pretrained(job / "model")
     write(job)
     assert "model has no chat template, but the prompts are chat messages" in refused("--config", "recipe.yaml")
-    monkeypatch.setattr(launch, "run_child", lambda *_: 0)
+    started = []
+    monkeypatch.setattr("trl_ces.cli.train.run_training", lambda *launched: started.append(launched) or 0)
     assert main(["train", "--config", "recipe.yaml", "--prompt_template", "Q: {question}"]) == 0
+    assert len(started) == 1

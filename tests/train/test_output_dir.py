@@ -50,7 +50,7 @@ def job(tmp_path, monkeypatch, request):
     def train_here(command, env, received=None):
         for name, value in env.items():
             monkeypatch.setenv(name, str(value))
-        return train_worker.main(command[3:])
+        return train_worker.main(command[command.index(launch.WORKER) + 1 :])
 
     monkeypatch.setattr(launch, "run_child", train_here)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)

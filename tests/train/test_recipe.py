@@ -1,6 +1,7 @@
 """Recipes are checked strictly; the error names the file, the key and a way to fix it."""
 
 import dataclasses
+import os
 
 import pytest
 
@@ -32,7 +33,7 @@ def test_values_are_set_in_the_dataclasses_that_define_them(tmp_path):
     )
     recipe = load_recipe(write(tmp_path, text))
     assert recipe.training == {
-        "output_dir": "out",
+        "output_dir": os.path.abspath("out"),
         "learning_rate": 2e-7,
         "ces_tau": 0.0,
         "lr_scheduler_type": "cosine_with_min_lr",
@@ -60,7 +61,7 @@ def test_the_command_line_overrides_the_recipe(tmp_path):
     }
     recipe = load_recipe(write(tmp_path, "learning_rate: 2e-7\nmax_steps: 3\nsolution_column: x\n"), overrides)
     assert recipe.training == {
-        "output_dir": "out",
+        "output_dir": os.path.abspath("out"),
         "learning_rate": 3e-6,
         "max_steps": -1,
         "bf16": True,

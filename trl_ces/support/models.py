@@ -27,8 +27,9 @@ def check_policy(model: Any, tokenizer: Any) -> None:
             "with `PeftModel.from_pretrained(..., is_trainable=True)`, pass a `peft_config`, or unfreeze weights."
         )
     rows = getattr(model.get_input_embeddings(), "num_embeddings", None) or model.config.get_text_config().vocab_size
-    # Text models may share the tokenizer of a model for images and sound.
-    others = {getattr(tokenizer, f"{kind}_token", None) for kind in ("image", "video", "audio")}
+    # Text models may share the tokenizer of a model for images and sound. transformers adds an unknown token to some
+    # tokenizers, which do not produce it.
+    others = {getattr(tokenizer, f"{kind}_token", None) for kind in ("image", "video", "audio", "unk")}
     missing = {index: token for token, index in tokenizer.get_vocab().items() if index >= rows and token not in others}
     if missing:
         raise UserError(

@@ -113,7 +113,7 @@ def _check_accelerate_config(file: Path) -> None:
     from accelerate.utils import PrecisionType
 
     try:
-        PrecisionType(str(load_config_from_file(str(file)).mixed_precision).lower())
+        PrecisionType(str(load_config_from_file(str(file)).mixed_precision or "no").lower())
     except Exception as error:  # ValueError or TypeError, mostly
         raise UserError(f"{file}: accelerate does not accept it ({first_line(error)}).") from None
 

