@@ -38,8 +38,8 @@ An invalid value raises a `ValueError` in Python. The command line prints one se
 
 ## Data, rewards, batches
 
-These are keys of recipes only; [Recipes](recipes.md) explains how they work together. A recipe may also contain `env`,
-a mapping of environment variables for the training processes.
+Recipes and the command line accept these keys; [Recipes](recipes.md) explains how they work together. A recipe may
+also contain `env`, a mapping of environment variables for the training processes.
 
 {{script}}
 """

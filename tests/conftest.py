@@ -1,4 +1,4 @@
-"""Settings of all tests: one process, no network, no telemetry."""
+"""Settings for all tests: one process, no network, no telemetry."""
 
 import gc
 import os
@@ -43,7 +43,7 @@ def default_sigterm():
 
 
 @pytest.fixture(autouse=True)
-def whole_steps():
+def reset_gradient_state():
     """Reset accelerate's shared state, which training may have changed if it ended inside an optimizer step."""
     if "accelerate.state" in sys.modules:
         sys.modules["accelerate.state"].GradientState()._set_sync_gradients(True)

@@ -3,9 +3,10 @@ Reward functions for TRL.
 
 - [`accuracy_reward`], [`boxed_accuracy_reward`] and [`think_format_reward`] grade each completion separately. They
   take into account whether the chat template already opened `<think>` (docs/deviations.md, rows 17 and 18).
-- `get_NAME_length_reward`: length rewards, computed per group. [`group_reward`] turns your own function into one.
+- `get_NAME_length_reward`: length rewards, computed per group. [`group_reward`] makes one from a function
+  of your own.
 
-TRL's `get_soft_overlong_punishment` is the soft overlong punishment of DAPO.
+For DAPO's soft overlong punishment, use TRL's `get_soft_overlong_punishment`.
 """
 
 import functools
@@ -75,7 +76,7 @@ def accuracy_reward(
         solution (`Sequence[str]`):
             Reference answers, one per completion, in LaTeX or plain text.
         thinking_prefilled (`bool` or `Sequence[bool]`, *optional*):
-            Whether the prompt already opened `<think>`, for all completions or one value per completion.
+            Whether the prompt already opened `<think>`: one value for all completions, or one per completion.
             [`CESTrainer`] passes it. If `None`, it is read from string prompts, and is `False` for conversations.
         last_turns (`Sequence[str]`, *optional*):
             The model's last turns as generated, including the thinking. [`CESTrainer`] passes them, because TRL may

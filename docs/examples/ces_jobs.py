@@ -12,7 +12,7 @@ Train with CES on Hugging Face Jobs and push the model to a private repository.
 
 Replace REPOSITORY above with the repository's address, and set RECIPE below to your recipe. Without `--timeout`, the
 Hub stops a job after its default time limit and deletes the job's disk; the model is pushed only when training ends.
-All other options are passed to `trl-ces train`. This script has not yet been run as a job.
+Options after the script's path are passed to `trl-ces train`. This script has not yet been run as a job.
 """
 
 import sys
@@ -22,11 +22,11 @@ from trl_ces.cli.main import main
 RECIPE = "R1-1.5B"
 
 
-def train_words(given: list[str]) -> list[str]:
-    """Return the arguments of `trl-ces`."""
+def train_args(given: list[str]) -> list[str]:
+    """Return the command-line arguments for `trl-ces`."""
     hub = ["--push_to_hub", "true", "--hub_private_repo", "true"]
     return ["train", "--config", RECIPE, "--output_dir", "outputs/ces", *hub, *given]
 
 
 if __name__ == "__main__":
-    sys.exit(main(train_words(sys.argv[1:])))
+    sys.exit(main(train_args(sys.argv[1:])))

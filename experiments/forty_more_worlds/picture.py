@@ -23,7 +23,7 @@ def main() -> None:
             difference = scale * (means[measure][method] - means[measure]["DAPO"])
             panel.scatter(before, difference, color=color, marker=marker, s=25, label=name)
         panel.axhline(0, color="black", linewidth=0.8)
-        panel.set(xlabel="base model correct in, %", ylabel=f"minus DAPO: {unit}")
+        panel.set(xlabel="accuracy of the base model, %", ylabel=f"difference from DAPO: {unit}")
     panels[1].set_yscale("symlog", linthresh=10)
     panels[1].set_yticks([-15, -10, -5, 0, 5, 10, 30, 90], ["-15", "-10", "-5", "0", "5", "10", "30", "90"])
     figure.legend(*panels[0].get_legend_handles_labels(), frameon=False, ncols=2, loc="outside upper center")

@@ -1,4 +1,4 @@
-"""Check the links in the docs, the files, functions and tests that the docs name, and that config.md is up to date."""
+"""Check that links in the docs work, that files and tests they mention exist, and that config.md is up to date."""
 
 import re
 from itertools import pairwise
@@ -35,7 +35,7 @@ EQUATIONS = re.findall(
 
 
 def missing_tests(text):
-    """Return the tests that a text names, with or without a file or as `test_prefix...`, but that do not exist."""
+    """Return the nonexistent tests that a text mentions; a name may include its file or end in `...`."""
     everywhere = [name for file in (ROOT / "tests").rglob("test_*.py") for name in functions_of(file)]
     missing = []
     for file, name, dots in TEST.findall(text):
@@ -56,7 +56,7 @@ def test_the_functions_and_tests_named_for_an_equation_exist(function, tests):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_the_tests_and_files_that_a_page_names_exist(page):
+def test_tests_and_files_mentioned_on_a_page_exist(page):
     if page.name == "results.md":  # this page names removed files
         return
     text = prose(page)
@@ -66,7 +66,7 @@ def test_the_tests_and_files_that_a_page_names_exist(page):
     assert [file for file in missing if not re.search("MODEL|NAME", file)] == []
 
 
-def test_the_pages_that_the_code_names_exist():
+def test_pages_mentioned_in_the_code_exist():
     folders = ("trl_ces", "recipes", "benchmarks", "experiments", "tests")
     files = [file for name in folders for file in (ROOT / name).rglob("*.*") if file.suffix in (".py", ".yaml", ".j2")]
     missing = [

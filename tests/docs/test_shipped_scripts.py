@@ -77,7 +77,7 @@ def test_uv_resolves_the_requirements_of_a_script(file, tmp_path):
 
 def test_the_job_trains_a_shipped_recipe_and_pushes_to_a_private_repository():
     job = load_script(ROOT / "docs/examples/ces_jobs.py")
-    command, config, recipe, *flags = job.train_words(["--hub_model_id", "me/ces"])
+    command, config, recipe, *flags = job.train_args(["--hub_model_id", "me/ces"])
     assert (command, config) == ("train", "--config")
     assert (ROOT / f"recipes/models/{recipe}.yaml").is_file()
     given = dict(zip(flags[::2], flags[1::2], strict=True))

@@ -1,4 +1,4 @@
-"""Grading with the question, which can specify nouns, base, percentage, unit, order, options and names."""
+"""Grading with the question, which can state the expected noun, base, percentage, unit, order, options and names."""
 
 from rows import rows
 

@@ -362,7 +362,7 @@ def test_a_busy_worker_exits_with_the_trainer(stand_in, tmp_path):
     ("cores", "processes", "expected"),
     [(16, None, 8), (8, None, 8), (3, None, 3), (1, None, 1), (8, "2", 4), (7, "2", 3), (2, "4", 1)],
 )
-def test_a_process_has_one_worker_per_core_of_its_share_up_to_8(monkeypatch, cores, processes, expected):
+def test_a_process_has_one_worker_per_core_in_its_share_and_at_most_8(monkeypatch, cores, processes, expected):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)) if pid == 0 else set())
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
     if processes:

@@ -179,6 +179,7 @@ def check_rows(rows):
     assert os.getpid() not in {int(row[2]) for row in rows}
 
 
+@pytest.mark.slow
 def test_rewards_work_in_forked_loader_workers_while_a_thread_of_the_trainer_grades():
     over = threading.Event()
     found = []

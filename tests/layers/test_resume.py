@@ -137,6 +137,7 @@ def run_two(folder, name, checkpoint="", **changes):
     return torch.load(folder / name / "weights.pt", weights_only=True)
 
 
+@pytest.mark.slow
 def test_two_processes_resume_inside_a_rollout(tmp_path):
     whole = run_two(tmp_path, "whole")
     checkpoint = tmp_path / "whole" / "checkpoint-3"

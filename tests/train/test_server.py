@@ -41,7 +41,7 @@ def test_the_error_for_a_missing_server_contains_the_start_command():
     with pytest.raises(UserError) as caught:
         check_server(recipe)
     assert str(caught.value) == (
-        f"The vLLM server at {url} does not answer (`vllm_server_timeout` is 0 s): start it with "
+        f"The vLLM server at {url} did not respond within 0 s (`vllm_server_timeout`): start it with "
         f"`{server_command(recipe)}`."
     )
 

@@ -56,18 +56,17 @@ class PaddingSupport(NamedTuple):
 def padding_support(model: torch.nn.Module) -> PaddingSupport:
     """Decide which padding can be omitted without changing the outputs of `model` (Transformers or PEFT)."""
     if any(adapter.is_prompt_learning for adapter in getattr(model, "peft_config", {}).values()):
-        reason = "its prompts are learned, and their virtual tokens precede the padding, so padding stays"
+        reason = "it uses prompt learning, which puts virtual tokens before the padding"
         return PaddingSupport(left=False, right=False, pack=False, reason=reason)
     config = _text_config(model)
     rope_types = _rope_types(getattr(config, "rope_parameters", None))
     length_dependent = sorted(rope_types.intersection(LENGTH_DEPENDENT_ROPE))
     if length_dependent:
-        reason = f"its rotary embeddings ({length_dependent[0]}) depend on the padded length, so padding stays"
+        reason = f"its rotary embeddings ({length_dependent[0]}) depend on the padded length"
         return PaddingSupport(left=False, right=False, pack=False, reason=reason)
     stateful = any(getattr(module, "_is_stateful", False) for module in model.modules())
     if stateful or not rope_types:
         reason = "it is recurrent" if stateful else "its positions are not rotary"
-        reason += ", so padding on the left of prompts stays, and rows are not packed"
         return PaddingSupport(left=False, right=True, pack=False, reason=reason)
     if config.model_type not in PACKED_APART:
         reason = f"models of type {config.model_type} are not known to keep packed rows apart"
@@ -88,25 +87,25 @@ def padding_plan(
     """
     support = padding_support(model)
     if sequences_are_split:
-        support = PaddingSupport(False, False, False, "sequences are split over processes, so padding stays")
+        support = PaddingSupport(False, False, False, "its sequences are split over processes")
     flash = is_flash_attention_requested(_text_config(model))
     if pack and not support.pack:
-        raise ValueError(f"The rows of this model cannot be packed ({support.reason}): set `padding_free=False`.")
+        raise ValueError(f"Rows cannot be packed for this model ({support.reason}): set `padding_free=False`.")
     if pack and not flash:
         logger.warning(
             "`padding_free=True` without FlashAttention: each forward computes attention between all of its rows and "
-            "discards most of the result. Set `padding_free=False`, or `attn_implementation` in `model_init_kwargs` "
-            'to "flash_attention_2".'
+            "discards most of the result. Set `padding_free=False`, or set `attn_implementation` to "
+            '"flash_attention_2" in `model_init_kwargs`.'
         )
     if support.reason and trim and (not support.left or flash):
-        logger.info("Some padding stays in the forward passes of this model: %s.", support.reason)
+        logger.info("Forward passes of this model keep some or all of the padding: %s.", support.reason)
     packs = support.pack and (flash and trim if pack is None else pack)
     return support._replace(left=support.left and trim, right=support.right and trim, pack=packs)
 
 
 def unpadded(model: Any, padding: PaddingSupport, spans: list[Span], multiple: int) -> Any:
     """
-    Wrap `model`, which has TRL's fused LM head, so that TRL can call it with padded rows.
+    Wrap `model`, which has TRL's fused LM head, so that it drops the padding of the rows that TRL passes.
 
     `spans` are the real tokens of the call's rows; row lengths are rounded up to a multiple of `multiple`.
     """

@@ -23,7 +23,7 @@ class Padding(NamedTuple):
 
 def row_layout(pad_token_id: int) -> dict[str, Padding | None]:
     """
-    Return TRL's padding of each known tensor of a rollout, or `None` if the tensor is not per-token, (B, T).
+    Map each known tensor of a rollout to TRL's padding, or to `None` if its shape is not (B, T).
 
     `pad_token_id` is the pad token of the tokenizer.
     """
@@ -56,7 +56,7 @@ def gather_rows(rows: dict[str, torch.Tensor], layout: dict[str, Padding | None]
 
 
 def rows_of_process(rows: dict[str, torch.Tensor], accelerator: Any) -> dict[str, torch.Tensor]:
-    """Return this process's slice, N / processes rows, of gathered tensors of shape (N, ...)."""
+    """Return this process's N / num_processes rows of gathered tensors of shape (N, ...)."""
     count = next(iter(rows.values())).size(0) // accelerator.num_processes
     start = accelerator.process_index * count
     return {name: values[start : start + count] for name, values in rows.items()}

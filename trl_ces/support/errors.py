@@ -35,7 +35,7 @@ def hub_errors() -> tuple[type[Exception], ...]:
     """Return the exceptions that a call to the Hub can raise: no connection, access denied, repository not found."""
     from huggingface_hub import errors
 
-    # The HTTP library's base class: httpx in huggingface_hub 1, httpx2 in 2.
+    # `HTTPError` is the base class of the HTTP library's errors: httpx in huggingface_hub 1, httpx2 in 2.
     return (errors.HfHubHTTPError, errors.HTTPError, OSError)
 
 

@@ -41,8 +41,8 @@ def check_server(recipe: Recipe) -> None:
             pass
         if time.monotonic() >= end:
             raise UserError(
-                f"The vLLM server at {url} does not answer (`vllm_server_timeout` is {seconds:g} s): start it with "
-                f"`{server_command(recipe)}`."
+                f"The vLLM server at {url} did not respond within {seconds:g} s (`vllm_server_timeout`): start it "
+                f"with `{server_command(recipe)}`."
             )
         time.sleep(2)
 

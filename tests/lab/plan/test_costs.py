@@ -30,6 +30,7 @@ def test_shipped_cpu_rows_equal_the_computed_rows():
     assert {name: cells(costs_table(names))[name] for name in names} == {name: cells(SHIPPED)[name] for name in names}
 
 
+@pytest.mark.slow
 def test_a_row_with_a_server_omits_memory_and_hours():
     row = cells(costs_table(["R1-1.5B server"]))["R1-1.5B server"]
     assert row[1:6] == ["8 + 8 x A800", "zero2", "-", "-", "204"]
