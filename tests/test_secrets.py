@@ -15,6 +15,7 @@ from trl_ces.cli.main import main
 from trl_ces.lab.evaluation.settings import EvaluationSettings, make_settings
 from trl_ces.lab.study.cells import load_study
 from trl_ces.support.errors import UserError
+from trl_ces.support.locks import TRAINING_LOCK
 from trl_ces.support.yaml import is_secret, read_yaml, refuse_secrets
 from trl_ces.train.recipe import load_recipe, make_recipe, recipe_fields, shipped_files
 
@@ -147,7 +148,7 @@ def test_code_in_a_model_folder_is_not_run(tmp_path):
     assert result.returncode == 2
     assert "Traceback" not in result.stderr
     assert not (tmp_path / "ran").exists()
-    assert not output.exists() or list(output.iterdir()) == []
+    assert not output.exists() or [file.name for file in output.iterdir()] == [TRAINING_LOCK]
 
 
 PICKLES = ("pickle", "dill", "joblib", "marshal", "shelve")
