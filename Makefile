@@ -1,6 +1,6 @@
 # All targets create the virtual environment .venv if necessary, and run in it.
 #   make quickstart   train a small model with DAPO and with CES, and compare them (5 to 8 minutes on 2 cores)
-#   make test         run tests, lint and type checks (about 12 minutes on 2 cores)
+#   make test         run tests, lint and type checks (about 8 minutes on 2 cores)
 #   make test-slow    run the tests that take over 20 seconds each
 #   make docs         build the documentation site and check every link
 #   make test-upgrades   test the assumptions about TRL with the oldest and newest supported TRL and transformers
