@@ -49,8 +49,8 @@ def test_the_corpus_is_large_and_has_no_duplicates():
 
 
 def test_a_sample_of_hostile_answers_is_rejected_without_affecting_other_answers(tmp_path):
-    outcome = run_corpus(tmp_path, 0.3, 36)
-    assert outcome["completions"] >= 13
+    outcome = run_corpus(tmp_path, 0.3, 12)
+    assert outcome["completions"] >= 40
     check(outcome, tmp_path)
 
 

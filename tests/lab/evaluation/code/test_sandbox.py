@@ -265,10 +265,8 @@ def test_a_bwrap_that_does_not_isolate_is_refused(tmp_path, monkeypatch, script,
 def test_a_bwrap_that_hangs_is_refused_at_the_limit(tmp_path, monkeypatch, script):
     stand_in(tmp_path, monkeypatch, script)
     monkeypatch.setattr(sandbox, "READY_SECONDS", 0.5)
-    begun = time.monotonic()
     with pytest.raises(UserError, match=r"cannot be created here \(bwrap was not ready after|bwrap ended without"):
-        check_sandbox()
-    assert time.monotonic() - begun < 20
+        check_sandbox()  # would take 1000 s
 
 
 IGNORES = "import signal\nfor n in (24, 25, 26, 27): signal.signal(n, signal.SIG_IGN)\n"
@@ -277,12 +275,11 @@ RESETS = "import signal\nsignal.setitimer(signal.ITIMER_PROF, 0)\n"
 
 @built
 @pytest.mark.parametrize("start_of_call", ["", IGNORES, RESETS])
-def test_cpu_time_of_a_call_is_limited_from_outside(start_of_call):
+def test_cpu_time_of_a_call_is_limited_from_outside(monkeypatch, start_of_call):
     calls = "send(b'\\0a\\0')\n" * 3 + "send(b'\\0')\n" + start_of_call + "while True: pass"
-    begun = time.monotonic()
-    outcome = run_sandboxed(calls, seconds=100, call_seconds=[0.5] * 4)
+    monkeypatch.setattr(sandbox, "SPARE_SECONDS", 10_000)  # neither the sum of the calls nor the clock ends it
+    outcome = run_sandboxed(calls, seconds=10_000, call_seconds=[0.5] * 4)
     assert outcome == Outcome("timeout", b"\0a\0" * 3 + b"\0")
-    assert time.monotonic() - begun < 60
     assert all_have_ended()
 
 
