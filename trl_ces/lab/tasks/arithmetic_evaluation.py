@@ -19,7 +19,8 @@ def measure(
 
     `accuracy`: share of correct completions. `length_tokens`: mean completion length in tokens, including the
     end-of-text token. `area`: mean accuracy over all token budgets up to `max_new_tokens`. `entropy_bits`: mean
-    entropy of the sampling distribution over all generated tokens, in bits.
+    entropy of the sampling distribution over all generated tokens, in bits; `entropy_bits_correct` and
+    `entropy_bits_incorrect`: the same over the correct and over the incorrect completions, where there are any.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -58,6 +59,10 @@ def measure(
         "area": sum(reward * share for reward, share in zip(rewards, budget_shares, strict=True)) / len(rewards),
         "entropy_bits": entropies[generated].mean().item(),
     }
+    is_correct = torch.tensor(rewards) == 1.0
+    for name, rows in (("correct", is_correct), ("incorrect", ~is_correct)):
+        if rows.any():
+            measures[f"entropy_bits_{name}"] = entropies[rows][generated[rows]].mean().item()
     return measures, [texts[start : start + num_samples] for start in range(0, len(texts), num_samples)]
 
 
