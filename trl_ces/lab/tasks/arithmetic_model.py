@@ -42,26 +42,31 @@ def build_base_model(
     output_dir: str | Path,
     task: ToyTask | None = None,
     on_step: Callable[[int, int, float], None] | None = None,
+    start_from: str | Path | None = None,
     **training: Any,
 ) -> None:
     """Train a small Llama on texts that solve training problems, and save it with its settings.
 
     `training` overrides `BASE_TRAINING`. `on_step` receives the step, the total number of steps, and the loss in nats
-    per token.
+    per token. `start_from` is the directory of a base model to continue from, always with all sums in a text.
     """
     import torch
+    from transformers import LlamaForCausalLM
 
     task = task or ToyTask()
     settings = {"task": asdict(task), **BASE_TRAINING, **training}  # everything that determines the weights
     steps, batch_size, learning_rate = settings["steps"], settings["batch_size"], settings["learning_rate"]
     tokenizer, rng = build_tokenizer(task.sums), random.Random(settings["seed"])
-    model = _new_model(tokenizer, settings["seed"], settings["layers"], settings["width"])
+    if start_from is None:
+        model = _new_model(tokenizer, settings["seed"], settings["layers"], settings["width"])
+    else:
+        model = LlamaForCausalLM.from_pretrained(start_from, dtype=torch.float32)
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min((step + 1) / (0.1 * steps), (steps - step) / (0.9 * steps), 1.0)
     )
     for step in range(steps):
-        sums = sums_at(step, steps, task.sums)
+        sums = sums_at(step, steps, task.sums) if start_from is None else task.sums
         batch = _supervised_batch(tokenizer, task, sums, batch_size * task.sums // sums, rng)
         optimizer.zero_grad()
         loss = _backward(model, batch)

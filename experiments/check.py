@@ -1,0 +1,105 @@
+"""
+Recompute the figures of docs/results.md and README.md: `python experiments/check.py`.
+
+The script prints a table of paired differences to DAPO from each experiment's results.csv: points of accuracy, tokens,
+and diverged runs. It fails and prints the rows that docs/results.md lacks or that differ in README.md.
+"""
+
+import sys
+from pathlib import Path
+
+import pandas
+from scipy import stats
+
+FOLDER = Path(__file__).parent
+BEFORE, BASELINE = "Before training", "DAPO"
+# Column: the names of its method in the experiments.
+COLUMNS = {
+    "CES": ("CES",),
+    "CES, correct only": ("CES, correct answers only", "CES, correct completions only"),
+    "CES, capped": ("CES, capped", "CES, both caps"),
+    "on-policy SFT": ("On-policy SFT, a limit", "On-policy SFT", "on-policy SFT"),
+}
+ACCURACY_RANGES = {"under 40 %": (0, 0.4), "40 to 60 %": (0.4, 0.6), "over 60 %": (0.6, 1.01)}
+
+
+def main() -> None:
+    table = "\n".join([*table_rows(), "", *worst_rows()])
+    print(table)
+    results, readme = ((FOLDER.parent / name).read_text(encoding="utf-8") for name in ("docs/results.md", "README.md"))
+    missing = [row for row in table.splitlines() if row not in results]
+    first_cells = {row.split("|")[1] for row in table.splitlines() if row}
+    in_readme = [row for row in readme.splitlines() if row.startswith("|") and row.split("|")[1] in first_cells]
+    missing += [row for row in in_readme if row not in table.splitlines()]
+    if missing:
+        sys.exit("docs/results.md or README.md differ from results.csv:\n" + "\n".join(missing))
+
+
+def table_rows() -> list[str]:
+    """Return the lines of the Markdown table."""
+    rows = [
+        "| experiment, base model correct in | paired by | " + " | ".join(COLUMNS) + " |",
+        "|---|---|" + "---|" * len(COLUMNS),
+    ]
+    dose = read("paper_dose") if (FOLDER / "paper_dose" / "results.csv").exists() else read("arithmetic_long").head(0)
+    rows += [row(f"paper_dose, {name}", group, "seed") for name, group in dose.groupby("variant")]
+    rows += [row(name, read(name), "seed") for name in ("arithmetic_long", "arithmetic", "smollm2_135m")]
+    tasks = read("forty_more_worlds")
+    before = tasks[tasks["method"] == BEFORE].set_index("variant")["accuracy"]
+    for name, (low, high) in ACCURACY_RANGES.items():
+        inside = before.index[(before >= low) & (before < high)]
+        rows.append(row(f"forty_more_worlds, {name}", tasks[tasks["variant"].isin(inside)], "variant"))
+    rows += [row(f"arena, {name}", group, "seed") for name, group in read("arena").groupby("variant", sort=False)]
+    return rows
+
+
+def worst_rows() -> list[str]:
+    """Return a Markdown table of each method's worst task of forty_more_worlds, by mean over seeds."""
+    results = read("forty_more_worlds")
+    means = results.groupby(["variant", "method"])[["accuracy", "length_tokens"]].mean().unstack("method")
+    rows = ["| forty_more_worlds | points in the worst task | tokens in the longest |", "|---|--:|--:|"]
+    for column, names in COLUMNS.items():
+        method = next(name for name in names if name in means["accuracy"])
+        differences = [means[measure][method] - means[measure][BASELINE] for measure in ("accuracy", "length_tokens")]
+        rows.append(f"| {column} | {100 * differences[0].min():+.1f} | {differences[1].max():+.1f} |")
+    return rows
+
+
+def read(experiment: str) -> pandas.DataFrame:
+    """Read results.csv of an experiment."""
+    return pandas.read_csv(FOLDER / experiment / "results.csv").fillna({"variant": ""})
+
+
+def row(name: str, results: pandas.DataFrame, unit: str) -> str:
+    """Format one row; intervals are over seeds, or over tasks if `unit` is `variant`."""
+    trained = results[results["method"] != BEFORE]
+    means = trained.groupby([unit, "method"])[["accuracy", "length_tokens"]].mean().unstack("method")
+    base = results[results["method"] == BEFORE].groupby("variant")["accuracy"].mean()
+    by_seed = results[results["method"] == BEFORE].set_index(["variant", "seed"])["accuracy"]
+    cells = []
+    for names in COLUMNS.values():
+        method = next((name for name in names if name in means["accuracy"]), None)
+        if method is None:
+            cells.append("")
+            continue
+        differences = [
+            (means[measure][method] - means[measure][BASELINE]).dropna() for measure in ("accuracy", "length_tokens")
+        ]
+        runs = trained[trained["method"] == method]
+        # A base model that all seeds share was measured once.
+        bases = [by_seed.get((run.variant, run.seed), base[run.variant]) for run in runs.itertuples()]
+        diverged = (runs["accuracy"].to_numpy() < 0.5 * pandas.Series(bases).to_numpy()).sum()
+        points, tokens = interval(100 * differences[0]), interval(differences[1])
+        cells.append(f"{points}; {tokens}; {diverged}/{len(runs)}")
+    units = {"seed": "seeds", "variant": "tasks"}[unit]
+    return f"| {name} | {len(differences[0])} {units} | " + " | ".join(cells) + " |"
+
+
+def interval(differences: pandas.Series) -> str:
+    """Format the mean and the half-width of Student's 95 % interval."""
+    half_width = stats.t.ppf(0.975, len(differences) - 1) * differences.sem()
+    return f"{differences.mean():+.1f} ± {half_width:.1f}"
+
+
+if __name__ == "__main__":
+    main()
