@@ -220,11 +220,6 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
     env = {str(name): str(value) for name, value in env.items()}
     values = {name: _check_value(name, value, source) for name, value in values.items()}
     values |= {name: _check_value(name, words, "command line", True) for name, words in overrides.items()}
-    if values.get("hub_token") is not None:
-        raise UserError(
-            f"{source}: `hub_token` would be saved with the model: set HF_TOKEN in the environment, or run "
-            "`hf auth login`."
-        )
     refuse_secrets(values | {"env": env}, source)
     if values.get("push_to_hub") and values.setdefault("hub_strategy", "end") != "end":
         raise UserError(f"{source}: `hub_strategy` is {values['hub_strategy']!r}: a run is pushed once, at its end.")
