@@ -321,12 +321,7 @@ class CESConfig(GRPOConfig):
         )
 
     def micro_batches_to_arrange(self) -> int:
-        """
-        Return the number of consecutive micro-batches that belong to one optimizer step and can exchange rows.
-
-        It is 0 if the number differs between steps, if the loss depends on which rows share a micro-batch, or if
-        `arrange_by_length` is off.
-        """
+        """Return the number of micro-batches per optimizer step if their rows can be exchanged, else 0."""
         steps, accumulated = cast(int, self.steps_per_generation), self.gradient_accumulation_steps
         aligned = max(steps, accumulated) % min(steps, accumulated) == 0
         if not self.arrange_by_length or not aligned or not self.rows_are_independent():

@@ -62,16 +62,8 @@ def is_group_reward(func: Any) -> bool:
 
 def accuracy_column(wanted: str | None, names: list[str], funcs: list[Any]) -> int:
     """
-    Find the accuracy reward among reward functions.
-
-    Args:
-        wanted (`str`, *optional*):
-            Name of the accuracy reward, from `ces_accuracy_reward`. If `None`, see [`accuracy_reward_index`].
-        names (`list[str]`): Names under which TRL logs the functions.
-        funcs (`list`): The functions.
-
-    Returns:
-        `int`: Index of the accuracy reward.
+    Return the index of the accuracy reward among `funcs`, whose `names` TRL logs; `wanted` is from
+    `ces_accuracy_reward`.
 
     Raises:
         `ValueError`: The accuracy reward does not exist, is ambiguous, or is a group reward.

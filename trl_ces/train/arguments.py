@@ -211,11 +211,7 @@ def check_key(name: str, source: str, others: Iterable[str] = ()) -> None:
 
 
 def fit(value: Any, hint: Any) -> Any:
-    """Check that `value` has the type `hint`; convert int to float, and `yes`, `on`, `no` and `off` to bool.
-
-    Raises:
-        `TypeError`: `value` does not have the type `hint`.
-    """
+    """Convert int to float and yes, on, no and off to bool as `hint` asks; raise `TypeError` for another type."""
     from huggingface_hub.dataclasses import type_validator
 
     members = typing.get_args(hint) or (hint,)

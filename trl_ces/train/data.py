@@ -173,11 +173,7 @@ def shuffled(number_of_rows: int, seed: int) -> list[int]:
 
 
 def draw_rows(rows: Rows, script: ScriptArguments, wanted: int | None, grade: bool) -> tuple[list[int], list[int]]:
-    """Draw `wanted` rows with a usable reference answer; `grade` tests the answers.
-
-    Returns:
-        `tuple[list[int], list[int]]`: Numbers of the drawn rows and of the dropped rows.
-    """
+    """Draw `wanted` rows with a usable reference answer, graded if set; return the drawn and the dropped rows."""
     from ..grading.judge import usable_golds
 
     grade = grade and bool({"accuracy_reward", "boxed_accuracy_reward"} & set(script.reward_funcs))
@@ -212,11 +208,7 @@ def check_source(script: ScriptArguments) -> Any:
 def load_datasets(
     script: ScriptArguments, *, grade: bool = True, say: Say = None
 ) -> tuple["Dataset", "Dataset | None"]:
-    """Return the training and evaluation problems of a recipe, identical on every process.
-
-    `grade` drops rows whose reference answer cannot be compared with completions; `say` is called with messages about
-    rows and columns, on the main process.
-    """
+    """Return a recipe's training and evaluation problems, the same on every process; `say` is called with messages."""
     if script.dataset_builder is not None:
         counts = (script.max_train_samples or DEFAULT_BUILT, script.num_eval_samples or 0)
         settings = script.dataset_kwargs or {}

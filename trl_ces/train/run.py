@@ -135,11 +135,7 @@ def train_to_end(trainer: CESTrainer, recipe: Recipe) -> bool:
 
 
 def save(trainer: CESTrainer, recipe: Recipe, repo: str | None = None) -> None:
-    """
-    Save model, tokenizer, training state and model card in `output_dir`, and print the code that loads the model.
-
-    Call this function on every process, because all processes gather a sharded model. `repo` is the card's Hub id.
-    """
+    """Save everything in `output_dir` and print the code that loads the model; call this on every process."""
     output_dir = Path(str(trainer.args.output_dir))
     trainer.save_model(str(output_dir))
     trainer.save_state()

@@ -56,11 +56,7 @@ class RecipeSample:
 
 
 def sample_recipe(recipe: Recipe, prompts: Prompts, sampling: Sampling, *, build: bool = False) -> RecipeSample:
-    """
-    Load the recipe's model, sample completions, and grade them with the recipe's accuracy reward.
-
-    `build`: whether the recipe's `model_builder` may build the model.
-    """
+    """Sample completions of a recipe's model and grade them with its accuracy reward; `build` allows its builder."""
     name, model, tokenizer = _load_model(recipe, build)
     system, question = recipe.script.system_prompt, recipe.script.prompt_template
     if prompts.typed and (question or tokenizer.chat_template is not None):
