@@ -181,12 +181,11 @@ class Bomb:
         return os.mkdir, (str(self.sentinel),)
 
 
-def test_pickled_weights_are_rejected_and_not_unpickled(tmp_path):
+def test_pickled_weights_are_rejected_and_not_unpickled(tmp_path, capsys):
     recipe, _ = make_job(tmp_path)
     sentinel = tmp_path / "unpickled"
     (tmp_path / "model" / "model.safetensors").unlink()
     (tmp_path / "model" / "pytorch_model.bin").write_bytes(pickle.dumps({"weight": Bomb(sentinel)}))
-    result = trl_ces("train", "--config", recipe)
-    assert result.returncode == 2, result.stderr
-    assert "has no *.safetensors" in result.stderr
+    assert main(["train", "--config", str(recipe)]) == 2
+    assert "has no *.safetensors" in capsys.readouterr().err
     assert not sentinel.exists()

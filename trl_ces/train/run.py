@@ -17,10 +17,10 @@ from trl import get_peft_config, get_quantization_config
 
 from ..config import CESConfig
 from ..layers.reward_calls import RewardError
+from ..methods.group_reward import accuracy_reward_index
 from ..support.errors import UserError, hub_errors
 from ..support.files import write_text
 from ..support.locks import TRAINING_LOCK, lock_file, sign
-from ..support.reward_names import accuracy_reward_index
 from ..trainer import CESTrainer
 from .arguments import START
 from .callbacks import ProgressWithMetrics, RunFiles, SaveOnSigterm

@@ -18,9 +18,9 @@ from trl.trainer.utils import is_async_callable
 from ...layers.first_rollout import describe_example
 from ...layers.reward_calls import RewardError, guard
 from ...layers.turns import read_turns
+from ...methods.group_reward import accuracy_reward_index, reward_name
 from ...support.errors import UserError, first_line, hub_errors
 from ...support.prompts import check_chat_template
-from ...support.reward_names import accuracy_reward_index, reward_name
 from ...train.data import make_prompt
 from ...train.lookup import find_reward_functions, model_path
 from ..evaluation.generate import generate_batch

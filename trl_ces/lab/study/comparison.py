@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...methods.group_reward import accuracy_reward_index, reward_name
 from ...support.errors import UserError
 from ...support.files import write_text
-from ...support.reward_names import accuracy_reward_index, reward_name
 from ...train.curves import Curve, plot_curves, read_curves
 from ...train.lookup import find_reward_functions
 from ..evaluation.benchmarks import BENCHMARKS
