@@ -30,8 +30,7 @@ def ces_sums(batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor, sha
     """
     Compute the sums for [`ces_metrics`] over one micro-batch, ordered as `SUMS`, float32; no device synchronization.
 
-    The arguments are the same as in [`conditional_entropy_shaping`], plus its result. `batch` also contains
-    `equal_rewards` and `truncated`, shape (B,), bool.
+    `batch` also contains `equal_rewards` and `truncated`, shape (B,), bool.
     """
     advantages = batch["advantages"].unsqueeze(1)
     selected, correct = shaped.selected, batch["correct"]

@@ -16,11 +16,7 @@ from ..support.yaml import UNSAVABLE, parse_yaml, refuse_secrets
 
 @dataclass
 class ScriptArguments:
-    """
-    Data, reward and batch-size arguments of a training run, in addition to [`CESConfig`] and [`~trl.ModelConfig`].
-
-    `trl-ces train --help` prints the `help` of each field.
-    """
+    """Data, reward and batch-size arguments, in addition to [`CESConfig`] and [`~trl.ModelConfig`]."""
 
     dataset_name: str | None = field(
         default=None,

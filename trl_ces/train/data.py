@@ -134,10 +134,7 @@ def clean_gold(gold: Any, pattern: str | None, location: str) -> str | None:
 def make_prompt(
     question: Any, system_prompt: str | None, location: str, template: str | None = None
 ) -> str | list[dict[str, Any]]:
-    """Return a question, text or chat messages, as chat messages; with `template`, a text question as text.
-
-    `system_prompt` replaces the system message of chat messages.
-    """
+    """Return a question as chat messages, or as text with `template`; `system_prompt` replaces the system message."""
     is_text = isinstance(question, str) and question.strip() != ""
     turns = question if isinstance(question, list) and template is None else []
     if not is_text and (not turns or not all(isinstance(turn, dict) and "role" in turn for turn in turns)):
@@ -229,10 +226,7 @@ def load_datasets(
 
 
 def _draw_once(rows: Rows, script: ScriptArguments, held_back: int, grade: bool, say: Say) -> list[int]:
-    """Draw `max_train_samples` plus `held_back` rows.
-
-    Grading has a time limit and could give different rows on each process, so only the main process grades.
-    """
+    """Draw `max_train_samples` plus `held_back` rows; only the main process grades, because of the time limit."""
     wanted = None if script.max_train_samples is None else script.max_train_samples + held_back
     if grade:
         from accelerate import PartialState
