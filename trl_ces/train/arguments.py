@@ -226,8 +226,7 @@ def fit(value: Any, hint: Any) -> Any:
 
 def fit_text(words: list[str], hint: Any) -> Any:
     """Parse the words after a command-line flag as the type `hint`; a bare flag is `True`, and `null` is `None`."""
-    members = typing.get_args(hint) if typing.get_origin(hint) is not list else (hint,)
-    members = members or (hint,)
+    members = (() if typing.get_origin(hint) is list else typing.get_args(hint)) or (hint,)
     item = next((member for member in members if typing.get_origin(member) is list), None)
     if not words and bool in members:
         return True
