@@ -27,8 +27,8 @@ from trl import GRPOConfig, GRPOTrainer
 from trl_ces import CESConfig, CESTrainer
 from trl_ces.layers import RealTokens
 from trl_ces.layers.layer import check_trl_version
+from trl_ces.methods.group_reward import accuracy_reward_index
 from trl_ces.methods.metrics import CES_METRICS
-from trl_ces.support.reward_names import accuracy_reward_index
 
 
 def train_new(trainer_class, config_class, tmp_path, peft_config=None, dataset=None, **changes):

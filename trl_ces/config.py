@@ -1,7 +1,6 @@
 """`CESConfig`: TRL's `GRPOConfig` with additional fields for CES, and DAPO's clip range as default."""
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, NoReturn, cast
 
@@ -9,15 +8,15 @@ from transformers.utils import is_liger_kernel_available
 from trl import GRPOConfig
 
 from .methods import find_rule
-from .methods.ces import AUTO, BETA_RANGE, CAP_RANGE
+from .methods.ces import AUTO
 from .methods.rule import OR_OFF, Need, Rule, is_share
 from .support.settings import (
     TRL_RANGES,
+    Range,
     check_best_metric,
     check_generation,
     check_ranges,
-    is_count,
-    is_number,
+    number,
     scheduler_kwargs,
 )
 
@@ -26,43 +25,25 @@ from .support.settings import (
 CLIPPED_LOSS_TYPES = ("dapo", "grpo", "bnpo", "dr_grpo")
 
 
-def is_cap(value: Any) -> bool:
-    """Return whether `value` is a kappa of CES: a finite number of at least 1, or `None`."""
-    return value is None or (is_number(value) and value >= 1)
-
-
-# Field -> (function that returns whether a value is valid, end of the error message).
-RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
+SWITCH: Range = (lambda flag: isinstance(flag, bool), "it must be true or false.")
+BETA = number("(-inf, inf)", note=" (advantage per bit of entropy); the paper uses 0.4")
+CAP = number("[1, inf)", None, note=", by which |A| is divided; arXiv 2506.14758 uses 2, and null is the paper's CES")
+RANGES: dict[str, Range] = {
     **TRL_RANGES,
     "ces_tau": (
         lambda tau: tau == AUTO or is_share(tau),
         "it must be a share of tokens in [0, 1] with at most nine decimals, or `auto`; 0.01 is the default.",
     ),
-    "ces_beta_correct": (is_number, BETA_RANGE),
-    "ces_beta_incorrect": (is_number, BETA_RANGE),
-    "ces_cap_incorrect": (is_cap, CAP_RANGE),
-    "ces_cap_correct": (is_cap, CAP_RANGE),
-    "ces_dynamic_multiplier": (lambda flag: isinstance(flag, bool), "it must be true or false."),
-    "ces_entropy_gradient": (lambda flag: isinstance(flag, bool), "it must be true or false."),
-    "ces_correct_threshold": (is_number, "it must be a finite number; use 1.0 for rewards of 0 and 1."),
-    "entropy_advantage_alpha": (
-        lambda alpha: is_number(alpha) and alpha >= 0,
-        "it must be a finite number >= 0 (advantage per nat); the paper uses 0.4.",
-    ),
-    "entropy_advantage_kappa": (
-        lambda kappa: is_number(kappa) and kappa > 1,
-        "it must be above 1, so that no advantage changes sign; use 2.0.",
-    ),
-    "num_generations": (
-        lambda size: size is not None and size >= 2,
-        "a group needs at least 2 completions; the paper uses 4.",
-    ),
-    "dynamic_sampling_max_rounds": (is_count, "it must be a whole number >= 1; 10 is the default."),
-    "max_nonfinite_steps": (is_count, "it must be a whole number >= 1; 3 is the default."),
-    "max_tokens_per_micro_batch": (
-        lambda tokens: tokens is None or is_count(tokens),
-        "it must be a whole number >= 1 (token positions); 16384 fits many GPUs.",
-    ),
+    **dict.fromkeys(("ces_beta_correct", "ces_beta_incorrect"), BETA),
+    **dict.fromkeys(("ces_cap_correct", "ces_cap_incorrect"), CAP),
+    **dict.fromkeys(("ces_dynamic_multiplier", "ces_entropy_gradient"), SWITCH),
+    "ces_correct_threshold": number("(-inf, inf)", note="; use 1.0 for rewards of 0 and 1"),
+    "entropy_advantage_alpha": number("[0, inf)", note=" (advantage per nat); the paper uses 0.4"),
+    "entropy_advantage_kappa": number("(1, inf)", note=", so that no advantage changes sign; use 2.0"),
+    "num_generations": number("[2, inf)", whole=True, note=", the size of a group; the paper uses 4"),
+    "dynamic_sampling_max_rounds": number("[1, inf)", whole=True, note="; 10 is the default"),
+    "max_nonfinite_steps": number("[1, inf)", whole=True, note="; 3 is the default"),
+    "max_tokens_per_micro_batch": number("[1, inf)", None, whole=True, note="; 16384 tokens fit many GPUs"),
     "on_reward_error": (lambda action: action in ("stop", "skip"), "choose one of 'stop', 'skip'."),
 }
 
@@ -340,12 +321,7 @@ class CESConfig(GRPOConfig):
         )
 
     def micro_batches_to_arrange(self) -> int:
-        """
-        Return the number of consecutive micro-batches that belong to one optimizer step and can exchange rows.
-
-        It is 0 if the number differs between steps, if the loss depends on which rows share a micro-batch, or if
-        `arrange_by_length` is off.
-        """
+        """Return the number of micro-batches per optimizer step if their rows can be exchanged, else 0."""
         steps, accumulated = cast(int, self.steps_per_generation), self.gradient_accumulation_steps
         aligned = max(steps, accumulated) % min(steps, accumulated) == 0
         if not self.arrange_by_length or not aligned or not self.rows_are_independent():

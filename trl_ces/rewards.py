@@ -81,11 +81,10 @@ def accuracy_reward(
         last_turns (`Sequence[str]`, *optional*):
             The model's last turns as generated, including the thinking. [`CESTrainer`] passes them, because TRL may
             have removed the thinking from a completion's `content`. If `None`, the `content` is graded.
-        boxes_only (`bool`, *optional*, defaults to `False`):
-            Whether to accept only boxed final answers; see [`boxed_accuracy_reward`].
+        boxes_only (`bool`): Whether to accept only boxed final answers; see [`boxed_accuracy_reward`].
         **kwargs:
             Additional columns that TRL passes. `prompts` determine the expected units, base, order and options; a
-            formula copied from the prompt is not accepted. They are also read if `thinking_prefilled` is `None`.
+            formula copied from the prompt is not accepted.
 
     Returns:
         `list[float | None]`: 1.0 if the final answer equals the reference answer and the thinking is closed, 0.0

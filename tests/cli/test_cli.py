@@ -240,18 +240,18 @@ def test_help_and_versions_are_printed(capsys):
     assert "- devices: CPU only" in lines
 
 
-@pytest.mark.parametrize(("words", "expected"), [(["--help"], "plan"), (["plan", "--help"], "--gpu_memory GIB")])
-def test_help_does_not_import_torch(words, expected):
-    code = f"""
+def test_help_does_not_import_torch():
+    code = """
 import sys
 from trl_ces.cli.main import main
+main(["--help"])
 try:
-    main({words})
+    main(["plan", "--help"])
 finally:
     print("torch" in sys.modules)
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert expected in result.stdout
+    assert all(text in result.stdout for text in ("commands:", "--gpu_memory GIB"))
     assert result.stdout.endswith("False\n")
 
 

@@ -15,8 +15,8 @@ from tool_turns import QWEN_MARKERS, call, script_turns
 from trainers import ready
 from trl.chat_template_utils import qwen3_chat_template
 
+from trl_ces.methods.group_reward import accuracy_reward_index
 from trl_ces.methods.groups import Groups
-from trl_ces.support.reward_names import accuracy_reward_index
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 # test_shipped_scripts.py tests ces_jobs.py, and tests/methods/test_own_rules.py tests my_rule.py.

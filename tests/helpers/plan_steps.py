@@ -37,7 +37,7 @@ def step(shape=SMALL, **changes):
 def setup(engine, step, accumulation=1, generation=None, device=None, **changes):
     """Make a setup with weights in the dtype of the computation and, by default, no key-value cache."""
     width = WIDTHS[step.dtype]
-    sizes = {"loaded_bytes": width, "frozen_bytes": width, "trained_bytes": width, **changes}
+    sizes = {"frozen_bytes": width, "trained_bytes": width, **changes}
     return Setup(step, engine, accumulation, generation or Generation(vllm=False), device=device, **sizes)
 
 

@@ -1,11 +1,12 @@
-"""The progress bar shows accuracy, length and entropy."""
+"""The progress bar shows accuracy, length and entropy; a checkpoint gets a manifest."""
 
 import math
+from types import SimpleNamespace
 
 from trainers import tiny_trainer, vowel_accuracy_reward
 from transformers.trainer_callback import ProgressCallback
 
-from trl_ces.train.callbacks import ProgressWithMetrics
+from trl_ces.train.callbacks import ProgressWithMetrics, RunFiles
 from trl_ces.train.run import accuracy_reward_name
 
 
@@ -23,3 +24,12 @@ def test_the_progress_bar_shows_accuracy_length_and_entropy_in_bits(tmp_path, ca
     accuracy, bits = last["rewards/vowel_accuracy_reward/mean"], last["entropy"] / math.log(2)
     tokens = last["completions/mean_length"]
     assert f"{100 * accuracy:.1f} % correct, {tokens:.1f} tokens, {bits:.3f} bits per token" in capsys.readouterr().err
+
+
+def test_each_machine_that_saves_a_checkpoint_writes_its_manifest(tmp_path):
+    (tmp_path / "checkpoint-3").mkdir()
+    accelerator = SimpleNamespace(wait_for_everyone=lambda: None, is_main_process=False)
+    for saves in (False, True):
+        args = SimpleNamespace(output_dir=str(tmp_path), should_save=saves)
+        RunFiles(accelerator, lambda folder: None, overwrite=False).on_save(args, SimpleNamespace(global_step=3), None)
+        assert (tmp_path / "checkpoint-3" / "manifest.json").exists() is saves

@@ -7,10 +7,8 @@ import torch
 from saved_checkpoints import checkpoint
 
 from trl_ces.support.errors import UserError
-from trl_ces.support.yaml import dump_yaml
 from trl_ces.train.checkpoints import (
     Length,
-    earlier_checkpoints,
     find_damage,
     is_finished,
     newest_checkpoint,
@@ -33,9 +31,6 @@ def test_an_incomplete_checkpoint_is_skipped(tmp_path, text):
     assert newest_checkpoint(tmp_path) == good
 
 
-FILES = ["model.safetensors", "config.json", "optimizer.pt", "scheduler.pt", "rng_state.pth"]
-
-
 def remove(file):
     file.unlink()
 
@@ -51,7 +46,9 @@ def flip_a_bit(file):
 
 
 @pytest.mark.parametrize("damage", [remove, cut, flip_a_bit])
-@pytest.mark.parametrize("name", [*FILES, "trainer_state.json", "part/0.pt"])
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "config.json", "rng_state.pth", "trainer_state.json", "part/0.pt"]
+)
 def test_a_checkpoint_with_a_missing_or_changed_file_is_skipped_for_the_one_before(tmp_path, caplog, name, damage):
     good, bad = (checkpoint(tmp_path, step) for step in (9, 12))
     (bad / "part").mkdir()
@@ -69,45 +66,11 @@ def test_a_checkpoint_with_a_missing_or_changed_file_is_skipped_for_the_one_befo
             check_resume(tmp_path, str(bad))
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_checkpoint_without_a_manifest_needs_all_parts(tmp_path, name):
+def test_a_checkpoint_without_a_manifest_is_incomplete(tmp_path, caplog):
     good, bad = (checkpoint(tmp_path, step) for step in (9, 12))
-    cut(bad / name)
-    assert newest_checkpoint(tmp_path) == good
-    (bad / name).unlink()
-    assert newest_checkpoint(tmp_path) == (bad if name == "config.json" else good)
-
-
-@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth"])
-def test_changed_bits_are_found_by_checksums_without_a_manifest(tmp_path, name):
-    good, bad = (checkpoint(tmp_path, step) for step in (9, 12))
-    flip_a_bit(bad / name)
-    assert newest_checkpoint(tmp_path) == good
-
-
-def test_sharded_checkpoints_without_a_manifest_are_complete(tmp_path):
-    deepspeed, fsdp = (checkpoint(tmp_path, step) for step in (9, 12))
-    for folder, names in ((deepspeed, ["global_step9"]), (fsdp, ["pytorch_model_fsdp_0", "optimizer_0"])):
-        for name in ("model.safetensors", "optimizer.pt"):
-            (folder / name).unlink()
-        for name in names:
-            (folder / name).mkdir()
-    (deepspeed / "scheduler.pt").unlink()
-    assert [find_damage(deepspeed), find_damage(fsdp)] == [None, None]
-    (fsdp / "optimizer_0").rmdir()
-    assert find_damage(fsdp) == "optimizer.pt is missing"
-
-
-@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt"])
-@pytest.mark.parametrize("kept", [0, 5, 200, -1])
-def test_a_damaged_checkpoint_is_skipped_with_a_warning(tmp_path, caplog, name, kept):
-    good, bad = (checkpoint(tmp_path, step) for step in (9, 12))
-    assert find_damage(good) is None
-    assert newest_checkpoint(tmp_path) == bad
-    assert not caplog.records
-    (bad / name).write_bytes((bad / name).read_bytes()[:kept])
-    assert newest_checkpoint(tmp_path) == good
-    assert f"checkpoint-12 is damaged ({name}" in caplog.text
+    (bad / "manifest.json").unlink()
+    assert [find_damage(good), newest_checkpoint(tmp_path)] == [None, good]
+    assert f"{bad} is damaged (manifest.json is missing" in caplog.text
 
 
 def test_a_checkpoint_at_the_end_of_its_run_is_skipped(tmp_path):
@@ -137,18 +100,15 @@ TRUE = "`--resume_from_checkpoint true`."
 
 
 def test_a_stopped_run_resumes_from_its_own_checkpoint(tmp_path):
-    before = checkpoint(tmp_path, 16)
-    earlier = earlier_checkpoints(tmp_path, None)
-    assert "start again with `--overwrite_output_dir true`." in resume_hint(tmp_path, LENGTH, earlier)
-    assert resume_hint(tmp_path / "new", LENGTH, set()) == "There is no checkpoint yet: start again."
-    assert resume_hint(tmp_path, LENGTH, set()).endswith(f"{before} with the same command and {TRUE}")
+    before, none = checkpoint(tmp_path, 16), "There is no checkpoint yet: start again"
+    os.utime(before / "trainer_state.json", (1, 1))
+    assert resume_hint(tmp_path, LENGTH, 2.0, None) == f"{none} with `--overwrite_output_dir true`."
+    assert resume_hint(tmp_path / "new", LENGTH, 2.0, None) == f"{none}."
+    assert resume_hint(tmp_path, LENGTH, 0.0, None).endswith(f"{before} with the same command and {TRUE}")
     own = checkpoint(tmp_path, 4)
-    assert resume_hint(tmp_path, LENGTH, earlier).endswith(f"{own} with the same command and {TRUE[:-6]}{own}`.")
-    assert earlier_checkpoints(tmp_path, True) == set()
-    resumed = earlier_checkpoints(tmp_path, os.path.relpath(own))
-    assert resume_hint(tmp_path, LENGTH, resumed).endswith(f"{own} with the same command and {TRUE[:-6]}{own}`.")
-    os.utime(before / "trainer_state.json", (1, 1))  # rewritten, with the clock set back
-    assert resume_hint(tmp_path, LENGTH, earlier).endswith(f"{before} with the same command and {TRUE}")
+    assert resume_hint(tmp_path, LENGTH, 2.0, None).endswith(f"{own} with the same command and {TRUE[:-6]}{own}`.")
+    os.utime(own / "trainer_state.json", (1, 1))  # saved before the run was resumed from it
+    assert resume_hint(tmp_path, LENGTH, 2.0, str(own)).endswith(f"and {TRUE[:-6]}{own}`.")
 
 
 RUN = {"model_name_or_path": "m", "dataset_name": "d", "max_steps": 20, "learning_rate": 1e-3}
@@ -186,8 +146,7 @@ def test_train_refuses_to_resume_without_steps_left_or_optimizer_state(tmp_path)
     ],
 )
 def test_a_resumed_run_cannot_change_settings_saved_with_the_optimizer(tmp_path, before, now, message):
-    checkpoint(tmp_path, 12)
-    (tmp_path / "recipe.yaml").write_text(dump_yaml({**RUN, **before}))
+    checkpoint(tmp_path, 12, recipe={**RUN, **before})
     check_resume(tmp_path, True, **before, logging_steps=3)
     with pytest.raises(UserError, match=message):
         check_resume(tmp_path, True, **now)

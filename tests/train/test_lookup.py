@@ -54,14 +54,6 @@ def test_a_function_at_a_dotted_path_is_called_if_it_has_settings(tmp_path, monk
         rewards_of({"reward_funcs": ["mine.plain_reward"], "reward_kwargs": {"mine.plain_reward": {"value": 1}}})
 
 
-def test_a_factory_at_a_dotted_path_is_called():
-    name = "trl_ces.rewards.get_kimi_length_reward"
-    (kimi,) = rewards_of({"reward_funcs": [name]})
-    assert kimi.__name__ == "kimi_length_reward"
-    with pytest.raises(UserError, match=r"trl_ces.rewards.get_alp_length_reward: .* missing .*'beta'"):
-        rewards_of({"reward_funcs": ["trl_ces.rewards.get_alp_length_reward"]})
-
-
 @pytest.mark.parametrize(
     ("names", "settings", "message"),
     [

@@ -110,25 +110,24 @@ def test_nothing_is_pushed_to_a_repository_that_becomes_public_during_training(h
 
 
 @pytest.mark.parametrize(
-    ("repo", "env", "variables", "message"),
+    ("repo", "variables", "message"),
     [
-        ("me//live", {}, {"HF_TOKEN": TOKEN}, "'me//live' is not a repository name"),
-        ("me/live", {}, {}, "There is no token for the Hub: run `hf auth login`"),
-        ("me/live", {"WANDB_API_KEY": "0123"}, {"HF_TOKEN": TOKEN}, "`env` contains WANDB_API_KEY, and"),
+        ("me//live", {"HF_TOKEN": TOKEN}, "'me//live' is not a repository name"),
+        ("me/live", {}, "There is no token for the Hub: run `hf auth login`"),
     ],
 )
-def test_name_token_and_secrets_are_checked_without_the_network(monkeypatch, tmp_path, repo, env, variables, message):
+def test_name_and_token_are_checked_without_the_network(monkeypatch, tmp_path, repo, variables, message):
     with pytest.raises(UserError, match="HF_HUB_OFFLINE is set"):  # set by tests/conftest.py
-        check_push("me/live", {})
+        check_push("me/live")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "none"))
     monkeypatch.delenv("HF_TOKEN", raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(UserError, match=message):
-        check_push(repo, env)
+        check_push(repo)
     if "HF_TOKEN" in variables:
-        check_push("me/live", {"TOKENIZERS_PARALLELISM": "false"})
+        check_push("me/live")
 
 
 @pytest.mark.slow

@@ -172,23 +172,6 @@ def test_settings_derived_from_responses_per_step_cannot_be_set(tmp_path, key):
         recipe.training_fields(1)
 
 
-@pytest.mark.parametrize(
-    ("text", "part"),
-    [
-        ("ces_tau: 2", "`ces_tau` is 2.0"),
-        ("loss_type: cispo", "`loss_type` is 'cispo'"),
-        ("eval_strategy: sometimes", "sometimes is not a valid IntervalStrategy"),
-        ("per_device_train_batch_size: 3", "divisible by num_generations"),
-    ],
-)
-def test_values_that_the_config_refuses_are_refused_before_training(tmp_path, text, part):
-    recipe = load_recipe(write(tmp_path, text + "\n"))
-    with pytest.raises(UserError) as caught:
-        recipe.check_training(1)
-    assert part in str(caught.value)
-    assert "recipe.yaml" in str(caught.value)
-
-
 def test_divisibility_is_checked_for_the_batch_of_all_processes(tmp_path):
     # Two completions on each of two processes form a group of four; two completions on one process do not.
     recipe = load_recipe(write(tmp_path, "num_generations: 4\nper_device_train_batch_size: 2\n"))

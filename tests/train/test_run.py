@@ -1,17 +1,16 @@
 """Known failures of a training run are explained in one sentence."""
 
 import errno
-import json
 import os
 import re
 from pathlib import Path
 
 import pytest
-import torch
 from accelerate import PartialState
 from colocated_vllm import colocated_here
 from jinja2 import TemplateError
 from safetensors import SafetensorError
+from saved_checkpoints import checkpoint
 from tiny import tiny_model, tiny_tokenizer
 from trainers import tiny_trainer
 
@@ -52,20 +51,11 @@ def test_too_few_rows_for_a_rollout_are_refused_before_the_model_is_loaded(tmp_p
         make_trainer(recipe, recipe.training_config(1), PartialState())
 
 
-@pytest.mark.parametrize(
-    ("resumed", "message"), [(None, "`--overwrite_output_dir true`."), (True, "true`."), ("{own}", "{own}`.")]
-)
+@pytest.mark.parametrize(("resumed", "message"), [(None, "`--overwrite_output_dir true`."), ("{own}", "{own}`.")])
 def test_the_resume_hint_of_a_failed_run_names_no_checkpoint_of_another_run(tmp_path, monkeypatch, resumed, message):
-    for step in (4, 60):
-        own = tmp_path / f"checkpoint-{step}"
-        own.mkdir()
-        (own / "trainer_state.json").write_text(json.dumps({"global_step": step}))
-        for name in ("model.bin", "optimizer", "rng_state"):
-            (own / name).touch()
-        torch.save({}, own / "scheduler.pt")
-    names = {"own": tmp_path / "checkpoint-4"}
-    checkpoint = resumed.format(**names) if isinstance(resumed, str) else resumed
-    trainer = tiny_trainer(tmp_path, resume_from_checkpoint=checkpoint, max_steps=90)
+    names = {"own": checkpoint(tmp_path, 4)}
+    checkpoint(tmp_path, 60)
+    trainer = tiny_trainer(tmp_path, resume_from_checkpoint=resumed and resumed.format(**names), max_steps=90)
     fields = {"model_name_or_path": "m", "dataset_name": "d", "output_dir": str(tmp_path)}
 
     def fail(**_):

@@ -14,7 +14,7 @@ from resume_runs import make_trainer
 from trainers import assert_same_bits, weights
 from transformers import TrainerControl
 
-from trl_ces.train.callbacks import SaveOnSigterm
+from trl_ces.train.callbacks import RunFiles, SaveOnSigterm
 from trl_ces.train.checkpoints import newest_checkpoint
 from trl_ces.train.launch import WORKER, Launch, run_child, run_training
 from trl_ces.train.recipe import make_recipe
@@ -44,6 +44,7 @@ def test_sigterm_saves_after_the_current_step_and_the_resumed_run_gets_the_same_
 
 def test_a_disk_that_fills_up_while_a_checkpoint_is_written_leaves_the_one_before(tmp_path, monkeypatch):
     trainer = make_trainer(tmp_path, save_steps=2, save_total_limit=1)
+    trainer.add_callback(RunFiles(trainer.accelerator, lambda folder: None, overwrite=False))
     save = torch.save
 
     def full(content, file, *args, **kwargs):

@@ -28,21 +28,11 @@ def arrange(
     """
     Assign the rows of one optimizer step to processes and micro-batches, all with the same number of rows.
 
-    The longest rows form the first micro-batch on all processes, the next longest form the second, and so on, because
-    ZeRO-3 synchronizes processes in every forward pass. Within a micro-batch, each process gets rows of similar
-    length, and the first and the last process take turns with the longest rows. If mixed lengths cost nothing, long
-    and short rows are spread evenly instead: over all micro-batches if rows are packed, or over the processes of a
-    micro-batch if it is split into pieces.
-
-    Args:
-        lengths (`Sequence[int]`): Number of tokens of each row of the step, over all processes.
-        processes (`int`): Number of processes.
-        micro_batches (`int`): Number of micro-batches per step on each process.
-        packed (`bool`): Whether forward passes have no padding.
-        in_pieces (`bool`): Whether a micro-batch is split into several forward passes.
-
-    Returns:
-        `list[list[list[int]]]`: Row numbers by process and micro-batch, longest first.
+    `lengths` are those of the rows on all processes. The longest rows form the first micro-batch on all processes, the
+    next longest form the second, and so on, because ZeRO-3 synchronizes processes in every forward pass. If mixed
+    lengths cost nothing, long and short rows are spread evenly instead: over all micro-batches if rows are packed, or
+    over the processes of a micro-batch if it is split into pieces. Returns row numbers by process and micro-batch,
+    longest first.
     """
     order = sort_by_length(lengths)
     if packed:
@@ -66,11 +56,10 @@ def positions(lengths: Sequence[int], packed: bool) -> int:
 
 def piece_sizes(lengths: Sequence[Sequence[int]], budget: int, packed: bool) -> list[int]:
     """
-    Split a micro-batch so that no forward pass on any process exceeds `budget` token positions.
+    Split a micro-batch into pieces so that no forward pass on any process exceeds `budget` token positions.
 
-    A row longer than the budget becomes its own piece. `lengths` contains, for each process, the token counts of its
-    rows in order. The pieces have the same number of rows on every process, because ZeRO-3 and the metrics synchronize
-    the processes in each forward pass.
+    `lengths`: for each process, the token counts of its rows. A longer row becomes its own piece. Every process gets
+    the same sizes, because ZeRO-3 and the metrics synchronize the processes in each forward pass.
     """
     sizes, start = [], 0
     total = len(lengths[0])

@@ -105,10 +105,8 @@ class Correctness(Layer):
 
     def _check_graded(self, accuracy: torch.Tensor) -> None:
         """
-        Refuse graded accuracy rewards that never reached the default threshold; warn once about others.
-
-        `accuracy` has any shape. A constant below 0 may be the reward of wrong completions. There is no warning if the
-        user named the reward or set a threshold, because then any values are expected.
+        Refuse graded accuracy rewards that never reached the default threshold; warn once about others, unless the
+        user named the reward or set a threshold. A constant below 0 may be the reward of wrong completions.
         """
         if self.model.training:
             self._had_correct = self._had_correct or bool(self._groups.correct.any())

@@ -16,12 +16,8 @@ ENTROPY_RISE, ACCURACY_FALL = 1.5, 0.8
 
 class DivergenceWatch(TrainerCallback):
     """
-    Callback that compares the last logged entropies and accuracies with the first, and warns once.
-
-    Args:
-        reward (`str`): Name of the accuracy reward, as TRL logs it.
-        stop (`bool`): Whether to stop training after the warning and a checkpoint.
-        advice (`str`): Settings to change, named at the end of the warning.
+    Callback that compares the last logged entropies and accuracies of `reward` with the first. It warns once, with
+    `advice` on settings to change, and stops training after a checkpoint if `stop` is set.
     """
 
     def __init__(self, reward: str, stop: bool, advice: str):

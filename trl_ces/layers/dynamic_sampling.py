@@ -53,8 +53,7 @@ class DynamicSampling(Correctness):
     Dynamic sampling during training (DAPO, arXiv 2503.14476, section 3.2), enabled by `dynamic_sampling`.
 
     Raises:
-        `ValueError`: The dataset is streamed or contains images, the accuracy reward is ambiguous, or a checkpoint was
-            saved without dynamic sampling.
+        `ValueError`: The dataset is streamed or contains images, or a checkpoint was saved without dynamic sampling.
         `RuntimeError`: During training, if generation returns images.
     """
 

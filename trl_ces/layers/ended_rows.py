@@ -45,11 +45,7 @@ class EndedRows(Layer):
 
 
 def can_drop_rows(model: Any) -> bool:
-    """
-    Return whether rows can be removed while `model` generates.
-
-    The cache must contain only keys and values, and the model must not depend on the width of the batch.
-    """
+    """Return whether the cache holds only keys and values, and outputs do not depend on the width of the batch."""
     if "generate" in vars(model):  # set by the user; it may not accept a cache
         return False
     if model.config.is_encoder_decoder or not padding_support(model).right:
@@ -87,16 +83,8 @@ def generate_in_pieces(
     """
     Generate as `generate` does, without computing ended rows. The model must pass [`can_drop_rows`].
 
-    Args:
-        generate (`Callable`): The model's `generate`.
-        config (`PreTrainedConfig`): The model's configuration.
-        input_ids (`Tensor`): Shape (B, P), int64, prompts padded on the left.
-        attention_mask (`Tensor`): Shape (B, P), 1 at real tokens.
-        generation_config (`GenerationConfig`): With `max_new_tokens`, `pad_token_id` and `eos_token_id`.
-        piece (`int`): Tokens between two checks for ended rows.
-
-    Returns:
-        `Tensor`: Shape (B, P + T), int64: prompts and completions, padded on the right after the end token.
+    `input_ids` and `attention_mask`: shape (B, P), padded on the left. Every `piece` tokens, ended rows are removed.
+    Returns prompts and completions, shape (B, P + T), padded on the right after the end token.
     """
     cache = DynamicCache(config=config.get_text_config(decoder=True))
     ends = torch.as_tensor(generation_config.eos_token_id, device=input_ids.device)

@@ -90,11 +90,7 @@ class ExactResume(Layer):
                 logger.warning("The rollout is not saved (%s): a resumed run generates it again.", error)
 
     def _load_rollout(self, checkpoint: Path):
-        """
-        Restore the saved rollout and state if every process has a complete file with the same settings.
-
-        Otherwise, restore only the state of the first process, which is valid for any number of processes.
-        """
+        """Restore the saved rollout if it fits on every process, else only the first process's state of the layers."""
         found = load_micro_batches(checkpoint / self._rollout_file(), self.accelerator.device)
         rollout, state = found or ([], {})
         usable = state.get("settings") == self._rollout_settings()

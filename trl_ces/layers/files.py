@@ -16,13 +16,7 @@ from ..support.files import whole_file
 
 
 def save_micro_batches(file: Path, micro_batches: Sequence[dict[str, Any]], more: dict[str, Any]) -> None:
-    """
-    Atomically write micro-batches of tensors and JSON values, and the JSON values in `more`.
-
-    Raises:
-        `TypeError`: An entry is neither a tensor nor a JSON value.
-        `OSError`: The file cannot be written.
-    """
+    """Atomically write micro-batches of tensors and JSON values, and `more`; raise `TypeError` for other values."""
     tensors, others = {}, []
     for number, batch in enumerate(micro_batches):
         for name, values in batch.items():

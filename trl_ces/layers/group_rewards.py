@@ -22,7 +22,6 @@ class GroupRewards(Correctness):
 
     Raises:
         `ValueError`: A group reward is used, but the accuracy reward is ambiguous.
-        [`RewardError`]: During training; see [`call_group_reward`].
     """
 
     def _required_inputs(self):

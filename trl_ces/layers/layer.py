@@ -25,11 +25,7 @@ NEWEST_TESTED_TRL = "1.16"
 
 class Layer(GRPOTrainer):
     """
-    Base class of the layers. Each layer adds one feature to [`~trl.GRPOTrainer`].
-
-    Overrides call `super()`, so any layer can be omitted.
-
-    `class Plain(RealTokens, GRPOTrainer)` is a trainer whose `args` is a [`CESConfig`].
+    Base class of the layers, each of which adds one feature to [`~trl.GRPOTrainer`] and can be omitted.
 
     Raises:
         `ImportError`: The installed TRL is outside `SUPPORTED_TRL`.
@@ -75,12 +71,7 @@ class Layer(GRPOTrainer):
 
 
 def check_trl_version(version: str) -> None:
-    """
-    Check the TRL version; warn about a minor version newer than `NEWEST_TESTED_TRL`.
-
-    Raises:
-        `ImportError`: `version` is outside `SUPPORTED_TRL`, so training could differ silently.
-    """
+    """Raise `ImportError` for a TRL outside `SUPPORTED_TRL`; warn about a minor version not yet tested."""
     if not SpecifierSet(SUPPORTED_TRL).contains(version, prereleases=True):
         raise ImportError(
             f"trl {version} is installed, but CESTrainer builds on the internals of trl{SUPPORTED_TRL}: "

@@ -38,15 +38,8 @@ def arrange_rows(
     """
     Move rows between the micro-batches of each optimizer step, and between processes; see [`arrange`].
 
-    Args:
-        micro_batches (`Sequence[dict[str, Any]]`):
-            This process's micro-batches, all with the same number of rows. Each must pass [`is_per_row`].
-        per_step (`int`): Number of micro-batches per optimizer step.
-        layout (`dict[str, Padding | None]`): See [`row_layout`].
-        accelerator (`Accelerator`): Gathers the rows of all processes.
-        padding ([`PaddingSupport`]): Padding that forward passes omit.
-        budget (`int`, *optional*): Limit on token positions per forward pass. Adds `PIECES`; see [`piece_sizes`].
-        multiple (`int`): Row lengths are rounded up to a multiple of this.
+    Each of this process's `micro_batches` must pass [`is_per_row`]; `per_step` of them belong to one optimizer step.
+    Row lengths are rounded up to a multiple of `multiple`. With a `budget`, adds `PIECES`; see [`piece_sizes`].
     """
     names = [name for name, values in micro_batches[0].items() if name != NUM_ITEMS and values is not None]
     processes, result = accelerator.num_processes, []
@@ -102,9 +95,8 @@ def forward_batches(
     """
     Return the row numbers of each forward pass that computes old or reference log-probs, without gradients.
 
-    `spans` are those of this rank's rows; every rank has the same number of rows. Without a `budget` of token
-    positions (see [`piece_sizes`]), a forward pass has `batch_size` rows. `sort` groups rows of similar length. For
-    `padding` and `multiple`, see [`arrange_rows`].
+    Every rank has the same number of rows. Without a `budget` of token positions, a forward pass has `batch_size`
+    rows.
     """
     lengths = round_up([span.end - span.start if padding.left else span.end for span in spans], multiple)
     order = sort_by_length(lengths) if sort else list(range(len(lengths)))
@@ -117,11 +109,7 @@ def forward_batches(
 
 @contextmanager
 def without_sync(accelerator: Any, model: Any) -> Iterator[None]:
-    """
-    Accumulate gradients without reducing them, as in all but the last micro-batch of an optimizer step.
-
-    Under FSDP, gradients are reduced after each piece, because `no_sync` would keep them unsharded on each device.
-    """
+    """Accumulate gradients without reducing them, except under FSDP, where they would stay unsharded."""
     state, synced = accelerator.gradient_state, accelerator.sync_gradients
     defers = synced and accelerator.distributed_type != DistributedType.FSDP
     state._set_sync_gradients(False)

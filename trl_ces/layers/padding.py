@@ -34,10 +34,7 @@ class Span(NamedTuple):
 
 
 def real_spans(attention_mask: Tensor) -> list[Span]:
-    """
-    Return the span of real tokens in each row, or the entire row if its mask is 0. Synchronizes with the device once.
-    `attention_mask` has shape (B, L) and is 1 from the first real token of a row to the last.
-    """
+    """Return the span of real tokens in each row, or the entire row if its mask is 0; one device synchronization."""
     real = attention_mask != 0
     start = real.int().argmax(dim=1)
     end = real.size(1) - real.flip(1).int().argmax(dim=1)
@@ -77,14 +74,7 @@ def padding_support(model: torch.nn.Module) -> PaddingSupport:
 def padding_plan(
     model: torch.nn.Module, trim: bool, pack: bool | None, sequences_are_split: bool = False
 ) -> PaddingSupport:
-    """
-    Decide which padding to omit, given the `trim_padding` and `padding_free` fields of [`CESConfig`].
-
-    All padding stays if context or sequence parallelism splits sequences.
-
-    Raises:
-        `ValueError`: `pack` is `True`, but rows of this model cannot be packed.
-    """
+    """Decide which padding to omit; raise `ValueError` if `pack` is `True`, but its rows cannot be packed."""
     support = padding_support(model)
     if sequences_are_split:
         support = PaddingSupport(False, False, False, "its sequences are split over processes")
@@ -104,11 +94,7 @@ def padding_plan(
 
 
 def unpadded(model: Any, padding: PaddingSupport, spans: list[Span], multiple: int) -> Any:
-    """
-    Wrap `model`, which has TRL's fused LM head, so that it drops the padding of the rows that TRL passes.
-
-    `spans` are the real tokens of the call's rows; row lengths are rounded up to a multiple of `multiple`.
-    """
+    """Wrap `model`, which has TRL's fused LM head, so that it drops the padding outside `spans`, one per row."""
     if padding.pack:
         return PackedModel(model, spans)
     return TrimmedModel(model, spans, multiple, padding.left) if padding.right else model
@@ -133,9 +119,8 @@ class TrimmedModel:
     """
     Wrapper that takes TRL's padded rows and passes them to the model, trimmed to the longest row.
 
-    With `left`, rows are also shifted left. They then need no attention mask, because causal attention never reads
-    padding after a row's end. This saves the (B, L, L) mask and allows faster kernels, which do not accept a mask.
-    For models with absolute positions or recurrent state, rows must not be shifted.
+    With `left`, rows are also shifted left, which absolute positions and recurrent states do not allow. They then need
+    no attention mask, because causal attention never reads padding after a row's end; faster kernels accept no mask.
     """
 
     def __init__(self, model: Any, spans: list[Span], multiple: int = 1, left: bool = True):
@@ -170,11 +155,10 @@ class TrimmedModel:
 
 class PackedModel:
     """
-    Wrapper that takes TRL's padded rows and passes them to the model packed into one unpadded row. Positions restart
-    at each original row, so Transformers' attention keeps the rows apart.
+    Wrapper that takes TRL's padded rows and passes them to the model packed into one row, in which positions restart.
 
-    Row boundaries (`cu_seq_lens_q`, `max_length_q`, ...) are passed too, computed from the known lengths. Otherwise,
-    FlashAttention would derive them from the positions in every layer, with a device synchronization each time.
+    Row boundaries (`cu_seq_lens_q`, ...) are passed too. Otherwise, FlashAttention would derive them from the
+    positions in every layer, with a device synchronization each time.
     """
 
     def __init__(self, model: Any, spans: list[Span]):

@@ -38,13 +38,12 @@ class RewardCalls(Layer):
     """
     Pass `REWARD_KEYWORDS` to the reward functions that accept them, and check the rewards of every function.
 
-    With `on_reward_error="stop"`, an invalid result raises an error. With `"skip"`, the layer warns and returns `None`
-    for rows with an invalid value, or for all rows if the function raised or returned the wrong number of rewards.
-    `None` excludes a row from its group's mean. No function is called twice. Reward models are not checked.
+    With `on_reward_error="skip"`, the layer warns of an invalid result and returns `None` for the invalid rows, or for
+    all rows if the function raised or returned the wrong number of rewards. Reward models are not checked.
 
     Raises:
-        [`RewardError`]: During training, if a function raises, or does not return an ordered iterable with a finite
-            number or `None` for each completion.
+        [`RewardError`]: During training, with `on_reward_error="stop"`, if a function raises, or does not return an
+            ordered iterable with a finite number or `None` for each completion.
     """
 
     # Values of REWARD_KEYWORDS for the latest completions, by name.
@@ -87,15 +86,7 @@ def supported_arguments(func: Callable, arguments: dict[str, Any]) -> dict[str, 
 
 
 def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: str, on_error: str) -> Tensor:
-    """
-    Call the rule of a [`group_reward`] and check its result. `on_error`: see `on_reward_error` in [`RewardCalls`].
-
-    Returns:
-        `Tensor`: Shape (P * G,), float32; NaN (`None` in TRL) for unscored completions.
-
-    Raises:
-        [`RewardError`]: The rule raises, or returns another shape or a non-finite reward for a scored completion.
-    """
+    """Call the rule of a [`group_reward`] and check its result. Shape (P * G,), float32, NaN for `None`."""
     shape = groups.correct.shape
     checked, cause = torch.full(shape, math.nan, device=groups.correct.device), None
     try:
@@ -146,11 +137,7 @@ def guard(func: Any, name: str, on_error: str) -> Any:
 
 
 def _as_list(rewards: Any) -> Any:
-    """
-    Return ordered rewards as a list, and anything else, such as a set, a mapping or a table, unchanged.
-
-    It runs inside the guard, which catches the exceptions of a generator.
-    """
+    """Return ordered rewards as a list; return anything else, such as a set, a mapping or a table, unchanged."""
     dimensions = getattr(rewards, "ndim", None)  # of an array, a tensor, or a pandas object
     is_table = hasattr(rewards, "keys") and dimensions != 1
     other = isinstance(rewards, Set | MappingView | str | bytes | bytearray) or is_table or dimensions == 0

@@ -60,9 +60,3 @@ def rows_of_process(rows: dict[str, torch.Tensor], accelerator: Any) -> dict[str
     count = next(iter(rows.values())).size(0) // accelerator.num_processes
     start = accelerator.process_index * count
     return {name: values[start : start + count] for name, values in rows.items()}
-
-
-def overwrite_latest(table: Any, values: torch.Tensor) -> None:
-    """Overwrite the last rows of a column of TRL's table of completions, which has a limited number of rows."""
-    for place, value in zip(range(1, len(table) + 1), reversed(values.tolist()), strict=False):
-        table[-place] = value

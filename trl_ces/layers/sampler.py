@@ -24,11 +24,9 @@ logger = logging.getLogger(__name__)
 
 class PromptStream:
     """
-    Endless stream of a dataset's prompts, epoch after epoch. Its state is `position`, the number of prompts used.
+    Endless stream of a dataset's prompts, in the order of TRL's `RepeatSampler`, epoch after epoch.
 
-    The order is the same as in TRL's `RepeatSampler`: a new permutation per epoch from one generator seeded with
-    `seed`, or the dataset's order without `shuffle`. Unlike TRL's sampler, the stream includes the last prompts of an
-    epoch even if they do not fill a batch.
+    Unlike TRL's sampler, it includes the last prompts of an epoch even if they do not fill a batch.
     """
 
     def __init__(self, num_prompts: int, seed: int, shuffle: bool):
@@ -55,23 +53,16 @@ def _shuffle(num_prompts: int, seed: int, epoch: int) -> list[int]:
 
 
 def informative_groups(accuracy: torch.Tensor, group_size: int) -> torch.Tensor:
-    """
-    Return which groups have completions of different accuracy (DAPO, Eq. 11), shape (N / G,), bool.
-
-    `accuracy` has shape (N,), with contiguous groups and NaN for unscored completions. A group with fewer than two
-    scored completions is not informative.
-    """
+    """Return which groups have two scored completions of different accuracy (DAPO, Eq. 11); (N,) to (N / G,), bool."""
     lowest, highest = group_extremes(accuracy, group_size)
     return highest > lowest
 
 
 def round_size(wanted: int, kept: int, decided: int, unit: int) -> int:
     """
-    Return the number of prompts for the next round: enough to fill a batch of `wanted` groups if the share of kept
-    groups stays the same.
+    Return the number of prompts that fill a batch of `wanted` groups if the share of kept groups stays the same.
 
-    Extra prompts cost little, because a round takes as long as its longest completion. The number is at most `wanted`
-    and a multiple of `unit`, so that the completions can be split evenly over the processes.
+    It is at most `wanted` and a multiple of `unit`, so that the completions can be split evenly over the processes.
     """
     if decided == 0:
         return wanted
@@ -81,15 +72,8 @@ def round_size(wanted: int, kept: int, decided: int, unit: int) -> int:
 
 class DynamicSampler:
     """
-    Draw the prompts of a training run and select the groups of its generation batches.
-
-    Args:
-        stream (`PromptStream`): The prompts.
-        wanted (`int`): P, number of groups in a generation batch.
-        group_size (`int`): G, number of completions per prompt.
-        max_rounds (`int`): Maximum number of generation rounds per batch, >= 1.
-        num_processes (`int`): Number of processes that share the completions of a round.
-        warns (`bool`): Whether this process logs warnings.
+    Draw the prompts of a training run and select the groups of its generation batches: `wanted` groups of `group_size`
+    completions in at most `max_rounds` rounds.
     """
 
     def __init__(
@@ -113,10 +97,10 @@ class DynamicSampler:
         self, generate: Callable[[list[int]], tuple[Sequence[bool], Sequence[Any]]]
     ) -> tuple[list[Any], dict[str, float]]:
         """
-        Run at most `max_rounds` rounds, until the batch has enough informative groups.
+        Return the data of the batch's groups, and its metrics.
 
-        `generate` takes the row numbers of a round's prompts. It returns whether each group is informative, and the
-        data to keep for each group. This method returns the data of the batch's P groups, and its metrics.
+        `generate` takes the row numbers of a round's prompts. It returns whether each group is informative, and its
+        data.
         """
         self._rollout_start = self.stream.position
         kept: list[tuple[int, Any]] = []  # (position, data) of each group
@@ -161,12 +145,7 @@ class DynamicSampler:
             )
 
     def state_dict(self, inside_rollout: bool) -> dict[str, int]:
-        """
-        Return the positions in the prompt stream to save with a checkpoint.
-
-        `inside_rollout` states that steps of the current batch remain. A run that resumes without the saved batch
-        generates it again, so `position` is then the start of that batch.
-        """
+        """Return the positions to save; without the saved batch, a run resumed `inside_rollout` generates it again."""
         position = self._rollout_start if inside_rollout else self.stream.position
         return {"position": position, "after_rollout": self.stream.position}
 

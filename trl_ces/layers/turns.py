@@ -21,14 +21,10 @@ def read_turns(
     tokenizer: Any,
 ) -> dict[str, list]:
     """
-    Compute the values of `REWARD_KEYWORDS`, with one entry per completion.
+    Compute the values of `REWARD_KEYWORDS`, with one entry per completion; `masks` are 1 on the policy's tokens.
 
-    Token ids are lists, or tensors from a user's rollout function. `masks`, if given, are 1 on the policy's tokens and
-    0 on tool or environment output.
-
-    Returns:
-        `dict[str, list]`: `thinking_prefilled`: whether the last turn began inside an open `<think>`. `last_turns`:
-        the text of the last turn, without special tokens except the thinking tags.
+    `thinking_prefilled`: whether the last turn began inside an open `<think>`. `last_turns`: the text of the last
+    turn, without special tokens except the thinking tags.
     """
     tails, turns = [], []  # token ids that precede the last turn, and those of the last turn
     for row in range(len(prompt_ids)):

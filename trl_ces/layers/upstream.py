@@ -63,12 +63,10 @@ class UpstreamFixes(Layer):
 
     def _tool_call_loop(self, *args, **kwargs):
         """
-        Make all ranks take part in every round of tool calls.
+        Make all ranks take part in every round of tool calls, except with vision models.
 
         In TRL, each rank leaves the loop after its own last tool call. If generation needs all ranks (a server, tensor
-        parallelism, sharded weights), a rank that has another round then waits forever, or completions are assigned to
-        the wrong rows. Here, ranks without tool calls generate for dummy prompts (see [`generate_with_dummies`]). This
-        workaround does not apply to vision models.
+        parallelism, sharded weights), other ranks then wait forever, or completions are assigned to the wrong rows.
 
         Upstream: `_tool_call_loop` of trl 1.16; no known issue. Obsolete once TRL counts rounds over all ranks.
         """
@@ -81,11 +79,7 @@ class UpstreamFixes(Layer):
 
 
 def generate_with_dummies(run: Any, prompt_ids: list, *args: Any) -> Any:
-    """
-    Generate on all ranks at once; ranks with fewer prompts add dummy prompts so that every rank makes the same calls.
-
-    `run` is TRL's `_generate_single_turn`. Returns `None` if no rank has a prompt.
-    """
+    """Generate on all ranks at once, with dummy prompts on ranks with fewer; `None` if no rank has a prompt."""
     prompts_of_ranks = gather_object([prompt_ids])
     most = max(map(len, prompts_of_ranks))
     if most == 0:
@@ -99,9 +93,7 @@ def generate_with_dummies(run: Any, prompt_ids: list, *args: Any) -> Any:
 @contextmanager
 def restored_mode(model: torch.nn.Module) -> Iterator[None]:
     """
-    Restore the model's mode after generation with `use_transformers_continuous_batching`.
-
-    TRL sets training mode even during evaluation, so evaluation metrics are logged as training metrics.
+    Restore the model's mode, which TRL sets to training in `use_transformers_continuous_batching`, even in evaluation.
 
     Upstream: `_generate_single_turn` of trl 1.16; no known issue. Obsolete once TRL restores the mode.
     """
@@ -115,8 +107,7 @@ def set_timeout(session: Any, seconds: float) -> None:
     """
     Set a timeout for all requests of a `requests.Session`; retry neither timeouts nor refused connections.
 
-    TRL's client waits forever for a server that does not respond, and it retries failed requests. A server that was
-    restarted in the meantime would generate with its initial weights, so these requests are not retried.
+    TRL's client waits forever. After a retry, a restarted server would generate with its initial weights.
 
     Upstream: trl issue 6973, closed without a timeout in trl 1.16.0. Obsolete once TRL's client accepts a timeout.
     """
@@ -140,10 +131,9 @@ def set_timeout(session: Any, seconds: float) -> None:
 
 def seed_colocated_vllm(args: Any, process_index: int) -> None:
     """
-    Seed colocated vLLM from `args.seed`.
+    Seed colocated vLLM from `args.seed`; ranks of one tensor-parallel group need the same seed.
 
-    When vLLM's engine is created, it reseeds torch, numpy and random. TRL seeds the engine with the number of the rank
-    or tensor-parallel group, regardless of `seed`. Ranks of one tensor-parallel group need the same seed.
+    TRL seeds the engine, which reseeds torch, numpy and random, with the number of the rank or group.
 
     Upstream: `_init_vllm` of trl 1.16's `VLLMGeneration`; no known issue. Obsolete once TRL uses `seed`.
     """
@@ -180,12 +170,11 @@ def keep_float32_outputs(plugin: Any) -> None:
     """
     Keep log-probs and entropies in float32 under FSDP2, as under every other engine.
 
-    With `bf16`, accelerate makes FSDP2 cast a model's outputs, including TRL's log-probs and entropies, to bfloat16.
-    With 8 bits of precision, importance ratios are wrong by a few percent, and different entropies, which Eq. 5 must
-    rank, become equal. Layers are still gathered and computed in the dtypes of the mixed-precision policy.
+    With `bf16`, accelerate makes FSDP2 cast a model's outputs to bfloat16. Importance ratios are then wrong by a few
+    percent, and different entropies, which Eq. 5 must rank, become equal.
 
-    Upstream: `set_mixed_precision` of accelerate 1.15's FSDP plugin also sets `output_dtype`; no known issue.
-    Obsolete once accelerate leaves it unset.
+    Upstream: `set_mixed_precision` of accelerate 1.15's FSDP plugin also sets `output_dtype`; no known issue. Obsolete
+    once accelerate leaves it unset.
     """
     policy = None if plugin is None else plugin.mixed_precision_policy
     if isinstance(policy, MixedPrecisionPolicy):
@@ -194,11 +183,10 @@ def keep_float32_outputs(plugin: Any) -> None:
 
 def register_lm_head(model: Any, plugin: Any) -> None:
     """
-    Register the LM head's weight as an external parameter under ZeRO-3.
+    Register the LM head's weight, which TRL's loss reads, as an external parameter under ZeRO-3.
 
-    TRL's loss reads the weight in the model's forward, which ZeRO-3 does not trace. If the weight has at most 100,000
-    elements, ZeRO-3 detects this only after a sync to vLLM. If a run has already trained by then, because it resumed
-    inside a rollout, it fails with "tracing error".
+    ZeRO-3 does not trace it. If the weight has at most 100,000 elements, a run that resumed inside a rollout fails
+    with "tracing error" after a sync to vLLM.
 
     Upstream: `ZeROOrderedDict` of DeepSpeed 0.19.8; its issue 3599 reports the same error with another cause. Obsolete
     once TRL registers the weight.

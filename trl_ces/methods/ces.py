@@ -162,10 +162,6 @@ def conditional_entropy_shaping(
 
 AUTO = "auto"  # computes tau from the first rollout; see [`automatic_tau`]
 LARGEST_AUTO = 0.05
-BETA_RANGE = "it must be a finite number (advantage per bit of entropy); the paper uses 0.4."
-CAP_RANGE = (
-    "it must be a number >= 1, by which |A| is divided; arXiv 2506.14758 uses 2. Remove it for the paper's CES."
-)
 
 
 def automatic_tau(mean_length: float) -> float:

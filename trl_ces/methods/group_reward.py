@@ -7,11 +7,11 @@ TRL calls a reward function with the rows of one process, but a group may be spl
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
+import torch
 from torch import Tensor
 
-from ..support.reward_names import accuracy_reward_index, reward_name
 from ..support.settings import check_logged
 from .groups import Groups
 
@@ -60,18 +60,35 @@ def is_group_reward(func: Any) -> bool:
     return hasattr(func, "of_groups")
 
 
+def reward_name(func: Any) -> str:
+    """Return the name under which TRL logs a reward function or reward model."""
+    from trl.trainer.utils import get_callable_name, get_config_model_id  # loading TRL takes seconds
+
+    if isinstance(func, str):
+        return func.split("/")[-1]
+    if isinstance(func, torch.nn.Module):
+        return get_config_model_id(cast(Any, func.config)).split("/")[-1]
+    return get_callable_name(func)
+
+
+def accuracy_reward_index(names: list[str], wanted: str | None) -> int:
+    """Return the index of `wanted`, or by default of the only reward or the only name that contains "accuracy"."""
+    if wanted is None and len(names) == 1:
+        return 0
+    matches = [index for index, name in enumerate(names) if (name == wanted if wanted else "accuracy" in name.lower())]
+    if len(matches) != 1:
+        reason = f"{wanted!r} is the name of" if wanted else "'accuracy' is in the name of"
+        raise ValueError(
+            "Set `ces_accuracy_reward` to the name of the reward function that decides whether a completion is "
+            f"correct: {reason} {len(matches)} of them. Reward functions: {', '.join(names) or 'none'}."
+        )
+    return matches[0]
+
+
 def accuracy_column(wanted: str | None, names: list[str], funcs: list[Any]) -> int:
     """
-    Find the accuracy reward among reward functions.
-
-    Args:
-        wanted (`str`, *optional*):
-            Name of the accuracy reward, from `ces_accuracy_reward`. If `None`, see [`accuracy_reward_index`].
-        names (`list[str]`): Names under which TRL logs the functions.
-        funcs (`list`): The functions.
-
-    Returns:
-        `int`: Index of the accuracy reward.
+    Return the index of the accuracy reward among `funcs`, whose `names` TRL logs; `wanted` is from
+    `ces_accuracy_reward`.
 
     Raises:
         `ValueError`: The accuracy reward does not exist, is ambiguous, or is a group reward.

@@ -75,18 +75,11 @@ def group_accuracy(group_correct: Tensor, group_scored: Tensor) -> Tensor:
 
 def completion_facts(groups: Groups, rewards_per_func: Tensor, weights: Tensor) -> dict[str, Tensor]:
     """
-    Flatten the groups into tensors with one row per completion, the inputs of a token rule.
+    Flatten the groups into the inputs of a token rule, shape (P * G,) each.
 
-    Args:
-        groups ([`Groups`]): P groups of G completions.
-        rewards_per_func (`Tensor`):
-            Shape (P * G, functions), from which TRL computes advantages; NaN means no reward.
-        weights (`Tensor`): Shape (functions,), TRL's `reward_weights`.
-
-    Returns:
-        `dict[str, Tensor]`: Shape (P * G,) each. Bool: `correct`, `scored`, `truncated`, and `equal_rewards` (A = 0
-        over the whole group, so only the shaping trains on it). Int64: `group_correct` and `group_scored`, see
-        [`group_counts`].
+    Bool: `correct`, `scored`, `truncated`, and `equal_rewards` (A = 0 over the whole group, so only the shaping trains
+    on it). Int64: `group_correct` and `group_scored`, see [`group_counts`]. `rewards_per_func`: shape (P * G,
+    functions), NaN for no reward; `weights`: TRL's `reward_weights`.
     """
     size = groups.correct.size(1)
     correct, scored = groups.correct.flatten(), groups.scored.flatten()

@@ -364,8 +364,7 @@ def _difference_from_mean(lengths: Tensor, counted: Tensor) -> Tensor:
     """
     Subtract the mean of the counted lengths from each length; shape (P, G), float32, 0 if no length is counted.
 
-    n * l - sum is exact. In float32, the mean of lengths near 12,000 has an error of up to 0.0005 tokens, which would
-    be magnified by dividing by a standard deviation of at most one token.
+    n * l - sum is exact; a float32 mean near 12,000 is off by up to 0.0005 tokens, which a small deviation magnifies.
     """
     n = counted.sum(dim=1, keepdim=True)
     total = (lengths * counted).sum(dim=1, keepdim=True)

@@ -30,8 +30,7 @@ def ces_sums(batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor, sha
     """
     Compute the sums for [`ces_metrics`] over one micro-batch, ordered as `SUMS`, float32; no device synchronization.
 
-    The arguments are the same as in [`conditional_entropy_shaping`], plus its result. `batch` also contains
-    `equal_rewards` and `truncated`, shape (B,), bool.
+    `batch` also contains `equal_rewards` and `truncated`, shape (B,), bool.
     """
     advantages = batch["advantages"].unsqueeze(1)
     selected, correct = shaped.selected, batch["correct"]
@@ -57,11 +56,7 @@ def ces_sums(batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor, sha
 
 
 def ces_metrics(totals: list[float]) -> dict[str, float]:
-    """
-    Compute the `ces/*` metrics from sums over processes and micro-batches, in the order of `SUMS`.
-
-    A metric is NaN if its denominator is 0, e.g. `ces/selected_entropy_incorrect` without wrong completions.
-    """
+    """Compute the `ces/*` metrics from sums in the order of `SUMS`; NaN if a denominator is 0."""
     sums = dict(zip(SUMS, totals, strict=True))
     return {
         name: sums[numerator] / sums[denominator] if sums[denominator] else float("nan")

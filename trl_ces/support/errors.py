@@ -7,11 +7,7 @@ from typing import Any
 
 
 class UserError(ValueError):
-    """
-    Invalid input.
-
-    The message is one sentence that says how to fix the input. The command line prints it without a traceback.
-    """
+    """Invalid input: one sentence on how to fix it, which the command line prints without a traceback."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

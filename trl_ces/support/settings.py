@@ -10,11 +10,6 @@ from typing import Any, NoReturn
 Range = tuple[Callable[[Any], bool], str]  # function that returns whether a value is valid, end of the error message
 
 
-def is_count(value: Any) -> bool:
-    """Return whether `value` is an integer of at least 1."""
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
-
-
 def is_number(value: Any) -> bool:
     """Return whether `value` is a finite number."""
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
@@ -27,7 +22,7 @@ def check_ranges(settings: Any, ranges: Mapping[str, Range]) -> None:
             raise ValueError(f"`{name}` is {value!r}: {reason}")
 
 
-def _number(interval: str, *others: Any, whole: bool = False, note: str = "") -> Range:
+def number(interval: str, *others: Any, whole: bool = False, note: str = "") -> Range:
     """Make the range of a finite number in an interval such as `(0, 1]`; `others` are also allowed."""
     low, high = map(float, interval[1:-1].split(","))
 
@@ -46,28 +41,28 @@ def _is_interval(value: Any) -> bool:
 
 _STEPS = "it must be a whole number of steps >= 1, or a share of all steps in (0, 1)"
 _GROUPS: dict[str, Range] = {
-    "temperature": _number("(0, inf)", note="; with 0, all completions of a prompt are equal; use 1.0"),
-    "repetition_penalty sapo_temperature_neg sapo_temperature_pos num_train_epochs": _number("(0, inf)"),
+    "temperature": number("(0, inf)", note="; with 0, all completions of a prompt are equal; use 1.0"),
+    "repetition_penalty sapo_temperature_neg sapo_temperature_pos num_train_epochs": number("(0, inf)"),
     "learning_rate weight_decay adam_epsilon warmup_steps eval_delay beta epsilon vllm_server_timeout vespo_k_pos "
-    "vespo_k_neg vespo_lambda_pos vespo_lambda_neg": _number("[0, inf)"),
+    "vespo_k_neg vespo_lambda_pos vespo_lambda_neg": number("[0, inf)"),
     "epsilon_high router_aux_loss_coef vllm_importance_sampling_clip_max vllm_importance_sampling_clip_min "
-    "off_policy_mask_threshold neftune_noise_alpha": _number("[0, inf)", None),
-    "max_grad_norm": _number("[0, inf)", None, math.inf, note="; 0 turns clipping off"),
-    "delta": _number("[1, inf)", None, note="; it limits importance ratios, which begin at 1"),
-    "entropy_coef entropy_coef_min entropy_coef_max entropy_coef_delta entropy_target": _number("(-inf, inf)"),
-    "top_p vllm_gpu_memory_utilization": _number("(0, 1]"),
-    "min_p": _number("[0, 1]", None),
-    "adam_beta1 adam_beta2": _number("[0, 1)"),
-    "top_entropy_quantile ref_model_mixup_alpha": _number("[0, 1]"),
-    "top_k": _number("[0, inf)", None, -1, whole=True, note="; 0 keeps all tokens"),
-    "seed": _number("[0, 4294967295]", whole=True),
-    "data_seed": _number("[0, 4294967295]", None, whole=True),
-    "dataloader_num_workers": _number("[0, inf)", whole=True),
-    "max_steps": _number("[1, inf)", -1, whole=True, note=" for `num_train_epochs`"),
+    "off_policy_mask_threshold neftune_noise_alpha": number("[0, inf)", None),
+    "max_grad_norm": number("[0, inf)", None, math.inf, note="; 0 turns clipping off"),
+    "delta": number("[1, inf)", None, note="; it limits importance ratios, which begin at 1"),
+    "entropy_coef entropy_coef_min entropy_coef_max entropy_coef_delta entropy_target": number("(-inf, inf)"),
+    "top_p vllm_gpu_memory_utilization": number("(0, 1]"),
+    "min_p": number("[0, 1]", None),
+    "adam_beta1 adam_beta2": number("[0, 1)"),
+    "top_entropy_quantile ref_model_mixup_alpha": number("[0, 1]"),
+    "top_k": number("[0, inf)", None, -1, whole=True, note="; 0 keeps all tokens"),
+    "seed": number("[0, 4294967295]", whole=True),
+    "data_seed": number("[0, 4294967295]", None, whole=True),
+    "dataloader_num_workers": number("[0, inf)", whole=True),
+    "max_steps": number("[1, inf)", -1, whole=True, note=" for `num_train_epochs`"),
     "per_device_train_batch_size per_device_eval_batch_size gradient_accumulation_steps num_iterations "
-    "ref_model_sync_steps vllm_tensor_parallel_size ddp_timeout": _number("[1, inf)", whole=True),
+    "ref_model_sync_steps vllm_tensor_parallel_size ddp_timeout": number("[1, inf)", whole=True),
     "num_generations_eval max_completion_length steps_per_generation generation_batch_size vllm_max_model_length "
-    "eval_accumulation_steps dataloader_prefetch_factor": _number("[1, inf)", None, whole=True),
+    "eval_accumulation_steps dataloader_prefetch_factor": number("[1, inf)", None, whole=True),
     "reward_weights": (lambda weights: weights is None or all(map(is_number, weights)), "use finite numbers."),
     "save_steps": (_is_interval, f"{_STEPS}; to save no checkpoints, set `save_strategy` to no."),
     "logging_steps": (_is_interval, f"{_STEPS}; to log nothing, set `logging_strategy` to no."),
@@ -75,35 +70,25 @@ _GROUPS: dict[str, Range] = {
 }
 TRL_RANGES = {name: group for names, group in _GROUPS.items() for name in names.split()}
 MODEL_RANGES = {  # of TRL's ModelConfig
-    "lora_r": _number("[1, inf)", whole=True),
-    "lora_alpha": _number("(0, inf)"),
-    "lora_dropout": _number("[0, 1)"),
+    "lora_r": number("[1, inf)", whole=True),
+    "lora_alpha": number("(0, inf)"),
+    "lora_dropout": number("[0, 1)"),
 }
 
-
-_LENGTH = "the limit is `max_completion_length`: set this field, and remove `{}`."
-_ENDS = (
-    "the trainer ends completions at `eos_token_id` of the tokenizer and of the model's generation config: change it "
-    "there, and remove `{}`."
-)
-_FORCED = "forced tokens would enter the loss: remove `{}`."
-_ROWS = "the trainer expects one sampled completion per row, `num_generations` per prompt: remove `{}`."
-_OUTPUTS = "the trainer chooses what generation returns: remove `{}`."
+_ENDS = "completions end at `eos_token_id` of the tokenizer and of the model's generation config: change it there"
+_ROWS = "the trainer expects one sampled completion per row, `num_generations` per prompt: use its own fields"
 # Keys of `generation_kwargs`, of transformers and vLLM, that contradict what the trainer assumes -> way out.
-_CONTRADICTIONS = {
-    **dict.fromkeys(("max_new_tokens", "max_tokens", "max_length"), _LENGTH),
-    **dict.fromkeys(("eos_token_id", "pad_token_id", "stop_strings", "stop", "stop_token_ids", "ignore_eos"), _ENDS),
-    **dict.fromkeys(("forced_bos_token_id", "forced_eos_token_id", "thinking_token_budget"), _FORCED),
-    **dict.fromkeys(("do_sample", "n", "num_return_sequences", "num_beams", "best_of", "use_beam_search"), _ROWS),
-    **dict.fromkeys(("prompt_lookup_num_tokens", "use_mtp", "token_healing", "truncate_prompt_tokens"), _ROWS),
-    **dict.fromkeys(("logprobs", "prompt_logprobs", "return_dict_in_generate", "disable_compile"), _OUTPUTS),
-    "seed": "the same seed in each call gives a group equal completions: set the field `seed`, and remove this one.",
-    "max_time": "a limit in seconds makes a run depend on its machine: remove `{}`.",
+_CONTRADICTION_GROUPS = {
+    "max_new_tokens max_tokens max_length": "the limit is the field `max_completion_length`: set it there",
+    "eos_token_id pad_token_id stop_strings stop stop_token_ids ignore_eos": _ENDS,
+    "seed": "the same seed in each call gives a group equal completions: set the field `seed`",
+    "do_sample n num_return_sequences num_beams best_of use_beam_search max_time prompt_lookup_num_tokens use_mtp "
+    "token_healing truncate_prompt_tokens forced_bos_token_id forced_eos_token_id thinking_token_budget logprobs "
+    "prompt_logprobs return_dict_in_generate disable_compile": _ROWS,
 }
+_CONTRADICTIONS = {name: reason for names, reason in _CONTRADICTION_GROUPS.items() for name in names.split()}
 _NEUTRAL = {"do_sample": True, "n": 1, "num_return_sequences": 1, "num_beams": 1}
 _FIELDS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "cache_implementation")
-# Ignored by transformers' continuous batching.
-_NOT_BATCHED = ("encoder_repetition_penalty", "min_length", "min_new_tokens")
 
 
 def check_generation(config: Any, refuse: Callable[[str, str], NoReturn]) -> None:
@@ -127,21 +112,14 @@ def _check_generation_kwargs(config: Any, refuse: Callable[[str], NoReturn]) -> 
             if value != getattr(config, name):
                 refuse(f"`{name}` is a field of its own: set it there, and remove `{name}` here.")
         elif name in _CONTRADICTIONS and (name not in _NEUTRAL or value != _NEUTRAL[name]):
-            refuse(_CONTRADICTIONS[name].format(name))
+            refuse(f"{_CONTRADICTIONS[name]}, and remove `{name}`.")
         elif (name in of_transformers) == config.use_vllm:
             refuse(f"{'vLLM' if config.use_vllm else 'transformers'} has no `{name}`: check its name, or remove it.")
-        elif config.use_transformers_continuous_batching and name in _NOT_BATCHED:
-            refuse(f"continuous batching ignores `{name}`: remove it.")
 
 
 @contextmanager
 def replaced_generation_config(model: Any, config: Any) -> Iterator[None]:
-    """
-    Replace the model's own generation config within the context.
-
-    transformers fills fields that a call of `generate` leaves unset from the model's own config, which often sets a
-    top-p or a repetition penalty.
-    """
+    """Replace the model's own generation config, from which `generate` takes fields that a call leaves unset."""
     owner = model.get_base_model() if hasattr(model, "get_base_model") else model  # of a PeftModel
     own, owner.generation_config = owner.generation_config, config
     try:

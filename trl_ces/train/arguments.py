@@ -16,11 +16,7 @@ from ..support.yaml import UNSAVABLE, parse_yaml, refuse_secrets
 
 @dataclass
 class ScriptArguments:
-    """
-    Data, reward and batch-size arguments of a training run, in addition to [`CESConfig`] and [`~trl.ModelConfig`].
-
-    `trl-ces train --help` prints the `help` of each field.
-    """
+    """Data, reward and batch-size arguments, in addition to [`CESConfig`] and [`~trl.ModelConfig`]."""
 
     dataset_name: str | None = field(
         default=None,
@@ -211,11 +207,7 @@ def check_key(name: str, source: str, others: Iterable[str] = ()) -> None:
 
 
 def fit(value: Any, hint: Any) -> Any:
-    """Check that `value` has the type `hint`; convert int to float, and `yes`, `on`, `no` and `off` to bool.
-
-    Raises:
-        `TypeError`: `value` does not have the type `hint`.
-    """
+    """Convert int to float and yes, on, no and off to bool as `hint` asks; raise `TypeError` for another type."""
     from huggingface_hub.dataclasses import type_validator
 
     members = typing.get_args(hint) or (hint,)
@@ -234,8 +226,7 @@ def fit(value: Any, hint: Any) -> Any:
 
 def fit_text(words: list[str], hint: Any) -> Any:
     """Parse the words after a command-line flag as the type `hint`; a bare flag is `True`, and `null` is `None`."""
-    members = typing.get_args(hint) if typing.get_origin(hint) is not list else (hint,)
-    members = members or (hint,)
+    members = (() if typing.get_origin(hint) is list else typing.get_args(hint)) or (hint,)
     item = next((member for member in members if typing.get_origin(member) is list), None)
     if not words and bool in members:
         return True

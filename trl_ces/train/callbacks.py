@@ -66,7 +66,7 @@ class RunFiles(TrainerCallback):
 
     def on_save(self, args, state, control, **kwargs):
         self.accelerator.wait_for_everyone()  # each process writes files of its own
-        if self.accelerator.is_main_process:
+        if args.should_save:  # on each machine with `save_on_each_node`
             checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             self.write(checkpoint)
             write_manifest(checkpoint)

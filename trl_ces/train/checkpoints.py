@@ -7,26 +7,15 @@ import os
 import re
 import shlex
 import shutil
-import zipfile
-from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-
 from ..support.files import write_json
 
 logger = logging.getLogger(__name__)
 STATE, MANIFEST = "trainer_state.json", "manifest.json"
-# What a checkpoint needs to resume, with the file patterns of the Trainer, FSDP and DeepSpeed.
-REQUIRED = {
-    "the model": ("*model*.safetensors", "*model*.bin", "pytorch_model_fsdp*", "global_step*"),
-    "optimizer.pt": ("optimizer*", "global_step*"),
-    "scheduler.pt": ("scheduler.pt", "global_step*"),
-    "rng_state.pth": ("rng_state*",),
-}
 
 
 @dataclass(frozen=True)
@@ -57,11 +46,7 @@ def is_finished(state: dict[str, Any], length: Length | None = None) -> bool:
 
 
 def write_manifest(checkpoint: Path) -> None:
-    """
-    Write `manifest.json`, the sizes and SHA-256 hashes of all files of a checkpoint, atomically.
-
-    Hashing reads every file once, at 0.3 to 2 GB/s per core and up to eight files at a time.
-    """
+    """Write `manifest.json`, the sizes and SHA-256 hashes of all files of a checkpoint, atomically."""
     files = [file for file in sorted(checkpoint.rglob("*")) if file.is_file() and not file.name.startswith(MANIFEST)]
     with ThreadPoolExecutor(8) as pool:  # hashing releases the GIL
         entries = list(pool.map(_describe, files))
@@ -75,15 +60,10 @@ def _describe(file: Path) -> dict[str, Any]:
 
 
 def find_damage(checkpoint: Path, thorough: bool = True) -> str | None:
-    """
-    Describe the first missing or changed file of a checkpoint; `None` if it is complete.
-
-    Compare with the manifest, sizes first; without `thorough`, sizes only. A checkpoint without a manifest, such as
-    one of a script, is checked for the files that a resumed run needs and for their headers and checksums.
-    """
+    """Describe the first missing or changed file of a checkpoint; `None` if it is complete. `thorough`: read all."""
+    if not (checkpoint / MANIFEST).is_file():
+        return f"{MANIFEST} is missing, which `trl-ces train` writes last"
     try:
-        if not (checkpoint / MANIFEST).is_file():
-            return _find_damage_without_manifest(checkpoint, thorough)
         entries = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))
         for name, entry in entries.items():
             if not (checkpoint / name).is_file():
@@ -96,27 +76,6 @@ def find_damage(checkpoint: Path, thorough: bool = True) -> str | None:
         return f"{changed[0]} has changed since it was saved" if changed else None
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         return f"{MANIFEST}: {error}"
-
-
-def _find_damage_without_manifest(checkpoint: Path, thorough: bool) -> str | None:
-    for part, patterns in REQUIRED.items():
-        if not any(any(checkpoint.glob(pattern)) for pattern in patterns):
-            return f"{part} is missing"
-    for file in sorted(checkpoint.rglob("*.*")):
-        try:
-            if file.suffix == ".safetensors":
-                with safe_open(file, framework="np"):
-                    pass
-            elif file.suffix in (".pt", ".pth"):
-                with zipfile.ZipFile(file) as archive:
-                    if thorough and (member := archive.testzip()):
-                        return f"{file.name}: {member} has changed"
-            elif file.suffix == ".json":
-                json.loads(file.read_text(encoding="utf-8"))
-        # An empty file cannot be mapped; the directory of a zip file is written last.
-        except (SafetensorError, OSError, ValueError, zipfile.BadZipFile) as error:
-            return f"{file.name}: {error}"
-    return None
 
 
 def has_optimizer(checkpoint: Path) -> bool:
@@ -143,30 +102,20 @@ def delete_checkpoints(output_dir: Path) -> None:
     (output_dir / STATE).unlink(missing_ok=True)
 
 
-def earlier_checkpoints(output_dir: Path, resumed: Any) -> set[tuple[Path, int]]:
-    """Return earlier runs' checkpoints with their modification times, to recognize checkpoints that are rewritten."""
-    if resumed is True:
-        return set()
-    own = Path(resumed or "").resolve()
-    states = [folder / STATE for folder in list_checkpoints(output_dir) if folder.resolve() != own]
-    return {(state.parent, state.stat().st_mtime_ns) for state in states if state.exists()}
-
-
 def newest_checkpoint(
-    output_dir: Path, length: Length | None = None, excluded: Collection[tuple[Path, int]] = (), thorough: bool = True
+    output_dir: Path, length: Length | None = None, since: float = 0.0, thorough: bool = True
 ) -> Path | None:
     """
     Return the newest checkpoint in `output_dir` that can be resumed and has steps left, or `None`.
 
-    Skip model-only and `excluded` checkpoints (see [`earlier_checkpoints`]); skip incomplete and damaged ones with a
-    warning. Without `thorough`, compare sizes only, and do not warn.
+    Skip model-only checkpoints, those saved before the time `since`, and damaged ones with a warning. Without
+    `thorough`, compare sizes only, and do not warn.
     """
     for folder in reversed(list_checkpoints(output_dir)):
         state = read_state(folder)
         if state is not None:
-            if is_finished(state, length) or not has_optimizer(folder):
-                continue
-            if (folder, (folder / STATE).stat().st_mtime_ns) in excluded:
+            is_earlier = (folder / STATE).stat().st_mtime < since
+            if is_earlier or is_finished(state, length) or not has_optimizer(folder):
                 continue
         damage = f"{STATE} is missing or truncated" if state is None else find_damage(folder, thorough)
         if damage is None:
@@ -176,10 +125,10 @@ def newest_checkpoint(
     return None
 
 
-def resume_hint(output_dir: Path, length: Length, excluded: Collection[tuple[Path, int]]) -> str:
-    """Explain in one sentence how to resume a stopped run; ignore `excluded` checkpoints."""
-    checkpoint = newest_checkpoint(output_dir, length, excluded, thorough=False)
-    if checkpoint is None:
+def resume_hint(output_dir: Path, length: Length, since: float, resumed: str | None) -> str:
+    """Explain in one sentence how to resume a run that started at the time `since`, from `resumed` if not `None`."""
+    checkpoint = newest_checkpoint(output_dir, length, since, thorough=False) or (resumed and Path(resumed))
+    if not checkpoint:
         way = " with `--overwrite_output_dir true`" if list_checkpoints(output_dir) else ""
         return f"There is no checkpoint yet: start again{way}."
     newest = newest_checkpoint(output_dir, length, thorough=False)

@@ -41,7 +41,7 @@ def check(line: CommandLine, recipe: Recipe) -> Launch:
     if script.model_builder is None and is_local(model):  # the trainer checks those of the Hub
         check_chat_template(prompt, model, trust_remote_code=recipe.setting("trust_remote_code"))
     if recipe.setting("push_to_hub"):
-        check_push(recipe.setting("hub_model_id") or output_dir.resolve().name, recipe.env)
+        check_push(recipe.setting("hub_model_id") or output_dir.resolve().name)
     if recipe.setting("use_vllm") and recipe.setting("vllm_mode") == "server" and launch.machine_rank == 0:
         check_server(recipe)  # last, because it may wait
     return launch

@@ -134,10 +134,7 @@ def clean_gold(gold: Any, pattern: str | None, location: str) -> str | None:
 def make_prompt(
     question: Any, system_prompt: str | None, location: str, template: str | None = None
 ) -> str | list[dict[str, Any]]:
-    """Return a question, text or chat messages, as chat messages; with `template`, a text question as text.
-
-    `system_prompt` replaces the system message of chat messages.
-    """
+    """Return a question as chat messages, or as text with `template`; `system_prompt` replaces the system message."""
     is_text = isinstance(question, str) and question.strip() != ""
     turns = question if isinstance(question, list) and template is None else []
     if not is_text and (not turns or not all(isinstance(turn, dict) and "role" in turn for turn in turns)):
@@ -173,11 +170,7 @@ def shuffled(number_of_rows: int, seed: int) -> list[int]:
 
 
 def draw_rows(rows: Rows, script: ScriptArguments, wanted: int | None, grade: bool) -> tuple[list[int], list[int]]:
-    """Draw `wanted` rows with a usable reference answer; `grade` tests the answers.
-
-    Returns:
-        `tuple[list[int], list[int]]`: Numbers of the drawn rows and of the dropped rows.
-    """
+    """Draw `wanted` rows with a usable reference answer, graded if set; return the drawn and the dropped rows."""
     from ..grading.judge import usable_golds
 
     grade = grade and bool({"accuracy_reward", "boxed_accuracy_reward"} & set(script.reward_funcs))
@@ -212,11 +205,7 @@ def check_source(script: ScriptArguments) -> Any:
 def load_datasets(
     script: ScriptArguments, *, grade: bool = True, say: Say = None
 ) -> tuple["Dataset", "Dataset | None"]:
-    """Return the training and evaluation problems of a recipe, identical on every process.
-
-    `grade` drops rows whose reference answer cannot be compared with completions; `say` is called with messages about
-    rows and columns, on the main process.
-    """
+    """Return a recipe's training and evaluation problems, the same on every process; `say` is called with messages."""
     if script.dataset_builder is not None:
         counts = (script.max_train_samples or DEFAULT_BUILT, script.num_eval_samples or 0)
         settings = script.dataset_kwargs or {}
@@ -237,10 +226,7 @@ def load_datasets(
 
 
 def _draw_once(rows: Rows, script: ScriptArguments, held_back: int, grade: bool, say: Say) -> list[int]:
-    """Draw `max_train_samples` plus `held_back` rows.
-
-    Grading has a time limit and could give different rows on each process, so only the main process grades.
-    """
+    """Draw `max_train_samples` plus `held_back` rows; only the main process grades, because of the time limit."""
     wanted = None if script.max_train_samples is None else script.max_train_samples + held_back
     if grade:
         from accelerate import PartialState

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,12 +20,12 @@ from typing import Any
 
 import psutil
 
-from ..support.errors import UserError, first_line
+from ..support.errors import UserError
 from ..support.imports import install_line
 from ..support.parent import LAUNCHER, prepare_child
 from ..support.yaml import read_yaml
 from .arguments import RESUME, CommandLine
-from .checkpoints import Length, earlier_checkpoints, resume_hint
+from .checkpoints import Length, resume_hint
 from .recipe import RECIPE, Recipe, find_config
 
 WORKER = "trl_ces.cli.train_worker"
@@ -90,7 +91,6 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
         return Launch(processes, None, [*python, *torchrun, *python, "-u", *worker])
     if config_file is None:
         config_file = find_config("ddp" if processes > 1 else "single", "accelerate").resolve()
-    _check_accelerate_config(config_file)
     launch = ["-m", LAUNCHERS[1], "--config_file", str(config_file), "--num_processes", str(processes)]
     # quiet: suppress accelerate's traceback; no_python: it would start the worker without `-P`
     for flag, words in (flags | {"quiet": [], "no_python": []}).items():
@@ -105,17 +105,6 @@ def read_accelerate_config(file: Path) -> dict[str, Any]:
     if "distributed_type" not in settings and "compute_environment" not in settings:
         raise UserError(f"{file} is not an accelerate configuration: create one with `accelerate config`.")
     return settings
-
-
-def _check_accelerate_config(file: Path) -> None:
-    """Refuse a file that accelerate itself would refuse with a traceback."""
-    from accelerate.commands.config.config_args import load_config_from_file
-    from accelerate.utils import PrecisionType
-
-    try:
-        PrecisionType(str(load_config_from_file(str(file)).mixed_precision or "no").lower())
-    except Exception as error:  # ValueError or TypeError, mostly
-        raise UserError(f"{file}: accelerate does not accept it ({first_line(error)}).") from None
 
 
 def whole_number(value: Any, name: str, least: int = 1) -> int:
@@ -145,13 +134,12 @@ def _share_cores(processes: int, *settings: Mapping[str, Any]) -> dict[str, str]
 
 def run_training(launch: Launch, recipe: Recipe) -> int:
     """Run this machine's training processes, and print how to resume if one is killed or raises an error."""
-    output_dir, resumed, received = Path(recipe.setting("output_dir")), launch.checkpoint, list[int]()
-    earlier = earlier_checkpoints(output_dir, resumed)
+    output_dir, started, received = Path(recipe.setting("output_dir")), time.time(), list[int]()
     with tempfile.TemporaryDirectory() as folder:
         reported, file = Path(folder) / "reported", Path(folder) / RECIPE
         file.write_text(recipe.to_yaml(), encoding="utf-8")
         env = {**recipe.env, **launch.env, REPORTED: str(reported)}
-        code, ended = run_child(launch.with_recipe(file, resumed), env, received), Path(folder) / ENDED
+        code, ended = run_child(launch.with_recipe(file, launch.checkpoint), env, received), Path(folder) / ENDED
         if received or (code == 0 and ended.exists()):
             return code if ended.exists() else code or 128 + received[0]
         if reported.exists():
@@ -161,7 +149,7 @@ def run_training(launch: Launch, recipe: Recipe) -> int:
     end += "" if code else " before its model was saved (did a reward function call `os._exit`?)"
     print(
         f"trl-ces train: error: training {end}; the first error, if any was reported, is above. "
-        f"{resume_hint(output_dir, length, earlier)}",
+        f"{resume_hint(output_dir, length, started, launch.checkpoint)}",
         file=sys.stderr,
     )
     return code or 1

@@ -13,11 +13,8 @@ SOFT_OVERLONG = "get_soft_overlong_punishment"
 
 def find_reward_functions(recipe: Recipe) -> list[Callable[..., list[float | None]] | str]:
     """
-    Return the reward functions of a recipe, followed by the name of its reward model.
-
-    `reward_funcs` are names in `trl_ces.rewards` or `trl.rewards`, or dotted paths, including paths into modules in
-    the working directory. Factories (`get_...`, or dotted paths with `reward_kwargs`) are called with their
-    `reward_kwargs`.
+    Return the reward functions of a recipe, followed by the name of its reward model. Factories (`get_...`, or dotted
+    paths with `reward_kwargs`) are called.
     """
     names, settings = recipe.script.reward_funcs, recipe.script.reward_kwargs or {}
     for name in settings.keys() - set(names):

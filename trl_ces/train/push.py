@@ -1,8 +1,6 @@
 """Push the trained model to the Hugging Face Hub at the end of a run, privately by default."""
 
-import re
 import shlex
-from collections.abc import Iterable
 from pathlib import Path
 
 from huggingface_hub import HfApi, constants, get_token
@@ -14,11 +12,10 @@ from ..support.errors import UserError, first_line, hub_errors
 
 # Checkpoints are large; the pickled arguments can execute code and can contain a token.
 NOT_PUSHED = ("checkpoint-*", "_*", ".*lock", "training_args.bin")
-SECRET_NAME = re.compile(r"TOKEN(?!IZ|S)|SECRET|PASSWORD|API_?KEY|ACCESS_KEY", re.IGNORECASE)
 
 
-def check_push(repo_id: str, env: Iterable[str]) -> None:
-    """Check offline that the repository name is valid, a token is available, and the recipe's `env` has no secrets."""
+def check_push(repo_id: str) -> None:
+    """Check offline that the repository name is valid and a token is available."""
     try:
         validate_repo_id(repo_id)
     except HFValidationError as error:
@@ -27,19 +24,12 @@ def check_push(repo_id: str, env: Iterable[str]) -> None:
         raise UserError("HF_HUB_OFFLINE is set, so nothing can be pushed: unset it, or set `push_to_hub: false`.")
     if get_token() is None:
         raise UserError("There is no token for the Hub: run `hf auth login`, or set HF_TOKEN.")
-    for name in filter(SECRET_NAME.search, env):
-        raise UserError(f"`env` contains {name}, and the recipe is pushed with the model: set it in the environment.")
 
 
 class Push:
     """
-    Push the trained model at the end of a run.
-
-    This replaces the Trainer's push, which creates a public repository by default, ends the run if the Hub is
-    unreachable at the start, and uploads a pickle of all arguments. Sets `args.push_to_hub` to `False`.
-
-    Args:
-        args (`CESConfig`): `hub_model_id`, `hub_private_repo` and `hub_revision` are read.
+    Push the trained model at the end of a run, instead of the Trainer, which creates a public repository by default,
+    ends the run if the Hub is unreachable at the start, and uploads a pickle of all arguments.
     """
 
     def __init__(self, args: CESConfig):
@@ -50,13 +40,7 @@ class Push:
         args.push_to_hub = False
 
     def open(self) -> None:
-        """
-        Create the repository, or check write access to an existing one, before training starts.
-
-        Raises:
-            `UserError`: The token has no write access, or the repository is public and `hub_private_repo` is not
-                false.
-        """
+        """Create the repository before training starts; raise `UserError` without write access, or if it is public."""
         try:
             self._create()
         except hub_errors() as error:

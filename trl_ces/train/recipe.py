@@ -61,10 +61,9 @@ def find_config(name: str, kind: str | None = None) -> Path:
 
 
 def compose(names: Sequence[str | Path]) -> dict[str, Any]:
-    """Merge recipe files, given as paths or names of shipped files, into one mapping.
-
-    An overlay that changes the token rule drops the settings of the previous rule. Each overlay's name is appended to
-    `output_dir` and `run_name`.
+    """
+    Merge recipe files, given as paths or names of shipped files. An overlay that changes the token rule drops the
+    previous rule's settings. Each overlay's name is appended to `output_dir` and `run_name`.
     """
     first, *overlays = [find_config(str(name)) for name in names]
     if first.resolve() in [shipped for folder in OVERLAY_FOLDERS for shipped in shipped_files(folder).values()]:
@@ -124,12 +123,7 @@ def _add(present: Any, value: Any, location: str) -> Any:
 
 @dataclass(frozen=True)
 class Recipe:
-    """
-    A checked recipe.
-
-    `script` and `model` include defaults; `training` contains only the given fields of [`CESConfig`], and `given`
-    contains all given keys, including overrides.
-    """
+    """A checked recipe: `training` has only the given fields of [`CESConfig`]; `given` has all given keys."""
 
     source: str
     script: ScriptArguments
@@ -166,12 +160,9 @@ class Recipe:
         return {**self.training, **batch_sizes(step, rollout or step, num_processes, micro_batch_size)}
 
     def check_training(self, num_processes: int) -> "CESConfig":
-        """Return the [`CESConfig`] of an equivalent run in one process on a CPU.
-
-        TRL's divisibility checks thus apply to the global batch sizes. Settings that require hardware are omitted.
-
-        Raises:
-            `UserError`: TRL or [`CESConfig`] refuses the settings.
+        """
+        Return the [`CESConfig`] of an equivalent run in one process on a CPU, to which TRL's divisibility checks apply
+        as to the global batch sizes; raise `UserError` if its settings are refused.
         """
         from ..config import CESConfig
 
@@ -220,11 +211,6 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
     env = {str(name): str(value) for name, value in env.items()}
     values = {name: _check_value(name, value, source) for name, value in values.items()}
     values |= {name: _check_value(name, words, "command line", True) for name, words in overrides.items()}
-    if values.get("hub_token") is not None:
-        raise UserError(
-            f"{source}: `hub_token` would be saved with the model: set HF_TOKEN in the environment, or run "
-            "`hf auth login`."
-        )
     refuse_secrets(values | {"env": env}, source)
     if values.get("push_to_hub") and values.setdefault("hub_strategy", "end") != "end":
         raise UserError(f"{source}: `hub_strategy` is {values['hub_strategy']!r}: a run is pushed once, at its end.")

@@ -25,22 +25,21 @@ from .recipe import BATCHES, COUNTS, RECIPE, Recipe
 # When a run resumes, these settings come from the optimizer's saved state, regardless of the recipe.
 IN_OPTIMIZER = ("learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "use_peft", "lora_r")
 # Settings that may change on resuming: they control length, evaluation, saving, logging, pushing, memory, speed and
-# the handling of failures, not what is trained.
+# the handling of failures, not what is trained. Of the batch sizes, only the totals over all processes are compared.
 FREE_PREFIXES = ("eval_", "save_", "log_", "logging_", "hub_", "trackio_", "ddp_", "vllm_server_")
 FREE = {
-    *START, "output_dir", "max_steps", "num_train_epochs", "num_eval_samples", "num_generations_eval",
-    "per_device_eval_batch_size", "bf16_full_eval", "fp16_full_eval", "prediction_loss_only", "batch_eval_metrics",
-    "include_for_metrics", "enable_jit_checkpoint", "disable_tqdm", "report_to", "run_name", "project", "use_cpu",
-    "include_num_input_tokens_seen", "num_completions_to_print", "skip_memory_metrics", "push_to_hub",
-    "activation_checkpointing", "activation_checkpointing_kwargs", "gradient_checkpointing",
-    "gradient_checkpointing_kwargs", "attn_implementation", "torch_empty_cache_steps", "trim_padding",
+    *START, *COUNTS, BATCHES, "responses_per_rollout", "per_device_train_batch_size", "output_dir", "max_steps",
+    "num_train_epochs", "num_eval_samples", "num_generations_eval", "per_device_eval_batch_size", "bf16_full_eval",
+    "fp16_full_eval", "prediction_loss_only", "batch_eval_metrics", "include_for_metrics", "enable_jit_checkpoint",
+    "disable_tqdm", "report_to", "run_name", "project", "use_cpu", "include_num_input_tokens_seen",
+    "num_completions_to_print", "skip_memory_metrics", "push_to_hub", "activation_checkpointing",
+    "activation_checkpointing_kwargs", "gradient_checkpointing", "gradient_checkpointing_kwargs",
+    "attn_implementation", "torch_empty_cache_steps", "trim_padding",
     "arrange_by_length", "padding_free", "max_tokens_per_micro_batch", "vllm_group_port", "vllm_enable_sleep_mode",
     "vllm_gpu_memory_utilization", "vllm_max_model_length", "vllm_tensor_parallel_size", "on_reward_error",
     "max_nonfinite_steps", "stop_on_divergence", "dataloader_num_workers", "dataloader_pin_memory",
     "dataloader_persistent_workers", "dataloader_prefetch_factor",
 }  # fmt: skip
-# Only the sizes that follow from these and the number of processes are compared.
-SIZES = {*COUNTS, BATCHES, "responses_per_rollout", "per_device_train_batch_size"}
 
 
 def refuse_to_overwrite(recipe: Recipe) -> None:
@@ -101,43 +100,29 @@ def check_resume(recipe: Recipe, output_dir: Path, config: CESConfig) -> Path:
 
 
 def changed_settings(checkpoint: Path, recipe: Recipe, config: CESConfig) -> dict[str, tuple[Any, Any]]:
-    """
-    Map each setting that affects training and differs from the run of `checkpoint` to its old and new value.
-
-    The recipe in the checkpoint, or else the one beside it, is compared; without one, nothing is known to differ.
-    """
-    before, facts = _read_run(checkpoint)
-    now, old = dict(recipe.given), facts.get("settings")
-    if before is None:
-        return {}
+    """Map each setting that affects training and differs from the run of `checkpoint` to its old and new value."""
+    before, now, old = read_yaml(checkpoint / RECIPE), dict(recipe.given), _read_facts(checkpoint)["settings"]
     if now.get("ces_tau") == AUTO:  # training replaces `auto` with a number
         now["ces_tau"] = before.get("ces_tau", AUTO)
     values = {
         name: (before.get(name, entry.default), now.get(name, entry.default))
         for name, entry in recipe_fields().items()
     }
-    free = FREE | SIZES if old else FREE
-    compared = {name: pair for name, pair in values.items() if name not in free and not name.startswith(FREE_PREFIXES)}
-    if old:
-        rows, world_size = old["per_device_train_batch_size"] * old["world_size"], config.world_size
-        step = config.per_device_train_batch_size * config.gradient_accumulation_steps * world_size
-        compared["completions per step"] = (rows * old["gradient_accumulation_steps"], step)
-        compared["completions per rollout"] = (rows * old["steps_per_generation"], config.generation_batch_size)
+    compared = {name: pair for name, pair in values.items() if name not in FREE and not name.startswith(FREE_PREFIXES)}
+    rows = old["per_device_train_batch_size"] * old["world_size"]
+    step = config.per_device_train_batch_size * config.gradient_accumulation_steps * config.world_size
+    compared["completions per step"] = (rows * old["gradient_accumulation_steps"], step)
+    compared["completions per rollout"] = (rows * old["steps_per_generation"], config.generation_batch_size)
     return {name: pair for name, pair in compared.items() if pair[0] != pair[1]}
 
 
 def list_changes(checkpoint: Path, recipe: Recipe, config: CESConfig) -> list[dict[str, Any]]:
     """List the resumes with other settings so far and this one, with their steps and old and new values."""
-    changes = _read_run(checkpoint)[1].get("changes", [])
+    changes = _read_facts(checkpoint)["changes"]
     if new := changed_settings(checkpoint, recipe, config):
         changes.append({"step": (read_state(checkpoint) or {}).get("global_step"), "settings": new})
     return changes
 
 
-def _read_run(checkpoint: Path) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """Return recipe.yaml and run.json of a checkpoint's run, `None` and empty if missing."""
-    for folder in (checkpoint, checkpoint.parent):
-        if (folder / RECIPE).is_file():
-            file = folder / FACTS
-            return read_yaml(folder / RECIPE), json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    return None, {}
+def _read_facts(checkpoint: Path) -> dict[str, Any]:
+    return json.loads((checkpoint / FACTS).read_text(encoding="utf-8"))

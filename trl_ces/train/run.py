@@ -3,6 +3,7 @@
 import errno
 import os
 import signal
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,15 +17,15 @@ from trl import get_peft_config, get_quantization_config
 
 from ..config import CESConfig
 from ..layers.reward_calls import RewardError
+from ..methods.group_reward import accuracy_reward_index
 from ..support.errors import UserError, hub_errors
 from ..support.files import write_text
 from ..support.locks import TRAINING_LOCK, lock_file, sign
-from ..support.reward_names import accuracy_reward_index
 from ..trainer import CESTrainer
 from .arguments import START
 from .callbacks import ProgressWithMetrics, RunFiles, SaveOnSigterm
 from .card import ADAPTER, write_card, write_facts
-from .checkpoints import Length, earlier_checkpoints, newest_checkpoint, resume_hint
+from .checkpoints import Length, resume_hint
 from .data import check_rows, load_datasets
 from .lookup import find_reward_functions, model_path
 from .push import Push
@@ -108,9 +109,7 @@ def train_to_end(trainer: CESTrainer, recipe: Recipe) -> bool:
     output_dir, is_main = Path(str(trainer.args.output_dir)), trainer.accelerator.is_main_process
     checkpoint: Any = trainer.args.resume_from_checkpoint
     length = Length(trainer.args.max_steps, trainer.args.num_train_epochs)
-    earlier = earlier_checkpoints(output_dir, checkpoint)
-    if checkpoint is True:  # the Trainer would use the last folder even if it is incomplete
-        checkpoint = str(newest_checkpoint(output_dir, length))
+    hint = partial(resume_hint, output_dir, length, time.time(), checkpoint)
     if checkpoint and is_main:
         print(f"Resuming from {checkpoint}.", flush=True)
     changes = list_changes(Path(checkpoint), recipe, cast(CESConfig, trainer.args)) if checkpoint else []
@@ -126,21 +125,17 @@ def train_to_end(trainer: CESTrainer, recipe: Recipe) -> bool:
         problem = _known_problem(error, recipe)
         if problem is None:
             raise
-        raise StoppedTraining(f"{problem} {resume_hint(output_dir, length, earlier)}") from error
+        raise StoppedTraining(f"{problem} {hint()}") from error
     if not stop.stopped or trainer.state.global_step >= trainer.state.max_steps:
         return True
     if is_main:
         step, name = trainer.state.global_step, signal.Signals(stop.signalled or signal.SIGTERM).name
-        print(f"Stopped by {name} after step {step}. {resume_hint(output_dir, length, earlier)}", flush=True)
+        print(f"Stopped by {name} after step {step}. {hint()}", flush=True)
     return False
 
 
 def save(trainer: CESTrainer, recipe: Recipe, repo: str | None = None) -> None:
-    """
-    Save model, tokenizer, training state and model card in `output_dir`, and print the code that loads the model.
-
-    Call this function on every process, because all processes gather a sharded model. `repo` is the card's Hub id.
-    """
+    """Save everything in `output_dir` and print the code that loads the model; call this on every process."""
     output_dir = Path(str(trainer.args.output_dir))
     trainer.save_model(str(output_dir))
     trainer.save_state()

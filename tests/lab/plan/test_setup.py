@@ -58,7 +58,7 @@ def test_frozen_trained_and_sent_weights_have_the_expected_bytes(setup_of, engin
 @pytest.mark.parametrize(("saved", "loaded"), [(torch.float32, 4), (torch.bfloat16, 2)])
 def test_dtype_auto_selects_the_dtype_of_the_saved_model(setup_of, tmp_path, saved, loaded):
     tiny_model().to(saved).save_pretrained(tmp_path / "model")
-    assert setup_of(dtype="auto").loaded_bytes == loaded
+    assert setup_of(dtype="auto").frozen_bytes == loaded
 
 
 def test_each_vllm_engine_generates_its_share_of_a_rollout(setup_of):
@@ -85,8 +85,8 @@ def test_a_token_budget_reduces_the_micro_batch(setup_of):
         ("zero3", Engine(4, 3)),
         ("zero3_offload", Engine(4, 3, offload_optimizer=True)),
         ("zero3_multinode", Engine(4, 3, nodes=2)),
-        ("fsdp2", Engine(4, fsdp=True, loads_once=True)),
-        ("fsdp2_multinode", Engine(4, fsdp=True, loads_once=True, nodes=2)),
+        ("fsdp2", Engine(4, fsdp=True)),
+        ("fsdp2_multinode", Engine(4, fsdp=True, nodes=2)),
     ],
 )
 def test_shipped_accelerate_files_select_the_engine_in_their_name(name, engine):

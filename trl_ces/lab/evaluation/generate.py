@@ -31,10 +31,9 @@ class GeneratedCompletion:
 
 class Sampler:
     """
-    Logits processor that draws each row's token with a separate generator, as vLLM does, and masks all other tokens.
+    Logits processor that draws each row's token with a generator of its own, and masks all other tokens.
 
-    Without this processor, `generate` uses one random state for the whole batch and applies the repetition penalty to
-    padding tokens, so a completion depends on the rest of its batch.
+    With `generate` alone, a completion depends on the rest of its batch: one random state, and penalized padding.
     """
 
     def __init__(self, prompts: Sequence[list[int]], seeds: Sequence[int], settings: EvaluationSettings):

@@ -27,11 +27,7 @@ INDICES_PER_CHUNK = 2**22
 
 
 class Interval(NamedTuple):
-    """
-    A mean and its 95 % interval.
-
-    All fields are `None` if there are no values. `low` and `high` are `None` if they cannot be estimated.
-    """
+    """A mean and its 95 % interval; `None` if there are no values, or if the ends cannot be estimated."""
 
     mean: float | None
     low: float | None

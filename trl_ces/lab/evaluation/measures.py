@@ -53,11 +53,7 @@ def areas(samples: pd.DataFrame, by: str, limit: int) -> pd.Series:
 
 
 def pass_at(samples: pd.DataFrame, by: str) -> dict[str, float | None]:
-    """
-    Compute pass@k, the probability that k of n completions include a correct one (Chen et al. 2021, Eq. 1).
-
-    k runs over the powers of two up to the number of samples. Only problems with all completions scored are used.
-    """
+    """Compute pass@k (Chen et al. 2021, Eq. 1) for powers of two k, over problems with all completions scored."""
     problems = [own for _, own in samples.groupby("problem")[by]]
     complete = [own for own in problems if own.notna().all()]
     found = {}
@@ -81,16 +77,10 @@ def measure(
     """
     Measure several runs on the same sets, with 95 % intervals. All sets have the same weight.
 
-    Args:
-        runs (`Sequence[Sequence[DataFrame]]`): Samples of each set, for each run.
-        by (`str`): The column `"correct"` or `"correct_qwen"`.
-        baseline (`int`): Index of the run to which the other runs are compared, problem by problem.
-        limit (`int`, *optional*): Largest token budget. If `None`, budgets and areas are omitted.
-
-    Returns:
-        `dict`: `problems`, the number of problems; `scored`, the number of problems scored in every run, which are the
-        problems used for accuracy and area; `accuracy`, `length` and `area` for each run, and their `..._difference`
-        from the baseline (`None` for the baseline itself); `budgets`, accuracies and differences at each budget.
+    `runs`: the samples of each set, for each run. The result has `problems`; `scored`, the problems scored in every
+    run, which accuracy and area use; `accuracy`, `length` and `area` for each run, with their `..._difference` from
+    the `baseline` run; and `budgets`, accuracies at each token budget up to `limit`. Without `limit`, the last two are
+    omitted.
     """
     kept = [scored_by_all(of_set, by) for of_set in zip(*runs, strict=True)]
 

@@ -181,17 +181,10 @@ def shared_benchmarks(runs: Sequence[Run]) -> list[str]:
 
 def compare(runs: Sequence[Run], correctness: str = "correct", baseline: int = 0) -> dict[str, Any]:
     """
-    Compare runs problem by problem on their common benchmarks.
+    Compare runs problem by problem on their common benchmarks; the first run determines which questions are simple.
 
-    Args:
-        runs (`Sequence[Run]`): Finished evaluations. The first run determines which questions are simple.
-        correctness (`str`): `"correct"` or `"correct_qwen"`.
-        baseline (`int`): Index of the run to which the other runs are compared.
-
-    Returns:
-        `dict`: Results of [`measure`] for each benchmark, for the average of each kind of benchmark (with token
-        budgets), and for simple and hard questions; also the settings that differ between the runs. `--output` saves
-        this dictionary as JSON.
+    Returns the results of [`measure`] for each benchmark, for the average of each kind of benchmark (with token
+    budgets), and for simple and hard questions, and the settings that differ between the runs.
     """
     names = shared_benchmarks(runs)
     limit = min(run.settings["max_new_tokens"] for run in runs)

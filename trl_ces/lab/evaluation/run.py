@@ -95,12 +95,7 @@ def list_requests(settings: EvaluationSettings, problems: Sequence[Problem], pro
 
 
 def pending_batches(requests: Sequence[Request], done: set[Key], batch_size: int | None) -> list[list[Request]]:
-    """
-    Return the batches that lack at least one completion.
-
-    Rounding can depend on the other completions of a batch, so incomplete batches are regenerated as a whole. Without
-    a batch size, only the missing completions are generated.
-    """
+    """Return the batches that lack a completion, whole because of rounding; without a batch size, what is missing."""
     if batch_size is None:
         missing = [request for request in requests if not done.issuperset(request.keys)]
         return [missing] if missing else []
@@ -109,12 +104,7 @@ def pending_batches(requests: Sequence[Request], done: set[Key], batch_size: int
 
 
 def grade_completions(completions: Sequence[tuple[Request, Sample]], code_grader: CodeGrader) -> list[Sample]:
-    """
-    Grade completions and return their samples.
-
-    Each completion is a pair of a request and a dictionary with `tokens`, `finish_reason` and `text`. Texts are graded
-    by both graders. Programs are graded only by their tests; the result is stored for both graders.
-    """
+    """Grade pairs of a request and `GENERATED` by both graders, or programs by their tests; return their samples."""
     texts = [
         (request, request.problems[0], output) for request, output in completions if request.problems[0].code is None
     ]
@@ -186,8 +176,7 @@ def run_evaluation(
     """
     Evaluate a model, or resume an interrupted evaluation in `output_dir`; return the summary.
 
-    `say` prints messages for the user. `progress` enables a progress bar. If another process uses `output_dir`, wait
-    for it if `wait` is set; otherwise raise `UserError`.
+    If another process uses `output_dir`, wait for it if `wait` is set; otherwise raise `UserError`.
     """
     check_model(settings.model)
     settings, problems = _prepare(settings)

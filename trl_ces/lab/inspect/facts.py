@@ -80,11 +80,7 @@ def count_pairs(
 
 
 def shorter_share(pairs: pd.DataFrame) -> float:
-    """
-    Compute the share of positions, weighted by entropy, at which the likelier alternative has fewer tokens left.
-
-    `pairs` is the result of [`count_pairs`]. Return NaN if no pair has both alternatives in completions that ended.
-    """
+    """Compute the entropy-weighted share of positions at which the likelier alternative has fewer tokens left."""
     gap = (pairs.likelier_tokens_left - pairs.other_tokens_left)[pairs.entropy > 0].dropna()
     if gap.empty:
         return math.nan
@@ -124,8 +120,7 @@ def group_facts(
     """
     Compute expected shares over groups of `size` completions; NaN if no prompt has enough scored completions.
 
-    `shaped_share` is the share of tokens that CES shapes (Eq. 5). The last two values are shares of the shaped
-    tokens: tokens in all-correct or all-incorrect groups, and tokens in incorrect completions with A' > 0 (Eq. 7).
+    `shaped_share`: tokens that CES shapes (Eq. 5). The last two values are shares of these.
     """
     by_prompt: dict[int, list[tuple[SampledCompletion, bool]]] = {}
     for completion, score in zip(completions, correct or [None] * len(completions), strict=True):

@@ -44,11 +44,7 @@ def render_page(recipe: Recipe, samples: Sequence[RecipeSample], tau: float) -> 
 
 
 def token_shaping(sample: RecipeSample, settings: dict[str, Any], mask_truncated: bool = False) -> Tensor:
-    """
-    Compute A' - A of all tokens, shape (B, T), float64, treating all completions of a prompt as one group.
-
-    `settings` are keyword arguments of [`conditional_entropy_shaping`]. The result is 0 for unshaped tokens.
-    """
+    """Compute A' - A of all tokens, shape (B, T), float64, treating all completions of a prompt as one group."""
     completions = sample.completions
     scores = sample.correct or [None] * len(completions)
     correct = torch.tensor([score is True for score in scores])

@@ -18,9 +18,9 @@ from trl.trainer.utils import is_async_callable
 from ...layers.first_rollout import describe_example
 from ...layers.reward_calls import RewardError, guard
 from ...layers.turns import read_turns
+from ...methods.group_reward import accuracy_reward_index, reward_name
 from ...support.errors import UserError, first_line, hub_errors
 from ...support.prompts import check_chat_template
-from ...support.reward_names import accuracy_reward_index, reward_name
 from ...train.data import make_prompt
 from ...train.lookup import find_reward_functions, model_path
 from ..evaluation.generate import generate_batch
@@ -56,11 +56,7 @@ class RecipeSample:
 
 
 def sample_recipe(recipe: Recipe, prompts: Prompts, sampling: Sampling, *, build: bool = False) -> RecipeSample:
-    """
-    Load the recipe's model, sample completions, and grade them with the recipe's accuracy reward.
-
-    `build`: whether the recipe's `model_builder` may build the model.
-    """
+    """Sample completions of a recipe's model and grade them with its accuracy reward; `build` allows its builder."""
     name, model, tokenizer = _load_model(recipe, build)
     system, question = recipe.script.system_prompt, recipe.script.prompt_template
     if prompts.typed and (question or tokenizer.chat_template is not None):

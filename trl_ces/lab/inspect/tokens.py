@@ -34,11 +34,7 @@ class HighEntropyToken:
 def high_entropy_tokens(
     model: Any, prompts: list[list[int]], completions: list[list[int]], *, temperature: float, tau: float, pad: int
 ) -> list[tuple[list[float], list[HighEntropyToken]]]:
-    """
-    Compute each completion's entropies and its k tokens with the highest entropy.
-
-    k = max(1, floor(length * tau)), Eq. 5 with b = 1.
-    """
+    """Compute each completion's entropies and its k = max(1, floor(length * tau)) tokens with the highest entropy."""
     rows = [prompt + completion for prompt, completion in zip(prompts, completions, strict=True)]
     per_forward = max(1, LOGITS_PER_FORWARD // (max(map(len, rows)) * model.config.get_text_config().vocab_size))
     results = []

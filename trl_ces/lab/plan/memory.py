@@ -35,7 +35,6 @@ class Engine:
     offload_optimizer: bool = False  # whether the optimizer is in host memory
     offload_weights: bool = False  # whether ZeRO-3's weight shards are in host memory
     fsdp: bool = False  # whether FSDP2 shards weights, gradients and optimizer state
-    loads_once: bool = False  # whether one process per node reads the weights (FSDP's `cpu_ram_efficient_loading`)
     nodes: int = 1  # machines, each with the same number of processes
 
     @property
@@ -75,8 +74,7 @@ class Setup:
     engine: Engine  # distribution of weights, gradients and optimizer state
     accumulation: int  # passes per optimizer step; if above 1, gradients and activations coexist
     generation: Generation  # settings for generating completions
-    loaded_bytes: int  # bytes per weight as loaded
-    frozen_bytes: int  # bytes per frozen weight: `loaded_bytes`, unless DeepSpeed casts the model
+    frozen_bytes: int  # bytes per frozen weight: as loaded, unless DeepSpeed casts the model
     trained_bytes: int  # bytes per trained weight and per gradient, without DeepSpeed's float32 master weights
     device: int | None = None  # bytes of memory per device; `None` if unknown
     reference: bool = False  # whether a KL term needs a reference model (a second model unless LoRA is used)
@@ -95,7 +93,6 @@ class Memory:
     training: int  # peak while training; less than the sum of the parts, because they peak at different times
     generating: int  # peak while completions are generated; 0 if a server generates them
     host: int  # host memory per node for offloaded state
-    loading: int  # host memory per node while its processes load the model
     full_completions: float  # full-length completions that fit in vLLM's cache; infinite without vLLM
 
     @property
@@ -142,7 +139,7 @@ def plan_memory(setup: Setup) -> Memory:
         "reserve (estimate)": reserve,
     }
     training = resident + step_peak + vllm_in_training
-    return Memory(parts, training, generating, host, _loading(count, setup), full_completions)
+    return Memory(parts, training, generating, host, full_completions)
 
 
 def _states(count: StepCount, setup: Setup) -> tuple[int, int, int, int]:
@@ -169,17 +166,6 @@ def _states(count: StepCount, setup: Setup) -> tuple[int, int, int, int]:
         host += weights * per_node
         weights = 0
     return weights, gradients, optimizer, host
-
-
-def _loading(count: StepCount, setup: Setup) -> int:
-    """Return the bytes of host memory per node while the model loads; 0 for a single device without DeepSpeed."""
-    engine = setup.engine
-    if not setup.step.gpu or (engine.processes == 1 and not engine.zero_stage):
-        return 0
-    if engine.zero_stage == 3:
-        return WIDTHS["bfloat16"] * count.base  # the first process reads the checkpoint and scatters it
-    copies = 1 if engine.loads_once else engine.processes // engine.nodes
-    return copies * setup.loaded_bytes * count.base
 
 
 def _buffers(count: StepCount, setup: Setup) -> int:

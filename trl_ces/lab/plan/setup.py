@@ -38,8 +38,7 @@ def read_engine(settings: dict[str, Any], processes: int, nodes: int | None = No
         shards, offloads = fields.get("fsdp_reshard_after_forward", True), fields.get("fsdp_offload_params", False)
         if fields.get("fsdp_version", 1) != 2 or offloads or not shards:
             raise UserError("For FSDP, `trl-ces plan` supports only FSDP2, with resharding and without offloading.")
-        once = bool(fields.get("fsdp_cpu_ram_efficient_loading", True))
-        return Engine(processes, fsdp=True, loads_once=once, nodes=nodes)
+        return Engine(processes, fsdp=True, nodes=nodes)
     if kind != "DEEPSPEED":
         raise UserError(f"`trl-ces plan` does not support `distributed_type: {kind}`: use DDP, DeepSpeed or FSDP2.")
     if (file := fields.get("deepspeed_config_file")) is not None:
@@ -104,7 +103,6 @@ def make_setup(
         engine=engine,
         accumulation=schedule.accumulation * math.ceil(schedule.micro_batch / rows),
         generation=_generation(config, schedule, shape, engine, step.dtype),
-        loaded_bytes=WIDTHS[loaded],
         frozen_bytes=WIDTHS[frozen],
         trained_bytes=WIDTHS["float32" if upcast else frozen],
         device=device,

@@ -104,19 +104,10 @@ def plan_disk(
     """
     Compute the number and size of the checkpoints of a run of `steps` optimizer steps.
 
-    This follows the source code of transformers 5.23 (`Trainer._save_checkpoint`), accelerate 1.15 and DeepSpeed
-    0.19.8: a checkpoint contains the model or adapter in the dtype of the weights, and AdamW's two moments in the
-    dtype of the trained weights. DeepSpeed writes 16-bit weights and float32 moments and master weights. FSDP2, and
-    DeepSpeed below stage 3, also write a second copy of the weights.
-
-    Args:
-        config (`CESConfig`): The run's settings.
-        steps (`int`, *optional*): Optimizer steps of the run.
-        weights (`int`): Number of weights in the model.
-        trained (`int`): Number of trained weights: all weights, or the weights of the adapter.
-        width (`int`): Bytes per trained weight.
-        zero_stage (`int`): ZeRO stage; 0 without DeepSpeed.
-        fsdp (`bool`): Whether FSDP2 shards the model.
+    As in the source code of transformers 5.23 (`Trainer._save_checkpoint`), accelerate 1.15 and DeepSpeed 0.19.8, a
+    checkpoint contains the model or adapter in the dtype of the weights, and AdamW's two moments in the dtype of the
+    `trained` weights, `width` bytes each. DeepSpeed writes 16-bit weights and float32 moments and master weights.
+    FSDP2, and DeepSpeed below stage 3, also write a second copy of the weights.
     """
     saved = weights if trained == weights else trained
     model = saved * (2 if zero_stage else width)

@@ -86,8 +86,6 @@ def _memory_lines(plan: Plan) -> list[str]:
         )
     if memory.host:
         lines += ["", f"Host memory per node: {_gib(memory.host)} GiB for offloaded state."]
-    if memory.loading:  # with ZeRO-3 only on the first node, where one process reads the checkpoint
-        lines += ["", f"Host memory per node while the model loads: {_gib(memory.loading)} GiB."]
     return lines
 
 

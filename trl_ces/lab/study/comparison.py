@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...methods.group_reward import accuracy_reward_index, reward_name
 from ...support.errors import UserError
 from ...support.files import write_text
-from ...support.reward_names import accuracy_reward_index, reward_name
 from ...train.curves import Curve, plot_curves, read_curves
 from ...train.lookup import find_reward_functions
 from ..evaluation.benchmarks import BENCHMARKS
@@ -184,11 +184,9 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 def paired_difference(runs: DataFrame, baseline: DataFrame, measure: str) -> Estimate | None:
-    """Estimate the mean difference between runs and the baseline runs of the same seeds; `None` without a shared seed.
-
-    Runs with the same seed start from the same model and use the same problems in the same order, so their difference
-    varies less than the measures. If all seeds share the model before training, it is measured once and compared with
-    each seed.
+    """
+    Estimate the mean difference from the baseline runs of the same seeds, which start from the same model and
+    problems; `None` without a shared seed. A model before training that all seeds share is compared with each seed.
     """
     if len(runs) == 1 and "train/steps" in runs and runs["train/steps"].isna().all():
         runs = runs.loc[runs.index.repeat(len(baseline))].assign(seed=baseline["seed"].to_numpy())

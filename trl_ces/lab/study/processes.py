@@ -60,11 +60,10 @@ def run_all(
     on_wait: Callable[[], None] = lambda: None,
     patience_s: float = 30.0,
 ) -> list[RunFailed]:
-    """Run `runs` in order, one per slot at a time, and return the failures.
+    """
+    Run `runs` in order, one per slot (environment variables that assign devices) at a time, and return the failures.
 
-    A slot is the set of environment variables that assigns devices to a run. `on_finish` receives the name of each
-    successful run. `on_failure` receives each failure when it happens. `on_wait` is called while processes run. Ctrl-C
-    and SIGTERM end all runs; processes that are still alive after `patience_s` seconds are killed.
+    Ctrl-C and SIGTERM end all runs; processes that are still alive after `patience_s` seconds are killed.
     """
     waiting, failed = list(runs), []
     working: dict[int, Generator[Child, None, None]] = {}  # slot -> its run

@@ -50,11 +50,10 @@ def quickstart(
     rl_steps: int = 160,
     num_problems: int = 200,
 ) -> str:
-    """Train and measure the models `before`, `DAPO` and `CES`, and return a summary.
+    """
+    Train and measure the models `before`, `DAPO` and `CES`, and return a summary; an existing base model is reused.
 
-    The models, a log of each training run, a plot and the numbers are written to `output_dir`; an existing base model
-    for this seed is reused. `stage` takes a title and returns a context manager, which yields an object whose
-    `show` method displays progress.
+    `stage` takes a title and returns a context manager of an object whose `show` method displays progress.
     """
     if find_spec("matplotlib") is None:
         raise UserError(f"the plot needs matplotlib: {install_line('quickstart')}.")

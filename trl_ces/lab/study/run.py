@@ -24,11 +24,7 @@ from .processes import LOCK, Pending, RunFailed, Step, run_all
 
 
 def run_study(study: Study, jobs: int, say: Callable[[str], None]) -> tuple[list[str], list[RunFailed]]:
-    """Check all runs, execute the unfinished runs (`jobs` at a time), and compare the results.
-
-    `say` receives a line at the start and for each run that finishes or fails. Return the names of the written files
-    and the failures.
-    """
+    """Check and execute the unfinished runs, `jobs` at a time; return the written files and the failures."""
     missing = [name for name in ("scipy", "matplotlib") if find_spec(name) is None]
     if missing:
         raise UserError(f"the comparison needs {' and '.join(missing)}: {install_line('lab')}.")

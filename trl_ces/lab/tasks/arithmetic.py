@@ -150,11 +150,7 @@ def make_datasets(
 
 
 def load_problems(split: str = "train", num_problems: int = 2000, seed: int = 0, **task_fields: Any) -> Dataset:
-    """Draw distinct problems with columns `prompt` (`"37+48:"`) and `solution` (`"85"`). The splits are disjoint.
-
-    Raises:
-        `ValueError`: the split has fewer than `num_problems` problems.
-    """
+    """Draw distinct problems with columns `prompt` and `solution`; raise `ValueError` if the split has fewer."""
     from datasets import Dataset
 
     task, rng = ToyTask(**task_fields), random.Random(seed)

@@ -78,10 +78,10 @@ def evaluate(
     max_terms: int = 2,
     sums: int = 1,
 ) -> dict[str, dict[str, float]]:
-    """Measure a model on held-out problems of the toy task; an `evaluation` function for studies.
+    """
+    Measure a model on held-out problems of the toy task; an `evaluation` function for studies.
 
-    `digits`, `min_terms`, `max_terms` and `sums` are fields of [`ToyTask`]. `group_by="carry"` makes two benchmarks:
-    problems with and without a carry from the units.
+    `group_by="carry"` makes two benchmarks: problems with and without a carry from the units.
     """
     if group_by not in (None, "carry"):
         raise UserError(f"`evaluation`: group_by must be carry or null, got {group_by!r}.")

@@ -82,11 +82,7 @@ def build_base_model(
 
 
 def sums_at(step: int, steps: int, sums: int) -> int:
-    """Return the number of sums per text: 2, 4, 8, ... in equal parts of the first half of training, then `sums`.
-
-    A model that starts with two sums quickly learns to find the terms that belong to a letter. A model that started
-    with twelve sums had not learned to do so after 1,200 steps.
-    """
+    """Return the sums per text: 2, 4, 8, ... in the first half, then `sums`; a start with `sums` learns nothing."""
     fewer = [2**power for power in range(1, sums.bit_length()) if 2**power < sums]
     part = 2 * step * len(fewer) // steps
     return fewer[part] if part < len(fewer) else sums
@@ -149,12 +145,11 @@ def _backward(model: LlamaForCausalLM, batch: dict[str, torch.Tensor]) -> float:
 def make_base_model(
     model_name_or_path: str, on_step: Callable[[int, int, float], None] | None = None, **settings: Any
 ) -> str:
-    """Train the base model in a directory on first use, and return the directory; a `model_builder` for recipes.
+    """
+    Train the base model in a directory on first use, and return the directory; a `model_builder` for recipes.
 
-    `settings` are fields of `ToyTask` and `BASE_TRAINING`. Concurrent processes train the model only once.
-
-    Raises:
-        `ValueError`: the directory contains a model with other settings.
+    `settings` are fields of `ToyTask` and `BASE_TRAINING`; raise `ValueError` if the directory's model has other
+    settings.
     """
     folder = Path(model_name_or_path)
     training = {name: value for name, value in settings.items() if name in BASE_TRAINING}

@@ -87,10 +87,8 @@ CONVERSIONS: dict[str | None, Any] = {
 
 def solve(job: dict[str, Any], send: Any) -> None:
     """
-    Call the program's function on all inputs and send the outputs.
-
-    Send one line of outputs per group of inputs, then one line of JSON: `seconds`, the CPU seconds of each call, and
-    `plain`, whether equal text implies equal values in each group.
+    Call the program's function on all inputs; send a line of outputs per group, then the CPU seconds of each call
+    (`seconds`) and whether equal text implies equal values in each group (`plain`) as JSON.
     """
     module = types.ModuleType("solution")
     sys.modules["solution"] = module  # `dataclasses` looks up the module by name

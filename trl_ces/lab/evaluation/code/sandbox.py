@@ -55,10 +55,11 @@ def run_sandboxed(
     memory_bytes: int = SANDBOX_MEMORY_BYTES,
     output_bytes: int = SANDBOX_OUTPUT_BYTES,
 ) -> Outcome:
-    """Run Python source code with the globals `payload` and `send`, a function that takes `bytes`. Thread-safe.
+    """
+    Run Python source code with the globals `payload` and `send`, which takes `bytes`, for at most `seconds`.
+    Thread-safe.
 
-    The program is killed after `seconds`. With `call_seconds`, it sends `MARK` before and after each call, and is also
-    killed if the CPU time in between exceeds the call's entry.
+    With `call_seconds`, the program sends `MARK` before and after each call, whose CPU time is limited too.
     """
     text = program.encode(errors="surrogatepass")
     limits = [len(text), memory_bytes, output_bytes, int(seconds) + 2]
