@@ -98,15 +98,13 @@ class CESConfig(GRPOConfig):
     ces_beta_incorrect: float = field(
         default=0.4,
         metadata={
-            "help": "beta_2 of Eq. 7: advantage per bit of entropy, added on wrong completions. A negative value "
+            "help": "beta_2 of Eq. 7: advantage per bit of entropy, added on incorrect completions. A negative value "
             "subtracts it."
         },
     )
     ces_cap_incorrect: float | None = field(
         default=None,
-        metadata={
-            "help": "kappa: limits the bonus on wrong completions to max(0, -A) / kappa. By default, there is no cap."
-        },
+        metadata={"help": "kappa: limits the bonus on incorrect completions to max(0, -A) / kappa. Default: no cap."},
     )
     ces_cap_correct: float | None = field(
         default=None,
@@ -175,31 +173,30 @@ class CESConfig(GRPOConfig):
     trim_padding: bool = field(
         default=True,
         metadata={
-            "help": "Whether to drop columns that are padding in all rows of a forward. Gradients equal TRL's up to "
-            "rounding. Generation with transformers also removes ended completions from the batch."
+            "help": "Whether to drop columns that are padding in all rows of a forward. Generation with transformers "
+            "also removes ended completions from the batch. Gradients equal TRL's up to rounding."
         },
     )
     arrange_by_length: bool = field(
         default=True,
         metadata={
             "help": "Whether to arrange the rows of an optimizer step so that rows of similar length share a "
-            "micro-batch and processes get similar token counts. Gradients equal TRL's up to rounding. Ignored if the "
-            "loss depends on which rows share a micro-batch."
+            "micro-batch and processes get similar token counts. Ignored if the loss depends on which rows share a "
+            "micro-batch."
         },
     )
     padding_free: bool | None = field(
         default=None,
         metadata={
-            "help": "Whether to pack the rows of a forward into one unpadded sequence. By default, rows are packed "
-            "with FlashAttention only; packing is slow with other attention implementations."
+            "help": "Whether to pack the rows of a forward into one unpadded sequence. Default: only with "
+            "FlashAttention, because packing is slow with other attention implementations."
         },
     )
     max_tokens_per_micro_batch: int | None = field(
         default=None,
         metadata={
-            "help": "Split each micro-batch into forwards of at most this many token positions per process (prompts, "
-            "completions and the padding between them). Memory then depends on tokens, and "
-            "`per_device_train_batch_size` can be large."
+            "help": "Split each micro-batch into forwards of at most this many token positions per process, including "
+            "padding. `per_device_train_batch_size` can then be large."
         },
     )
     normalize_each_step: bool = field(
@@ -213,9 +210,8 @@ class CESConfig(GRPOConfig):
         default="stop",
         metadata={
             "help": "What to do if a reward function raises, or returns NaN, infinity, a wrong type or a wrong number "
-            "of rewards. `stop`: stop training with an error that names the function, and the row if known. `skip`: "
-            "warn, and ignore the function's reward for the invalid rows, or for all rows if it raised or returned a "
-            "wrong number of rewards.",
+            "of rewards. `stop`: stop training with an error. `skip`: warn, and ignore this function for the invalid "
+            "rows, or for all rows if it raised or returned a wrong number of rewards.",
             "choices": ["stop", "skip"],
         },
     )

@@ -101,9 +101,9 @@ class ScriptArguments:
     responses_per_step: int | None = field(
         default=None,
         metadata={
-            "help": "Completions per optimizer step over all processes (the paper: 4). If set, the gradient "
-            "accumulation and steps_per_generation follow from the number of processes, and "
-            "per_device_train_batch_size is an upper bound (default 2)."
+            "help": "Completions per optimizer step over all processes (the paper: 4). If set, "
+            "`gradient_accumulation_steps` and `steps_per_generation` follow from the number of processes, and "
+            "`per_device_train_batch_size` is an upper bound (default 2)."
         },
     )
     responses_per_rollout: int | None = field(
