@@ -2,9 +2,11 @@
 Recompute the figures of docs/results.md and README.md: `python experiments/check.py`.
 
 The script prints a table of paired differences to DAPO from each experiment's results.csv: points of accuracy, tokens,
-and diverged runs. It fails and prints the rows that docs/results.md lacks or that differ in README.md.
+and diverged runs. It fails and prints what differs: rows of the table that docs/results.md lacks, rows of README.md,
+and intervals in the section "Does it help?" of either page.
 """
 
+import re
 import sys
 from pathlib import Path
 
@@ -28,11 +30,14 @@ def main() -> None:
     print(table)
     results, readme = ((FOLDER.parent / name).read_text(encoding="utf-8") for name in ("docs/results.md", "README.md"))
     missing = [row for row in table.splitlines() if row not in results]
-    first_cells = {row.split("|")[1] for row in table.splitlines() if row}
-    in_readme = [row for row in readme.splitlines() if row.startswith("|") and row.split("|")[1] in first_cells]
-    missing += [row for row in in_readme if row not in table.splitlines()]
-    if missing:
-        sys.exit("docs/results.md or README.md differ from results.csv:\n" + "\n".join(missing))
+    names = {row.split("|")[1] for row in table.splitlines() if "±" in row}
+    in_readme = [row for row in readme.splitlines() if row.startswith("|") and row.split("|")[1] in names]
+    wrong = missing + [row for row in in_readme if row not in table.splitlines()]
+    for page in (results, readme):  # differences in the text, such as "11.5 ± 8.8", have no sign
+        section = page.partition("## Does it help?")[2].partition("\n## ")[0]
+        wrong += [figure for figure in re.findall(r"\d+\.\d ± \d+\.\d", section) if figure not in table]
+    if wrong:
+        sys.exit("docs/results.md or README.md differ from the results.csv files:\n" + "\n".join(wrong))
 
 
 def table_rows() -> list[str]:
@@ -67,7 +72,8 @@ def worst_rows() -> list[str]:
 
 def read(experiment: str) -> pandas.DataFrame:
     """Read results.csv of an experiment."""
-    return pandas.read_csv(FOLDER / experiment / "results.csv").fillna({"variant": ""})
+    results = pandas.read_csv(FOLDER / experiment / "results.csv")
+    return results.assign(variant=results["variant"].astype(object).fillna(""))
 
 
 def row(name: str, results: pandas.DataFrame, unit: str) -> str:

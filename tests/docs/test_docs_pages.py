@@ -97,9 +97,9 @@ def test_the_first_page_names_every_command():
 
 
 def test_every_experiment_and_every_method_overlay_is_documented():
-    study, methods = ((DOCS / name).read_text(encoding="utf-8") for name in ("study.md", "methods.md"))
+    results, methods = ((DOCS / name).read_text(encoding="utf-8") for name in ("results.md", "methods.md"))
     assert [
-        file.parent.name for file in EXPERIMENTS if f"](../experiments/{file.parent.name}/README.md)" not in study
+        file.parent.name for file in EXPERIMENTS if f"](../experiments/{file.parent.name}/README.md)" not in results
     ] == []
     assert [file.stem for file in (ROOT / "recipes/methods").glob("*.yaml") if f"`{file.stem}`" not in methods] == []
 

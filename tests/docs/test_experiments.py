@@ -28,3 +28,9 @@ def test_the_four_expectations_of_the_forty_tasks_hold(monkeypatch, capsys):
 
 def test_the_arena_script_prints_the_table_in_its_readme(monkeypatch, capsys):
     assert output_of(ARENA / "judge.py", monkeypatch, capsys) in (ARENA / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_figures_of_the_results_page_and_the_readme_are_those_of_the_csv_files(monkeypatch, capsys):
+    assert "| forty_more_worlds, over 60 % | 12 tasks | -6.2 ± 7.8;" in output_of(
+        ROOT / "experiments" / "check.py", monkeypatch, capsys
+    )
