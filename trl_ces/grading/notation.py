@@ -15,6 +15,8 @@ _NAMED = "×times ·cdot πpi ∞infty ≤leq ≥geq ≠neq ±pm ∓mp ∪cup �
 _UNICODE |= {ord(name[0]): rf"\{name[1:]} " for name in _NAMED.split()}
 _UNICODE |= {0x2460 + n: rf"\textcircled{{{n + 1}}}" for n in range(20)}
 _UNICODE |= {ord(part): rf"\frac{{{top}}}{{{bottom}}}" for part, top, bottom in ("½12", "¼14", "¾34")}
+# Soft hyphens, zero-width and direction marks, variation selectors.
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufe00-\ufe0f]")
 _RAISED = re.compile("[⁰¹²³⁴-⁹⁻ⁿ]+|[₀-₉]+")
 # What a command means, or "" for one that changes only the look.
 _LOOKS = (
@@ -136,9 +138,15 @@ LETTER = r"(?<![A-Za-z\\]){}(?![A-Za-z])"  # a letter that stands alone
 _ENCLOSED = re.compile(r"(\(|\[|\\\{)(.*)(\)|\]|\\\})", re.DOTALL)
 
 
+def visible(text: str) -> str:
+    """A text without characters that a reader does not see."""
+    return text if text.isascii() else _INVISIBLE.sub("", text)
+
+
 @lru_cache(maxsize=8192)
 def tidy(text: str) -> str:
     r"""Rewrites LaTeX synonyms to one form. Keeps `\text{...}`, by which later steps recognise lists and units."""
+    text = visible(text)
     text = _RAISED.sub(lambda run: f"{'_' if run[0] >= '₀' else '^'}{{{normalize('NFKC', run[0])}}}", text)
     text = text.translate(_UNICODE).strip()
     for pattern, replacement in _REWRITES:
