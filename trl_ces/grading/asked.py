@@ -43,6 +43,7 @@ _ASKED_UNIT = re.compile(  # a look ahead, because "in how many hours" has two
 _ASKED_IN_CHINESE = re.compile(
     r"(?:多少|几|单位\s*[:：为是])\s*((?:平方|立方)?(?:{0})(?:[/每](?:{0}|时))?)".format("|".join(CHINESE))
 )
+_IN_TEXT = re.compile(r"^\s*\\text\s*\{([^{}]*)\}\s*$")  # Ann: 3, Bob: 5
 _COUNTED = re.compile(r"(-?[\d./]+)\s*([一-鿿]{1,3})")
 _SCALE = re.compile(r"(?:多少|几)([万亿])|\bhow many (hundred|thousand|million|billion)s\b", re.IGNORECASE)
 _ASKS_PERCENT = re.compile(
@@ -104,7 +105,7 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         answer = pairs[1]
     if (share := _as_share(answer, gold, question)) is not None:
         return gold, share
-    if (in_order := by_order(answer, gold, question)) is not None:
+    if (in_order := by_order(_IN_TEXT.sub(r"\1", answer), gold, question)) is not None:
         return in_order
     if (bare_lists := without_numbers_of_names(answer, gold, question)) is not None:
         return bare_lists

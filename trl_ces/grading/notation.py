@@ -32,7 +32,7 @@ _COMMANDS = {
     "rvert": "|", "vert": "|",
 }  # fmt: skip
 # A separator of statements, as in y = 1 \quad z = 2, is followed by the next name.
-_BREAK = r"(?:(?:\\q?quad(?![A-Za-z])|\\vee|\\lor|\\wedge|\\land|\\\\|\n)[^\S\n]*){1,8}(?=[A-Za-z](?:_\{?\w+\}?)?\s*=)"
+_BREAK = r"(?:(?:\\q?quad(?![A-Za-z])|\\vee|\\lor|\\wedge|\\land|\\\\|\n)[^\S\n]*){1,8}(?=[A-Za-z](?:_\{?\w+\}?)?\s*=|\\text\{\s*\w+\s*[:=])"
 _SIGN = (
     r"(?:\\text\s*\{\s*(?:USD?|EUR|GBP)\s*\}|(?<![A-Za-z])(?:US(?=\\?\$)|(?:USD|EUR|GBP)(?=\s*\d))|"
     r"\\\$|\\textdollar|[£€¥￥¢]|\\?%|"
@@ -72,6 +72,7 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
         (r"(?<![A-Za-z\\])C\(\s*(\d+)\s*,\s*(\d+)\s*\)", r"\\binom{\1}{\2}"),
         (r"^\s*\](?=[^\[\]]*[,;][^\[\]]*[\[\]]\s*$)", "("),  # ]1, 2]
         (r"^(\s*[(\[](?=[^\[\]]*[,;])[^\[\]]*)\[\s*$", r"\1)"),
+        (r"\\forall(?![A-Za-z])", r"\\text{ for all }"),
         (r"\+/-", r"\\pm "),
         (r"(?<=[\w)])\*\*(?=[\w(-])", "^"),
         (r"(\\mathbb\s*\{?R\}?)\s*-\s*(?=\\\{)", r"\1\\setminus "),

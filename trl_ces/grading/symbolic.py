@@ -279,7 +279,8 @@ def _agree(one: Parsed, other: Parsed) -> bool | None:
     """
     Whether two expressions with letters have the same values at several places: `False` if nowhere, `True` if
     everywhere, `None` if this decides nothing. To simplify takes seconds where this takes milliseconds. Where neither
-    is real, a difference does not count: \\ln(1/x) is -\\ln x for positive x.
+    is real, a difference does not count: \\ln(1/x) is -\\ln x for positive x. Of roots of odd degree both must be real,
+    because sympy takes another branch of x^{2/3} than of \\sqrt[3]{x^2} for negative x.
     """
     if not all(isinstance(expr, sympy.Expr) and not expr.has(*_NOT_TRIED) for expr in (one, other)):
         return None
@@ -288,6 +289,8 @@ def _agree(one: Parsed, other: Parsed) -> bool | None:
     letters = sorted(one.free_symbols | other.free_symbols, key=str)
     if not letters:
         return None
+    exponents = [power.exp for expr in (one, other) for power in expr.atoms(sympy.Pow) if power.exp.is_Rational]
+    real = all if any(exponent.q % 2 and exponent.q > 1 for exponent in exponents) else any
     same = different = 0
     for place in _PLACES:
         at = {letter: place * (1 + sympy.Rational(index, 7)) for index, letter in enumerate(letters)}
@@ -296,7 +299,7 @@ def _agree(one: Parsed, other: Parsed) -> bool | None:
             continue
         if abs((values[0] - values[1]).evalf()) <= abs(values[0]) * _NEGLIGIBLE + _ZERO:
             same += 1
-        elif any(value.is_real for value in values) or one.has(sympy.I) or other.has(sympy.I):
+        elif real(value.is_real for value in values) or one.has(sympy.I) or other.has(sympy.I):
             different += 1
     if different > 1 and not same:
         return False
