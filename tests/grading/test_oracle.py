@@ -33,11 +33,11 @@ def oracle():
 def graded(oracle):
     """Grade the rows with two workers; return the grades and the elapsed seconds."""
     rows, _ = oracle
-    columns = [[row[name] for row in rows] for name in ("response_text", "gold_raw", "benchmark")]
+    texts, golds, benchmarks = ([row[name] for row in rows] for name in ("response_text", "gold_raw", "benchmark"))
     two = WorkerPool(2)
-    grade_many(["", r"\boxed{\sqrt{8}}"] * 2, [r"2\sqrt{2}", r"2\sqrt{2}+1"] * 2, pool=two)
+    grade_many(["", r"\boxed{\sqrt{8}}"] * 2, [r"2\sqrt{2}", r"2\sqrt{2}+1"] * 2, with_qwen=True, pool=two)
     start = time.monotonic()
-    grades = grade_many(*columns, pool=two)
+    grades = grade_many(texts, golds, benchmarks=benchmarks, with_qwen=True, pool=two)
     seconds = time.monotonic() - start
     two.close()
     return grades, seconds
