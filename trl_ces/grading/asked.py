@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from ..support.limits import too_big
 from .copies import is_copy, repeats
+from .equality import EXTREMUM
 from .forms import choice, chooses, condition, split_base
 from .notation import BLANKS_AND_SIZES, LETTER, split_top, tidy, unwrap
 from .numbers import MAX_DIGITS, number
@@ -105,6 +106,8 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         answer = pairs[1]
     if (share := _as_share(answer, gold, question)) is not None:
         return gold, share
+    if EXTREMUM.match(tidy(gold)):
+        return gold, answer
     if (in_order := by_order(_IN_TEXT.sub(r"\1", answer), gold, question)) is not None:
         return in_order
     if (bare_lists := without_numbers_of_names(answer, gold, question)) is not None:

@@ -21,6 +21,7 @@ _CHOICES, _BETWEEN_CHOICES = re.compile(r"[A-K]{2,}"), re.compile(r"[\s,;()]")
 _BOUNDED = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?:_\w)?(?![A-Za-z])")
 _NAMED_TUPLE = re.compile(r"\(([A-Za-z][^()]*)\)\s*=\s*\((.*)\)", re.DOTALL)
 _SET_IN_SET = re.compile(r"\\\{[^}]*\\(?:\{|emptyset)")
+EXTREMUM = re.compile("m(?:ax|in) at ")  # min at x=-1
 _SIZE = re.compile(r"(\d+)\s*\\times\s*(\d+)")
 _COLUMN = re.compile(r"\\begin\{pmatrix\}((?:(?!\\end)[^&])*)\\end\{pmatrix\}", re.DOTALL)
 _UNIT_VECTOR = re.compile(r"\\(?:mathbf|boldsymbol|bm|vec|hat)\{?(?:\\mathbf)?\{?\\?([ijk])(?:math)?\}*")
@@ -87,6 +88,11 @@ def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
     gold, answer = forms.condition(gold), forms.condition(answer)
     if not gold or not answer or bool(_SET_IN_SET.search(gold)) != bool(_SET_IN_SET.search(answer)):
         return False
+    if (extremum := EXTREMUM.match(gold)) and len(split_top(gold, ",;")) == 1:
+        kind, place = answer[: extremum.end()], answer[extremum.end() :]
+        point = tuple_values(place)  # of which the gold gives the first coordinate
+        is_one = kind == extremum[0] and len(point) in (0, 2)
+        return is_one and _equal(gold[extremum.end() :], point[0] if point else place, algebra)
     if expected := congruence(gold):
         return congruence(answer) == expected
     if (residue := congruence(answer)) and number(gold) is not None:  # 3 \pmod 7 for 3, but not 10 \pmod 7

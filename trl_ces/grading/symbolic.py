@@ -78,6 +78,7 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     (re.compile(r"\\lg(?![A-Za-z])"), r"\\log_{10}"),
     (re.compile(r"\\log\s*_\s*(?:e|\{\s*e\s*\})"), r"\\ln "),
     (re.compile(r"(?<![\\A-Za-z])E(?=_)"), r"\\Xi"),  # an energy or a field: the parser defines E otherwise
+    (re.compile(r"(?<![\\A-Za-z])e(?=_)"), r"\\xi "),  # a unit vector
     (re.compile(r"(?<=\d),(?=\d{3}(?!\d))"), ""),  # lists are already split
     (re.compile(r"_\s*\{?\s*\\odot\s*\}?"), "_{o}"),  # solar masses and luminosities
     (re.compile(r"(\d)[eE]([-+]?\d+)"), r"\1\\times 10^{\2}"),
@@ -252,7 +253,7 @@ def _same_by_cases(gold: str, answer: str) -> bool:
         places = [sympy.Integer(count) for count in range(1, 25)]
     values = [[one.subs(given).subs(name, place) for one in pair] for place in places]  # type: ignore[union-attr]
     known = [[not value.has(*_NO_NUMBERS) for value in both] for both in values]
-    return any(known[0]) and all(
+    return any(map(all, known)) and all(
         here == [False, False] or (all(here) and abs(sympy.N(one - other)) < 1e-12)
         for here, (one, other) in zip(known, values, strict=True)
     )
@@ -279,8 +280,8 @@ def _agree(one: Parsed, other: Parsed) -> bool | None:
     """
     Whether two expressions with letters have the same values at several places: `False` if nowhere, `True` if
     everywhere, `None` if this decides nothing. To simplify takes seconds where this takes milliseconds. Where neither
-    is real, a difference does not count: \\ln(1/x) is -\\ln x for positive x. Of roots of odd degree both must be real,
-    because sympy takes another branch of x^{2/3} than of \\sqrt[3]{x^2} for negative x.
+    is real, a difference does not count: \\ln(1/x) is -\\ln x for positive x. Where there is a root of odd degree,
+    both must be real: for negative x sympy takes another branch of x^{2/3} than of \\sqrt[3]{x^2}.
     """
     if not all(isinstance(expr, sympy.Expr) and not expr.has(*_NOT_TRIED) for expr in (one, other)):
         return None
