@@ -9,7 +9,7 @@ from functools import lru_cache
 from ..support.limits import too_big
 from .copies import is_copy, repeats
 from .equality import EXTREMUM
-from .forms import choice, chooses, condition, split_base
+from .forms import choice, chooses, condition, same_text, split_base
 from .notation import BLANKS_AND_SIZES, LETTER, split_top, tidy, unwrap
 from .numbers import MAX_DIGITS, number
 from .order import by_order
@@ -59,7 +59,7 @@ _AROUND_OPTION = re.compile(r"^\}?\\\s|\\(?:text\w*|math\w+)\s*\{\s*$|^\s*\}|\\q
 
 def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     """The gold and the answer that are to be compared; an empty answer where the question asks for something else."""
-    if not question or len(answer) > MAX_DIGITS or too_big(question):
+    if not question or len(answer) > MAX_DIGITS or too_big(question) or same_text(gold, answer):
         return gold, answer
     if (chosen := _with_options(answer, gold, question)) is not None:
         return chosen
