@@ -12,9 +12,9 @@ How an answer travels, and the file to open for a bug on its way:
    by computer algebra (`symbolic.py`), in a worker.
 
 `golds.py` decides whether a gold can be graded against; `qwen/` is the second verdict, which `grader.py` adds and no
-training loads. docs/grading.md states the rules
-of the first verdict, docs/evaluation.md those of the second. Only workers load the algebra. The other files run on text a policy wrote, inside the trainer: every
-search is linear in its length or bounded by `support/limits.py`.
+training loads. docs/grading.md states the rules of the first verdict, docs/evaluation.md those of the second. Only
+workers load the algebra. The other files run on text a policy wrote, inside the trainer: every search is linear in its
+length or bounded by `support/limits.py`.
 """
 
 from typing import Any
