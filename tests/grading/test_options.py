@@ -61,7 +61,7 @@ def test_letters_and_values_are_interchangeable_in_every_notation_place_and_temp
             pair = letters[chosen], rf"\text{{{options[chosen]}}}"
             cells += [(question, gold, answer, chosen == place) for answer in (*pair, "{}. {}".format(*pair))]
     cells = draw.sample(cells, 1000)
-    questions, golds, answers, expected = zip(*cells, strict=True)
+    questions, golds, answers, _ = zip(*cells, strict=True)
     grades = grade_many([rf"\boxed{{{one}}}" for one in answers], golds, questions=questions, with_qwen=False)
     assert [cell for cell, grade in zip(cells, grades, strict=True) if grade.correct is not cell[-1]] == []
 

@@ -12,8 +12,9 @@ from .notation import BLANKS_AND_SIZES, LETTER, split_top, tidy, unwrap
 from .numbers import MAX_DIGITS, number
 from .options import with_options
 from .order import by_order
-from .phrases import asks_for, says_only, without_numbers_of_names, without_what_is_counted, without_words
+from .phrases import asking, asks_for, says_only, without_numbers_of_names, without_what_is_counted, without_words
 from .statements import has_unknowns, interval_of, is_name, is_unsolved, sides
+from .times import as_times
 from .units import CHINESE, KINDS, MEASURES, implied_unit, measures_in, nouns, parse_unit, quantity, split_unit
 
 _PERCENT = re.compile(r"\$?\s*(.*?\S)[\s\\]*%\s*\$?", re.DOTALL)
@@ -46,7 +47,14 @@ _ASKED_IN_CHINESE = re.compile(
 _COUNTED = re.compile(r"(-?[\d./]+)\s*([一-鿿]{1,3})")
 _SCALE = re.compile(r"(?:多少|几)([万亿])|\bhow many (hundred|thousand|million|billion)s\b", re.IGNORECASE)
 _ASKS_PERCENT = re.compile(
-    r"percentage|\b(?:what|which|the|as an?|in|how many) (?:\w+ )?per ?cent|百分[之数比率]", re.IGNORECASE
+    r"percentage|\b(?:what|which|the|as an?|in|how many) (?:\w+ )?(?:per ?cent|\\?%)|百分[之数比率]|[_)）]\s*\\?[%％]",
+    re.IGNORECASE,
+)
+# A rate or a grade, but no price or count, may be a percentage where another one is given.
+_ASKS_RATE = re.compile(
+    r"(?!.*(?:\bhow (?:many|much|long|far|old)|price|cost|\bpa(?:y|id)|\$\s?\d|元))"
+    r".*(?:[%％]|percent|\brate\b|grade|concentration|率|浓度)",
+    re.IGNORECASE | re.DOTALL,
 )
 
 
@@ -56,6 +64,8 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return gold, answer
     if (chosen := with_options(answer, gold, question)) is not None:
         return chosen
+    if (timed := as_times(answer, gold, question)) is not None:
+        return timed
     if (worded := _WORDED.fullmatch(gold.strip())) and parse_unit(worded[2]):
         gold = rf"{worded[1]}\text{{ {worded[2]}}}"
     gold, answer = _in_text(gold, answer, question), _in_text(answer, "", question)
@@ -120,8 +130,10 @@ def _as_share(answer: str, gold: str, question: str) -> str | None:
     if percent and not _OF_PERCENT.search(gold):
         hundredfold = number(tidy(percent.group(1)))
         share = None if hundredfold is None else hundredfold / 100
-        is_share = share is not None and (share <= 1 or not _ASKS_PERCENT.search(question))
-        if (is_share and share == number(tidy(gold))) or not _OF_PERCENT.search(question):
+        asks, expected = _ASKS_PERCENT.search(question), number(tidy(gold))
+        is_share = share is not None and share == expected and (share <= 1 or not asks)
+        is_rate = _OF_PERCENT.search(question) and _ASKS_RATE.match(asking(question))
+        if is_share or not (asks or (is_rate and (expected is None or expected > 1))):
             return "" if share is None else str(share)
     return None
 

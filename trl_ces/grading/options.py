@@ -11,7 +11,8 @@ from string import ascii_uppercase
 from .forms import choice, chooses
 from .notation import tidy, unwrap
 
-_MARKER = re.compile(r"(?<![A-Za-z\d\\^_(（])([(（]?)([A-K])([).:．：、）])")
+_MARKER = re.compile(r"([(（]?)(?<![A-Za-z\d\\^_])([A-K])([).:．：、）])")
+_NO_LIST_START = re.compile(r"[A-Za-z\d\\^_]\Z")  # P(A)
 # Where a list of two options may start: "which of A. and B." lists none.
 _LIST_START = re.compile(r"(?:^|[\n.?!。？！:：;；,，{}()（）_$]|\\q?quad)[ *]*\Z")
 _TURN_END = re.compile(r"<[|｜/]|\[/INST\]|<end_of_turn>|<think>")
@@ -34,7 +35,7 @@ _LETTER_AND_TEXT = re.compile(
 def with_options(answer: str, gold: str, question: str) -> tuple[str, str] | None:
     """The pair with the option's value for its letter of one side only; `None` for another answer."""
     options = options_of(question)
-    written, letter = unwrap(tidy(answer)), choice(tidy(gold))
+    written, letter = unwrap(tidy(answer)), choice(tidy(gold).rstrip(","))
     if (named := _LETTER_AND_TEXT.fullmatch(written)) and named[1] in options:
         said = re.sub(r"[\s{}$]", "", named[2].rstrip("."))
         whose = [one for one, text in options.items() if re.sub(r"[\s{}$]", "", text) == said]
@@ -59,8 +60,9 @@ def options_of(question: str) -> dict[str, str]:
         for marker in markers[first + 1 :]:  # "(C) both (A) and (B)" lists no A and B
             if marker.groups() == (listed[0][1], ascii_uppercase[len(listed)], listed[0][3]):
                 listed.append(marker)
+        before = question[max(0, listed[0].start() - 12) : listed[0].start()]
         texts = [question[one.end() : other.start()] for one, other in pairwise(listed)]
-        if len(texts) < (1 if _LIST_START.search(question[: listed[0].start()]) else 2):
+        if len(texts) < (1 if _LIST_START.search(before) else 2) or _NO_LIST_START.search(before):
             continue
         texts.append(_last_option(question[listed[-1].end() :], any("\n" in text.strip() for text in texts)))
         texts = [tidy(_AROUND_OPTION.sub("", text).strip(" \n$")) for text in texts]
