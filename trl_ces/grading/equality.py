@@ -5,7 +5,6 @@ order; unions; statements (`x = 2`, `\log_2 32 = 5`); words by spelling; the res
 """
 
 import re
-from fractions import Fraction
 from itertools import combinations
 
 from ..support.limits import MAX_ITEMS, too_big
@@ -15,6 +14,7 @@ from .notation import balanced, enclosed, split_top, tidy, unwrap
 from .numbers import decimal_places, number
 from .qwen.shared import Algebra
 from .statements import gives_different_names, has_unknowns, is_name, is_relation, may_be_named, results, sides
+from .times import same_parts
 from .units import implied_unit, split_unit, unit_fits
 
 _CHOICES, _BETWEEN_CHOICES = re.compile(r"[A-K]{2,}"), re.compile(r"[\s,;()]")
@@ -99,9 +99,8 @@ def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
         reduced = re.search(r"(-?\d+)\s*\(?\s*\\[pb]?mod", answer)
         return residue[0] == number(gold) and reduced is not None and int(reduced[1]) == residue[0]
     answer = re.sub(r"\\text\s*\{\s*to\s*\}|(?<=\d )to(?= \d)", ":", answer) if ":" in gold else answer
-    if len(parts := _ratio(gold)) > 2:
-        others = _ratio(answer)
-        return bool(others) and [part * parts[0] for part in others] == [part * others[0] for part in parts]
+    if (verdict := same_parts(gold, answer)) is not None:
+        return verdict
     (gold, base), (answer, given) = forms.split_base(gold), forms.split_base(answer)
     if given and given != (base or "10"):
         return False
@@ -122,12 +121,6 @@ def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
     if verdict is not None:
         return verdict
     return _compare_leaves(gold, answer, algebra)
-
-
-def _ratio(text: str) -> list[Fraction]:
-    """The numbers of `1:2:3`, which is a list up to a factor."""
-    parts = [number(part) for part in split_top(text, ":")]
-    return [part for part in parts if part is not None] if None not in parts else []
 
 
 def _compare_numbers(gold: str, answer: str) -> bool | None:

@@ -27,7 +27,8 @@ _DIGITS_TRIED, _NEGLIGIBLE = 40, sympy.Float("1e-25")
 _ZERO = sympy.Float("1e-90")  # zero comes out as about 1e-120
 _NOT_TRIED = (sympy.Sum, sympy.Product, sympy.Integral, sympy.Derivative, sympy.Limit, sympy.MatrixExpr, sympy.Subs)
 _NOT_SMOOTH = (sympy.Abs, sympy.floor, sympy.ceiling, sympy.Mod, sympy.Piecewise, sympy.sign, sympy.Max, sympy.Min)
-_NO_NUMBERS = (sympy.oo, -sympy.oo, sympy.zoo, sympy.nan)
+_UNDEFINED = (sympy.zoo, sympy.nan)
+_NO_NUMBERS = (sympy.oo, -sympy.oo, *_UNDEFINED)
 # math-verify's parser and clean-up without two of its defaults: lowercasing symbols (a/A would be 1) and dropping
 # trailing letters as units (3t would be 3).
 _NORMALIZATION = NormalizationConfig(malformed_operators=True, boxed="none")
@@ -156,6 +157,8 @@ def same(gold: str, answer: str) -> bool:
     left, right = expression(gold), expression(answer)
     if not (isinstance(left, _COMPARED) and isinstance(right, _COMPARED)):
         return False  # one is unreadable, or says nothing: x = x is parsed to True
+    if left.has(*_UNDEFINED) or right.has(*_UNDEFINED):
+        return False  # 1/0 is not 2/0
     if sympy.S.EmptySet in (left, right):
         return left == right
     if (ours := _terms(left)) and (theirs := _terms(right)):
