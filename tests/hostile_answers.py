@@ -274,7 +274,7 @@ def run(corpus, limit_s):
     found = rewards.accuracy_reward(texts, golds, prompts=[""] * len(golds))
     rewards.think_format_reward(texts)
     reward_seconds, start = time.monotonic() - start, time.monotonic()
-    grades = grade_many(texts, golds, limit_s=limit_s)
+    grades = grade_many(texts, golds, with_qwen=True, limit_s=limit_s)
     grading_seconds = time.monotonic() - start
     growth = resident_bytes() - before
     pool.end()

@@ -49,6 +49,25 @@ def test_the_diff_in_the_quickstart_only_renames_trl_classes_in_three_lines():
         assert before[1:].replace("from trl ", "from trl_ces ").replace("GRPO", "CES") == after[1:]
 
 
+def test_the_comments_of_the_first_grading_example_are_its_values():
+    *_, correct, incorrect = blocks(DOCS / "grading.md", "python")[0].splitlines()
+    names = {}
+    exec("from trl_ces.grading import grade, grade_many", names)
+    assert (eval(correct, names), eval(incorrect, names)) == (True, False)
+    assert (correct[-4:], incorrect[-5:]) == ("True", "False")
+
+
+def test_the_reward_for_verl_grades_with_and_without_a_question():
+    code = next(block for block in blocks(DOCS / "grading.md", "python") if "compute_score" in block)
+    names = {}
+    exec(compile(code, "grading.md", "exec"), names)
+    score = names["compute_score"]
+    question = {"question": r"Find $\sqrt{16} \cdot 3$."}
+    assert score("math", r"\boxed{12}", "12", question) == 1.0
+    assert score("math", r"\boxed{\sqrt{16} \cdot 3}", "12", question) == 0.0
+    assert score("math", r"\boxed{\sqrt{16} \cdot 3}", "12") == 1.0
+
+
 def test_the_example_reward_in_recipes_md_grades_completions():
     code = next(block for block in blocks(DOCS / "recipes.md", "python") if "short_accuracy_reward" in block)
     names = {}

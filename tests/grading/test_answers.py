@@ -3,6 +3,7 @@ r"""Extraction of the final answer from a box, an explicit statement or an expre
 from rows import rows
 
 from trl_ces.grading.answers import MAX_BOXES, STATEMENT_WINDOW, extract_answer, find_boxes
+from trl_ces.grading.notation import tidy
 
 
 @rows("answers/boxes")
@@ -22,6 +23,11 @@ def test_the_span_of_a_box_ends_after_its_content():
 )
 def test_the_final_answer_is_extracted(text, expected):
     assert extract_answer(text) == expected
+
+
+@rows("answers/decorated")
+def test_ornaments_and_invisible_characters_do_not_belong_to_a_value(text, value):
+    assert tidy(extract_answer(text)) == value
 
 
 @rows("answers/no_answer")

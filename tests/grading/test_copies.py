@@ -29,7 +29,7 @@ def test_correct_answers_are_accepted_if_the_question_is_given(question, gold, a
 
 def test_correct_qwen_does_not_depend_on_the_question():
     for question in (None, "Simplify $(x+1)(x-1)$."):
-        assert grade(r"\boxed{(x+1)(x-1)}", "x^2-1", question=question).correct_qwen
+        assert grade(r"\boxed{(x+1)(x-1)}", "x^2-1", question, with_qwen=True).correct_qwen
 
 
 def test_a_formula_from_the_question_of_another_row_is_accepted():

@@ -170,7 +170,8 @@ def test_thinking_is_removed_if_the_prompt_or_the_completion_opens_it():
     ("arguments", "settings", "match"),
     [
         ((["a", "b"], ["1"]), {}, "golds has 1 entries for 2 responses: pass one for each"),
-        ((["a"], ["1"], ["gsm8k", "math"]), {}, "benchmarks has 2 entries for 1 responses"),
+        ((["a"], ["1"], ["What?", "Why?"]), {}, "questions has 2 entries for 1 responses"),
+        ((["a"], ["1"]), {"benchmarks": ["gsm8k", "math"]}, "benchmarks has 2 entries for 1 responses"),
         ((["a"], ["1"]), {"thinking_prefilled": [True, False]}, "thinking_prefilled has 2 entries for 1 responses"),
     ],
 )
@@ -289,42 +290,43 @@ def test_failures_are_not_cached_and_the_cache_size_is_limited(monkeypatch):
 
 def test_correct_qwen_is_requested_in_the_same_round():
     pool = Pool(OK, WRONG, OK)
-    graded = grade(boxed("x+1"), "1+x", limit_s=0.5, pool=pool)
+    graded = grade(boxed("x+1"), "1+x", with_qwen=True, limit_s=0.5, pool=pool)
     assert graded == Grade(correct=False, answer="x+1", correct_qwen=True)
     assert pool.requests[1:] == [equal_request("1+x", "x+1"), equal_request("1+x", "x+1", op="equal_as_script")]
     assert pool.limits == [0.5, 0.5]
 
 
-def test_correct_qwen_is_computed_unless_disabled():
-    assert grade(boxed("5"), "5", pool=Pool()) == Grade(correct=True, answer="5", correct_qwen=True)
-    assert grade(boxed("5"), "5", with_qwen=False, pool=Pool()) == Grade(correct=True, answer="5", correct_qwen=None)
+def test_correct_qwen_is_computed_on_request():
+    assert grade(boxed("5"), "5", with_qwen=True, pool=Pool()) == Grade(correct=True, answer="5", correct_qwen=True)
+    assert grade(boxed("5"), "5", pool=Pool()) == Grade(correct=True, answer="5", correct_qwen=None)
     [graded] = grade_many([boxed("5")], ["5"], pool=Pool())
-    assert graded.correct_qwen is True
+    assert graded.correct_qwen is None
 
 
 def test_correct_qwen_is_false_for_an_empty_text_and_for_a_worker_that_died():
-    assert grade("", "5", pool=Pool()) == Grade(correct=False, answer=None, correct_qwen=False)
-    assert grade(boxed("x+1"), "1+x", pool=Pool(OK, DIED, DIED)) == Grade(
+    assert grade("", "5", with_qwen=True, pool=Pool()) == Grade(correct=False, answer=None, correct_qwen=False)
+    assert grade(boxed("x+1"), "1+x", with_qwen=True, pool=Pool(OK, DIED, DIED)) == Grade(
         correct=None, answer="x+1", correct_qwen=False
     )
 
 
 def test_benchmark_rules_apply_only_to_correct_qwen():
     for benchmark, correct_qwen in (("minerva_math", False), ("cmath", True), (None, True)):
-        graded = grade(boxed("10 km"), "10", benchmark, pool=Pool(WRONG))
+        graded = grade(boxed("10 km"), "10", benchmark=benchmark, with_qwen=True, pool=Pool(WRONG))
         assert graded == Grade(correct=True, answer="10 km", correct_qwen=correct_qwen)
-    grades = grade_many([boxed("10 km")] * 2, ["10"] * 2, ["minerva_math", "cmath"], pool=Pool(WRONG))
+    benchmarks = ["minerva_math", "cmath"]
+    grades = grade_many([boxed("10 km")] * 2, ["10"] * 2, benchmarks=benchmarks, with_qwen=True, pool=Pool(WRONG))
     assert [g.correct_qwen for g in grades] == [False, True]
 
 
 def test_a_script_that_cannot_be_loaded_is_reported_with_a_remedy():
     reply = {"status": "error", "error": "ImportError: No module named 'sympy.parsing.latex._antlr'"}
     with pytest.raises(RuntimeError, match=r"installed sympy \(ImportError.*_antlr.*`with_qwen=False`"):
-        grade(boxed("x+1"), "1+x", pool=Pool(OK, OK, reply))
+        grade(boxed("x+1"), "1+x", with_qwen=True, pool=Pool(OK, OK, reply))
 
 
 def test_a_parser_that_cannot_run_is_reported_before_any_request(monkeypatch):
     monkeypatch.setattr(grader, "parser_problem", lambda: "correct_qwen needs antlr4-python3-runtime 4.11 to 4.13")
     with pytest.raises(RuntimeError, match="needs antlr4-python3-runtime"):
-        grade(boxed("x+1"), "1+x", pool=Pool())
-    assert grade(boxed("5"), "5", with_qwen=False, pool=Pool()).correct is True
+        grade(boxed("x+1"), "1+x", with_qwen=True, pool=Pool())
+    assert grade(boxed("5"), "5", pool=Pool()).correct is True

@@ -25,7 +25,7 @@ def test_an_answer_is_correct_if_and_only_if_it_equals_the_gold(gold, answer, ex
 
 def test_boxes_are_joined_if_their_number_matches_the_values_of_the_gold():
     text = r"First $\boxed{3}$ and second $\boxed{4}$."
-    assert grade(text, "3;4") == Grade(correct=True, answer="3; 4", correct_qwen=False)
+    assert grade(text, "3;4", with_qwen=True) == Grade(correct=True, answer="3; 4", correct_qwen=False)
     assert grade(text, "4;3").correct is False
     assert grade(text, "4, 3").correct is True
     assert grade(text, "4").correct is True
@@ -37,8 +37,10 @@ def test_answers_inside_unclosed_thinking_are_ignored():
     response = r"\boxed{3}"
     assert grade(response, "3").correct is True
     # The Qwen script ignores thinking tags, so it accepts a box inside them.
-    assert grade(response, "3", thinking_prefilled=True) == Grade(correct=False, answer=None, correct_qwen=True)
-    assert grade("<think>" + response, "3") == Grade(correct=False, answer=None, correct_qwen=True)
+    assert grade(response, "3", thinking_prefilled=True, with_qwen=True) == Grade(
+        correct=False, answer=None, correct_qwen=True
+    )
+    assert grade("<think>" + response, "3", with_qwen=True) == Grade(correct=False, answer=None, correct_qwen=True)
     assert [g.correct for g in grade_many([response] * 2, ["3"] * 2, thinking_prefilled=[True, False])] == [
         False,
         True,
@@ -162,7 +164,13 @@ def test_workers_end_when_their_parent_exits_or_is_killed(tmp_path, end):
     assert state in {"gone", "Z"}
 
 
-def test_grading_imports_neither_torch_nor_sympy():
-    source = "import sys, trl_ces.grading; print({'torch', 'trl', 'sympy'} & {*sys.modules})"
+def test_grading_loads_neither_torch_nor_trl_and_the_algebra_only_in_workers():
+    source = r"""
+import sys
+from trl_ces.grading import grade
+print(grade(r"\boxed{\sqrt{8}}", r"2\sqrt{2}").correct, {"torch", "trl", "sympy"} & {*sys.modules})
+from trl_ces.grading import verdicts, worker  # all that a worker loads
+print({"torch", "trl", "sympy"} & {*sys.modules})
+"""
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
+    assert done.stdout == "True set()\n{'sympy'}\n"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from .context import stands
 from .forms import condition
-from .notation import tidy
+from .notation import tidy, visible
 from .numbers import number
 
 # Statements and closing expressions count only in the last characters, boxes anywhere.
@@ -56,6 +56,12 @@ _OF_THE_ANSWER = re.compile(
 _BEFORE_CLOSING = re.compile(r"[.!?](?=\s)|[。！？\n]|,\s+(?=so\b|hence\b|thus\b|therefore\b)")
 _OTHERS = re.compile(r"\b(?:not|cannot|never|or|others|one of|lucky)\b|n't\b|不|非", re.IGNORECASE)
 _SEVERAL_VALUES = re.compile(r"(?<!\\)[,;]|[，；、±和或]|\\pm(?![A-Za-z])|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])")
+_END_OF_PROOF = r"(?:[∎■□◻◼⬛⬜]|\\(?:blacksquare|square|Box|qed|checkmark)(?![A-Za-z])|\bQ\.?E\.?D\b\.?)"
+# Check marks, emoji and ends of proofs. Crosses, thumbs down and doubting faces say that a value is wrong.
+_ORNAMENT = re.compile(
+    rf"(?![👎🚫🛑🤔🤷🙅])[✅✔✓☑✨⭐🌀-🫿]|\\hfill\b|\$+\s*{_END_OF_PROOF}\s*\$+|\\[(\[]\s*{_END_OF_PROOF}\s*\\[)\]]|"
+    rf"(?<=[\s\w)\]}}*.$]){_END_OF_PROOF}(?=[\s.*_)]*(?:\$|\\[)\]]|\n|\Z))"
+)
 _JOINED = re.compile(r"(?:[\s$,;，；、和及]|\\[,;: ]|\\quad|\b(?:and|or)\b)*")
 _TUPLE = re.compile(r"(?:\\left)?[(\[（][^()\[\]（）]*[)\]）]")
 
@@ -108,7 +114,7 @@ def find_statement(text: str) -> str | None:
     Words right behind the value are part of it (`$5$ thousand`). `None` if the text asks, or does not let the answer
     stand (context.py), or offers several values in one sentence.
     """
-    text = text[-STATEMENT_WINDOW:].rstrip()
+    text = _without_ornaments(text)
     if statements := list(_STATEMENT.finditer(text)):
         return _stated(text, statements[-1])
     closings = list(_VALUES.finditer(text))
@@ -119,6 +125,11 @@ def find_statement(text: str) -> str | None:
     if _OTHERS.search(before) or not _INTRODUCED.search(before) or not stands(text, start, end, text[start:end]):
         return None
     return _with_tail(text[start:end], text[end:]) or None
+
+
+def _without_ornaments(text: str) -> str:
+    """The end of a text, without what decorates a value in it: a check mark, QED, a third asterisk."""
+    return _ORNAMENT.sub(" ", text[-STATEMENT_WINDOW:].replace("***", "**")).rstrip()
 
 
 def _stated(text: str, statement: re.Match[str]) -> str | None:
@@ -145,6 +156,7 @@ def _with_tail(value: str, tail: str) -> str:
 
 def extract_answer(text: str, parts: int = 1, boxes_only: bool = False) -> str | None:
     r"""Extracts the final answer."""
+    text = visible(text)
     boxes = find_boxes(text)
     if boxes is None:
         return None
@@ -166,8 +178,9 @@ def extract_answer(text: str, parts: int = 1, boxes_only: bool = False) -> str |
 
 def _stated_behind(text: str) -> str | None:
     """The value of the last explicit statement behind the boxes; it is what the text says in the end."""
-    statements = list(_STATEMENT.finditer(text[-STATEMENT_WINDOW:]))
-    stated = _stated(text[-STATEMENT_WINDOW:], statements[-1]) if statements else None
+    text = _without_ornaments(text)
+    statements = list(_STATEMENT.finditer(text))
+    stated = _stated(text, statements[-1]) if statements else None
     if not stated or ("$" not in stated and number(tidy(stated)) is None and condition(stated) != r"\emptyset"):
         return None
     return stated

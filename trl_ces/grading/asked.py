@@ -1,19 +1,21 @@
 r"""
 What the question says about its answer: the nouns, the base and the percentage that may be repeated, the unit that is
-asked for, the options that letters stand for.
+asked for.
 """
 
 import re
-from functools import lru_cache
 
 from ..support.limits import too_big
 from .copies import is_copy, repeats
-from .forms import choice, chooses, condition, split_base
+from .equality import EXTREMUM
+from .forms import choice, condition, same_text, split_base
 from .notation import BLANKS_AND_SIZES, LETTER, split_top, tidy, unwrap
 from .numbers import MAX_DIGITS, number
+from .options import with_options
 from .order import by_order
-from .phrases import asks_for, says_only, without_numbers_of_names, without_what_is_counted, without_words
+from .phrases import asking, asks_for, says_only, without_numbers_of_names, without_what_is_counted, without_words
 from .statements import has_unknowns, interval_of, is_name, is_unsolved, sides
+from .times import as_times
 from .units import CHINESE, KINDS, MEASURES, implied_unit, measures_in, nouns, parse_unit, quantity, split_unit
 
 _PERCENT = re.compile(r"\$?\s*(.*?\S)[\s\\]*%\s*\$?", re.DOTALL)
@@ -43,24 +45,29 @@ _ASKED_UNIT = re.compile(  # a look ahead, because "in how many hours" has two
 _ASKED_IN_CHINESE = re.compile(
     r"(?:多少|几|单位\s*[:：为是])\s*((?:平方|立方)?(?:{0})(?:[/每](?:{0}|时))?)".format("|".join(CHINESE))
 )
+_IN_TEXT = re.compile(r"^\s*\\text\s*\{([^{}]*)\}\s*$")  # Ann: 3, Bob: 5
 _COUNTED = re.compile(r"(-?[\d./]+)\s*([一-鿿]{1,3})")
 _SCALE = re.compile(r"(?:多少|几)([万亿])|\bhow many (hundred|thousand|million|billion)s\b", re.IGNORECASE)
 _ASKS_PERCENT = re.compile(
-    r"percentage|\b(?:what|which|the|as an?|in|how many) (?:\w+ )?per ?cent|百分[之数比率]", re.IGNORECASE
+    r"percentage|\b(?:what|which|the|as an?|in|how many) (?:\w+ )?(?:per ?cent|\\?%)|百分[之数比率]|[_)）]\s*\\?[%％]",
+    re.IGNORECASE,
 )
-_LETTER_AND_TEXT = re.compile(
-    r"(?:option |选项 ?)?\(?([A-K])(?:[).,:，：]|项：?)[\s,，:：即是为]*(?:(?:that|which) is |i\.e\.,? )?(.+)",
+# A rate or a grade, but no price or count, may be a percentage where another one is given.
+_ASKS_RATE = re.compile(
+    r"(?!.*(?:\bhow (?:many|much|long|far|old)|price|cost|\bpa(?:y|id)|\$\s?\d|元))"
+    r".*(?:[%％]|percent|\brate\b|grade|concentration|率|浓度)",
     re.IGNORECASE | re.DOTALL,
 )
-_AROUND_OPTION = re.compile(r"^\}?\\\s|\\(?:text\w*|math\w+)\s*\{\s*$|^\s*\}|\\q?quad|\\hspace\{[^{}]*\}|~")
 
 
 def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     """The gold and the answer that are to be compared; an empty answer where the question asks for something else."""
-    if not question or len(answer) > MAX_DIGITS or too_big(question):
+    if not question or len(answer) > MAX_DIGITS or too_big(question) or same_text(gold, answer):
         return gold, answer
-    if (chosen := _with_options(answer, gold, question)) is not None:
+    if (chosen := with_options(answer, gold, question)) is not None:
         return chosen
+    if (timed := as_times(answer, gold, question)) is not None:
+        return timed
     if (worded := _WORDED.fullmatch(gold.strip())) and parse_unit(worded[2]):
         gold = rf"{worded[1]}\text{{ {worded[2]}}}"
     gold, answer = _in_text(gold, answer, question), _in_text(answer, "", question)
@@ -104,7 +111,9 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         answer = pairs[1]
     if (share := _as_share(answer, gold, question)) is not None:
         return gold, share
-    if (in_order := by_order(answer, gold, question)) is not None:
+    if EXTREMUM.match(tidy(gold)):
+        return gold, answer
+    if (in_order := by_order(_IN_TEXT.sub(r"\1", answer), gold, question)) is not None:
         return in_order
     if (bare_lists := without_numbers_of_names(answer, gold, question)) is not None:
         return bare_lists
@@ -125,8 +134,10 @@ def _as_share(answer: str, gold: str, question: str) -> str | None:
     if percent and not _OF_PERCENT.search(gold):
         hundredfold = number(tidy(percent.group(1)))
         share = None if hundredfold is None else hundredfold / 100
-        is_share = share is not None and (share <= 1 or not _ASKS_PERCENT.search(question))
-        if (is_share and share == number(tidy(gold))) or not _OF_PERCENT.search(question):
+        asks, expected = _ASKS_PERCENT.search(question), number(tidy(gold))
+        is_share = share is not None and share == expected and (share <= 1 or not asks)
+        is_rate = _OF_PERCENT.search(question) and _ASKS_RATE.match(asking(question))
+        if is_share or not (asks or (is_rate and (expected is None or expected > 1))):
             return "" if share is None else str(share)
     return None
 
@@ -218,34 +229,6 @@ def _asked_units(question: str, given: dict[str, int]) -> list[dict[str, int]]:
     asked = [unit for unit in asked if unit and any(kind & unit.keys() and kind & given.keys() for kind in KINDS)]
     asked += [parse_unit(next(filter(None, found))) for found in _ASKED_UNIT.findall(question)]
     return [unit for unit in asked if unit and unit.keys() <= MEASURES]
-
-
-def _with_options(answer: str, gold: str, question: str) -> tuple[str, str] | None:
-    """The pair with the option's value for its letter where only one side has a letter; else `None`."""
-    options = _options(question)
-    written, letter = unwrap(tidy(answer)), choice(tidy(gold))
-    if (named := _LETTER_AND_TEXT.fullmatch(written)) and named[1] in options:
-        said = re.sub(r"[\s{}$]", "", named[2])
-        whose = [one for one, text in options.items() if re.sub(r"[\s{}$]", "", text) == said]
-        if named[1] in whose:
-            return gold, named[1] if letter else options[named[1]]
-        if whose:  # B. and the text of C
-            return gold, ""
-    chosen = [one for one in options if chooses(written, one)]
-    if letter:
-        return (options[letter], answer) if letter in options and not chosen else None
-    return (gold, options[chosen[0]]) if len(chosen) == 1 else None
-
-
-@lru_cache(maxsize=256)
-def _options(question: str) -> dict[str, str]:
-    """Letter -> text of the options A, B, C, ... that a question lists, three at least and no two alike."""
-    _, *pieces = re.split(r"\(?(?<![A-Za-z])([A-K])[).]", question)
-    letters, texts = pieces[::2], [tidy(_AROUND_OPTION.sub("", text).strip(" \n$")) for text in pieces[1::2]]
-    start = "".join(letters).rfind("ABC")
-    listed = dict(zip(letters[start:], texts[start:], strict=True)) if start >= 0 else {}
-    in_turn = "".join(listed) == "ABCDEFGHIJK"[: len(letters) - start]
-    return listed if in_turn and all(texts[start:]) and len(set(listed.values())) == len(listed) else {}
 
 
 _WRONG = (_names_another_value, _leaves_bounds_open, _leaves_unsolved, _has_another_unit, _has_another_form)

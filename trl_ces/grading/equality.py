@@ -5,7 +5,6 @@ order; unions; statements (`x = 2`, `\log_2 32 = 5`); words by spelling; the res
 """
 
 import re
-from fractions import Fraction
 from itertools import combinations
 
 from ..support.limits import MAX_ITEMS, too_big
@@ -15,12 +14,14 @@ from .notation import balanced, enclosed, split_top, tidy, unwrap
 from .numbers import decimal_places, number
 from .qwen.shared import Algebra
 from .statements import gives_different_names, has_unknowns, is_name, is_relation, may_be_named, results, sides
+from .times import same_parts
 from .units import implied_unit, split_unit, unit_fits
 
 _CHOICES, _BETWEEN_CHOICES = re.compile(r"[A-K]{2,}"), re.compile(r"[\s,;()]")
 _BOUNDED = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?:_\w)?(?![A-Za-z])")
 _NAMED_TUPLE = re.compile(r"\(([A-Za-z][^()]*)\)\s*=\s*\((.*)\)", re.DOTALL)
 _SET_IN_SET = re.compile(r"\\\{[^}]*\\(?:\{|emptyset)")
+EXTREMUM = re.compile("m(?:ax|in) at ")  # min at x=-1
 _SIZE = re.compile(r"(\d+)\s*\\times\s*(\d+)")
 _COLUMN = re.compile(r"\\begin\{pmatrix\}((?:(?!\\end)[^&])*)\\end\{pmatrix\}", re.DOTALL)
 _UNIT_VECTOR = re.compile(r"\\(?:mathbf|boldsymbol|bm|vec|hat)\{?(?:\\mathbf)?\{?\\?([ijk])(?:math)?\}*")
@@ -87,15 +88,19 @@ def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
     gold, answer = forms.condition(gold), forms.condition(answer)
     if not gold or not answer or bool(_SET_IN_SET.search(gold)) != bool(_SET_IN_SET.search(answer)):
         return False
+    if (extremum := EXTREMUM.match(gold)) and len(split_top(gold, ",;")) == 1:
+        kind, place = answer[: extremum.end()], answer[extremum.end() :]
+        point = tuple_values(place)  # of which the gold gives the first coordinate
+        is_one = kind == extremum[0] and len(point) in (0, 2)
+        return is_one and _equal(gold[extremum.end() :], point[0] if point else place, algebra)
     if expected := congruence(gold):
         return congruence(answer) == expected
     if (residue := congruence(answer)) and number(gold) is not None:  # 3 \pmod 7 for 3, but not 10 \pmod 7
         reduced = re.search(r"(-?\d+)\s*\(?\s*\\[pb]?mod", answer)
         return residue[0] == number(gold) and reduced is not None and int(reduced[1]) == residue[0]
     answer = re.sub(r"\\text\s*\{\s*to\s*\}|(?<=\d )to(?= \d)", ":", answer) if ":" in gold else answer
-    if len(parts := _ratio(gold)) > 2:
-        others = _ratio(answer)
-        return bool(others) and [part * parts[0] for part in others] == [part * others[0] for part in parts]
+    if (verdict := same_parts(gold, answer)) is not None:
+        return verdict
     (gold, base), (answer, given) = forms.split_base(gold), forms.split_base(answer)
     if given and given != (base or "10"):
         return False
@@ -116,12 +121,6 @@ def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
     if verdict is not None:
         return verdict
     return _compare_leaves(gold, answer, algebra)
-
-
-def _ratio(text: str) -> list[Fraction]:
-    """The numbers of `1:2:3`, which is a list up to a factor."""
-    parts = [number(part) for part in split_top(text, ":")]
-    return [part for part in parts if part is not None] if None not in parts else []
 
 
 def _compare_numbers(gold: str, answer: str) -> bool | None:

@@ -6,7 +6,7 @@ base, words by spelling, a choice by its letter. Nothing here compares values.
 import re
 from itertools import permutations
 
-from .notation import LETTER, split_top, tidy, unwrap
+from .notation import LETTER, enclosed, split_top, tidy, unwrap
 from .numbers import number
 from .statements import has_unknowns, is_name, is_relation, restated
 
@@ -21,7 +21,9 @@ _CHOSEN_TOO = re.compile(
     r"(?:^|[\s,;(\[])[A-Ka-k]\s*[)\].:]|^\s*(?:,|;|/|\\text)|(?:,|;|^)\s*[A-Ka-k]\s*$|^\s*[A-K]+$"
 )
 # x \in [1, 2) states [1, 2); \{x \mid x > 2\} states x > 2
-_IN = re.compile(r"^\s*(?:(?:[A-Za-z](?:_\w)?|\([a-z](?:,\s*[a-z])+\))\s*\\in(?![A-Za-z])|[A-Z]\s*=(?=\s*\\\{))")
+_IN = re.compile(
+    r"^\s*(?:(?:(?:[A-Za-z]|\\[a-z]+)(?:_\w)?|\([a-z](?:,\s*[a-z])+\))\s*\\in(?![A-Za-z])|[A-Z]\s*=(?=\s*\\\{))"
+)
 _GROUPED_RESULT = re.compile(r"=\s*\d{1,3}(?:,\d{3})+(?:\.\d+)?$")  # x = 1,234 is not a list
 _SET_BUILDER = re.compile(
     r"^\\\{\s*([A-Za-z])\s*(?:\\in\s*(?:\\mathbb\s*\{?\s*R\s*\}?|R)\s*)?(?:\\mid|\||:)(.*)\\\}$", re.DOTALL
@@ -90,14 +92,17 @@ _DOMAIN = re.compile(  # (x \neq 0), for n \geq 1
     r"(?:\\?[a-z]+\s*\\neq\s*-?\d+|\|[a-z]\|\s*<\s*\d+|[a-z]\s*\\in\s*\\mathbb\s*\{?R\}?|[kmn]\s*\\geq\s*[012])\)?$"
 )
 _GAP, _NAMES = r"(?:\\text\s*\{|[{}\s]){0,3}", r"(?<![A-Za-z])[A-Za-z](?:_\w)?(?: ?, ?[A-Za-z](?:_\w)?){0,4}"
-_QUANTIFIED = re.compile(  # for all x\in\mathbb{R}; (n\in\mathbb{N}^*); where A, B are constants
-    rf"(?:[\s,;(]|\\text\s*\{{){{1,4}}(?:for|where|with|其中|对)?{_GAP}(?:(?:all|an?|any|every|some|任意) ?)?{_GAP}(?:"
+_QUANTIFIED = re.compile(  # for all x; for all x\in\mathbb{R}; (n\in\mathbb{N}^*); where A, B are constants
+    rf"(?:[\s,;(]|\\text\s*\{{){{1,4}}(?:"
+    rf"for (?:all|any|each|every){_GAP}{_NAMES}\s*"
+    r"(?:\\in\s*\\mathbb\s*\{?[NZQRC]\}?[^\s\\]{,9}|\\geq\s*[012])?|"
+    rf"(?:for|where|with|其中|对)?{_GAP}(?:(?:all|an?|any|every|some|任意) ?)?{_GAP}(?:"
     rf"(?:real |positive |constants? )?{_GAP}{_NAMES}{_GAP}(?:\\in\s*\\mathbb\s*\{{?[NQRC]\}}?[^\s\\]{{,9}}|"
     rf"(?:is|are) (?:[\w-]+ ){{0,4}}?(?:constant|number|real|parameter|(?<=ve )integer)s?|[为是]任?意?\S{{1,2}}数)|"
-    rf"(?<=[yehln] )(?:real|positive|arbitrary|constant|integers?|numbers?|\s){{1,5}}\}}?\s*{_NAMES})[)}}\s]{{0,4}}$"
+    rf"(?<=[yehln] )(?:real|positive|arbitrary|constant|integers?|numbers?|\s){{1,5}}\}}?\s*{_NAMES}))[)}}\s]{{0,4}}$"
 )
 _FREE = re.compile(r"(?<![A-Za-z\\])[kmn](?![A-Za-z])")
-_NO_FAMILY = re.compile(r"[(\[][^()\[\]]*[,;]|\\\{|[<>]|\\[lg]eq|\\c[au]p|\\mid")
+_NO_FAMILY = re.compile(r"m(?:ax|in) at |[(\[][^()\[\]]*[,;]|\\\{|[<>]|\\[lg]eq|\\c[au]p|\\mid")
 _FIGURE = re.compile(r"\\(angle|triangle|overline|overleftrightarrow)\s*\{?\s*([A-Z]{2,3})\s*\}?")
 _SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
 
@@ -126,7 +131,7 @@ def condition(text: str) -> str:
             return meaning
     if is_relation(text):  # x < 1 \lor x > 2
         text = re.sub(r"\\(?:lor|vee|land|wedge)(?![A-Za-z])", ",", text)
-    builder = _SET_BUILDER.match(text)
+    builder = _SET_BUILDER.match(text) if enclosed(text) else None
     text = tidy(builder.group(2) if builder else text)
     parts = split_top(re.sub(r"^\\\{(.*)\\\}$", r"\1", text), ",;")
     gaps = {part: re.sub(r"^([A-Za-z])\s*\\neq(?![A-Za-z])\s*(.+)", r"\2", part) for part in parts}  # x \neq 1, 4
@@ -145,7 +150,9 @@ def family(text: str) -> tuple[str, str] | None:
     r"""The free integer of `2k\pi, k\in\mathbb{Z}` and the values without its condition; `None` for other texts."""
     letters = _INTEGER.findall(text)[:1] or (list({*_FREE.findall(text)}) if r"\pi" in text else [])
     values = re.sub(r"^\\\{(?:\s*[a-z]\s*(?:\\mid|\||:))?(.*)\\\}$", r"\1", _INTEGER.sub("", text).strip())
-    return (letters[0], values) if len(letters) == 1 and values and not _NO_FAMILY.search(values) else None
+    has_interval = any((found := enclosed(part)) and "," in found[1] for part in values.split(r"\cup"))
+    is_family = len(letters) == 1 and values and not has_interval and not _NO_FAMILY.search(values)
+    return (letters[0], values) if is_family else None
 
 
 def with_constants_of(gold: str, answer: str) -> list[str]:
@@ -244,7 +251,7 @@ def spelling(text: str) -> str:
         return "".join(circled)
     if figure := _FIGURE.fullmatch(text):  # the angle CBA is ABC
         return figure[1] + min(figure[2], figure[2][::-1])
-    spelled = without_blanks(unwrap(text)).rstrip(".")
+    spelled = re.sub(r"^\(([A-Za-z])\)$", r"\1", without_blanks(unwrap(text)).rstrip("."))
     if is_words(text):
         words = re.sub(r"^[^不非没或]*?(?:是|为)(?=[一-鿿])", "", unwrap(text).rstrip("."))
         words = _DIVERGES.sub("diverges", words)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 
 from ..support.limits import too_big
-from .equality import listed_values, tuple_values, union_parts
+from .equality import EXTREMUM, listed_values, tuple_values, union_parts
 from .forms import condition, congruence, is_words, without_integer
 from .notation import balanced, tidy, unwrap
 from .numbers import number
@@ -27,7 +27,7 @@ def leaves(gold: str) -> list[str]:
     Takes a gold apart into values, through lists, sets, unions, tuples and intervals. Values that the algebra has to
     parse lose their unit.
     """
-    written, gold = gold, condition(without_integer(tidy(gold)))
+    written, gold = gold, condition(without_integer(EXTREMUM.sub("", tidy(gold))))
     if not gold:
         return []
     if _plain(gold) or re.search(r"(?<![A-Za-z\\])(?:for|where|when|if)(?![A-Za-z])", written, re.IGNORECASE):
@@ -55,6 +55,7 @@ def _plain(value: str) -> bool:
         number(split_unit(value)[0]) is not None
         or is_words(value)
         or congruence(value) is not None
+        or r"\perp" in value
         or bare == r"\emptyset"
         or (len(bare) == 1 and bare.isalnum())
     )

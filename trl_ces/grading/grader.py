@@ -1,4 +1,4 @@
-"""Grades whole responses with both verdicts: the mathematics, and the Qwen2.5-Math evaluation script."""
+"""The public functions: grade completions by mathematics and, on request, as the Qwen2.5-Math evaluation script."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,39 +11,67 @@ RULES["equal_as_script"] = equal_as_script
 
 
 def grade(
-    response: str, gold: str, benchmark: str | None = None, *, question: str | None = None, **settings: Any
+    answer: str, gold: str, question: str | None = None, *, benchmark: str | None = None, **settings: Any
 ) -> Grade:
-    """Grades one response, with the settings of [`grade_many`], which is faster for several."""
+    """Grade one completion, with the settings of [`grade_many`], which is faster for several."""
     benchmarks = None if benchmark is None else [benchmark]
     questions = None if question is None else [question]
-    return grade_many([response], [gold], benchmarks, questions=questions, **settings)[0]
+    return grade_many([answer], [gold], questions, benchmarks=benchmarks, **settings)[0]
 
 
 def grade_many(
-    responses: Sequence[str],
+    answers: Sequence[str],
     golds: Sequence[str],
-    benchmarks: Sequence[str] | None = None,
+    questions: Sequence[str] | None = None,
     *,
-    with_qwen: bool = True,
+    benchmarks: Sequence[str] | None = None,
+    with_qwen: bool = False,
     **settings: Any,
 ) -> list[Grade]:
-    """
-    Grades responses against their golds, with the settings of [`judge`](judge.py).
+    r"""
+    Grade completions against their reference answers, in worker processes with limits on time and memory.
 
-    `benchmarks` name the rules of `correct_qwen`, which `with_qwen` asks for; it doubles the cost.
+    Loads neither torch nor TRL. A worker starts on the first answer that needs computer algebra.
 
-    Raises as `judge`, and `RuntimeError` where `with_qwen` is set and sympy's LaTeX parser cannot run with the
-    installed antlr and sympy.
+    Args:
+        answers (`Sequence[str]`):
+            Completions, thinking included.
+        golds (`Sequence[str]`):
+            Reference answers, in LaTeX or plain text, one per completion.
+        questions (`Sequence[str]`, *optional*):
+            Questions, one per completion. They determine the expected units, base, order and options, and a formula
+            copied from the question is not accepted.
+        benchmarks (`Sequence[str]`, *optional*):
+            Benchmarks, whose rules `correct_qwen` follows.
+        with_qwen (`bool`, *optional*, defaults to `False`):
+            Whether to compute `correct_qwen`, the verdict of the Qwen2.5-Math evaluation script. It doubles the cost.
+        **settings:
+            Keywords of [`judge`](judge.py): `limit_s` (seconds of processor time per comparison, 3 by default),
+            `first_limit_s` (bounds a batch), `thinking_prefilled`, `boxes_only` and `pool`.
+
+    Returns:
+        `list[Grade]`: `correct` is `None` if the reference answer cannot be parsed or the comparison got no verdict.
+
+    Raises:
+        `ValueError`: The sequences differ in length.
+        `TypeError`: A reference answer is neither a string nor `None`.
+        `RuntimeError`: `with_qwen` is set, and sympy's LaTeX parser cannot run with the installed antlr and sympy.
+
+    Example:
+        ```python
+        >>> [grade.correct for grade in grade_many([r"\boxed{\frac{1}{2}}", "The answer is 0.3."], ["1/2", "1/3"])]
+        [True, False]
+        ```
     """
     if with_qwen and (problem := parser_problem()):
         raise RuntimeError(problem)
-    check_lengths(responses, {"golds": golds, "benchmarks": benchmarks})
-    names = [None] * len(responses) if benchmarks is None else benchmarks
+    check_lengths(answers, {"golds": golds, "benchmarks": benchmarks})
+    names = [None] * len(answers) if benchmarks is None else benchmarks
 
     def scripts() -> list[Pair | None]:
-        return [_script_pair(*row) for row in zip(responses, golds, names, strict=True)]
+        return [_script_pair(*row) for row in zip(answers, golds, names, strict=True)]
 
-    return judge(responses, golds, second=scripts if with_qwen else None, **settings)
+    return judge(answers, golds, questions=questions, second=scripts if with_qwen else None, **settings)
 
 
 def _script_pair(response: str, gold: str, benchmark: str | None) -> Pair | None:

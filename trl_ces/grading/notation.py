@@ -15,6 +15,8 @@ _NAMED = "×times ·cdot πpi ∞infty ≤leq ≥geq ≠neq ±pm ∓mp ∪cup �
 _UNICODE |= {ord(name[0]): rf"\{name[1:]} " for name in _NAMED.split()}
 _UNICODE |= {0x2460 + n: rf"\textcircled{{{n + 1}}}" for n in range(20)}
 _UNICODE |= {ord(part): rf"\frac{{{top}}}{{{bottom}}}" for part, top, bottom in ("½12", "¼14", "¾34")}
+# Soft hyphens, zero-width and direction marks, variation selectors.
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufe00-\ufe0f]")
 _RAISED = re.compile("[⁰¹²³⁴-⁹⁻ⁿ]+|[₀-₉]+")
 # What a command means, or "" for one that changes only the look.
 _LOOKS = (
@@ -30,7 +32,10 @@ _COMMANDS = {
     "rvert": "|", "vert": "|",
 }  # fmt: skip
 # A separator of statements, as in y = 1 \quad z = 2, is followed by the next name.
-_BREAK = r"(?:(?:\\q?quad(?![A-Za-z])|\\vee|\\lor|\\wedge|\\land|\\\\|\n)[^\S\n]*){1,8}(?=[A-Za-z](?:_\{?\w+\}?)?\s*=)"
+_BREAK = (
+    r"(?:(?:\\q?quad(?![A-Za-z])|\\vee|\\lor|\\wedge|\\land|\\\\|\n)[^\S\n]*){1,8}"
+    r"(?=[A-Za-z](?:_\{?\w+\}?)?\s*=|\\text\{\s*\w+\s*[:=])"
+)
 _SIGN = (
     r"(?:\\text\s*\{\s*(?:USD?|EUR|GBP)\s*\}|(?<![A-Za-z])(?:US(?=\\?\$)|(?:USD|EUR|GBP)(?=\s*\d))|"
     r"\\\$|\\textdollar|[£€¥￥¢]|\\?%|"
@@ -38,8 +43,10 @@ _SIGN = (
 )
 _ALL_BUT = r"(?i:(?:all |the )?real (?:numbers|values|[a-z])(?: of [a-z])?,? (?:except|other than|but))"
 _GIVEN = r"\s*[A-Za-z](?:_\w)?\s*=[^\[\],=]+"
+_IF = re.compile(r"&\s*\\text\s*\{\s*(?:if|for|when)\s*\}\s*&")
 _NESTED = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
 _MATRIX = r"\\begin\{pmatrix\}(?:(?!\\(?:begin|end)\{pmatrix\})(?s:.))*\\end\{pmatrix\}"
+_EXTREMUM = r"(?:(?:[Ll]ocal|[Rr]elative|[Aa]bsolute|[Gg]lobal) )?\\?[Mm](ax|in)(?:im(?:um|a))?\$?(?: points?)? at"
 _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     (re.compile(pattern), replacement)
     for pattern, replacement in [
@@ -70,6 +77,16 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
         (r"(?<![A-Za-z\\])C\(\s*(\d+)\s*,\s*(\d+)\s*\)", r"\\binom{\1}{\2}"),
         (r"^\s*\](?=[^\[\]]*[,;][^\[\]]*[\[\]]\s*$)", "("),  # ]1, 2]
         (r"^(\s*[(\[](?=[^\[\]]*[,;])[^\[\]]*)\[\s*$", r"\1)"),
+        (
+            rf"\\text\s*\{{\s*(,|and)?\s*{_EXTREMUM}\s*\}}\s*|{_EXTREMUM}\s+",
+            lambda found: f"{',' if found[1] else ''} m{found[2] or found[3]} at ",
+        ),
+        (
+            r"\\left\s*\\\{\s*\\begin\{array\}\s*\{[^{}]*\}((?s:[^&]*&.*?))\\end\{array\}\s*\\right\s*\.",
+            lambda found: rf"\begin{{cases}}{re.sub(_IF, '&', found[1])}\end{{cases}}",
+        ),
+        (r"^(?:\\text\s*\{\s*Yes[.,;]?\s*\}|Yes)[.,;]?\s*(?=[A-Za-z]\([a-z, ]+\)\s*=)", ""),
+        (r"\\forall(?![A-Za-z])", r"\\text{ for all }"),
         (r"\+/-", r"\\pm "),
         (r"(?<=[\w)])\*\*(?=[\w(-])", "^"),
         (r"(\\mathbb\s*\{?R\}?)\s*-\s*(?=\\\{)", r"\1\\setminus "),
@@ -94,6 +111,11 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
         (r"\\!|\\(?:left|right)\.", ""),
         (r"\^\s*\{?(\d+)\}?\s*/\s*_\s*\{?(\d+)\}?", r"\1/\2"),  # ^5/_9
         (rf"\\({'|'.join(_COMMANDS)})(?![A-Za-z])", lambda command: _COMMANDS[command[1]]),
+        (
+            r"^\\bigcup\s*_\s*\{\s*([a-z])\s*(?:=\s*-\s*\\infty\s*\}\s*\^\s*\{?\s*\+?\\infty\s*\}?|"
+            r"\\in\s*\\mathbb\{Z\}\s*\})(.+)",
+            lambda found: rf"{_without_group(found[2].strip())}, {found[1]}\in \mathbb{{Z}}",
+        ),
         (r"([(\[][^()\[\],;]*);([^()\[\],;]*[)\]])", r"\1,\2"),  # (-\infty; 2]
         (rf"^\s*\[({_GIVEN}(?:,{_GIVEN})+)\]\s*$", r"\1"),  # [x = 1, y = 2]
         (r"\\([gl])eq?(?:slant)*(?![A-Za-z])", r"\\\1eq "),
@@ -136,9 +158,15 @@ LETTER = r"(?<![A-Za-z\\]){}(?![A-Za-z])"  # a letter that stands alone
 _ENCLOSED = re.compile(r"(\(|\[|\\\{)(.*)(\)|\]|\\\})", re.DOTALL)
 
 
+def visible(text: str) -> str:
+    """A text without characters that a reader does not see."""
+    return text if text.isascii() else _INVISIBLE.sub("", text)
+
+
 @lru_cache(maxsize=8192)
 def tidy(text: str) -> str:
     r"""Rewrites LaTeX synonyms to one form. Keeps `\text{...}`, by which later steps recognise lists and units."""
+    text = visible(text)
     text = _RAISED.sub(lambda run: f"{'_' if run[0] >= '₀' else '^'}{{{normalize('NFKC', run[0])}}}", text)
     text = text.translate(_UNICODE).strip()
     for pattern, replacement in _REWRITES:
@@ -172,6 +200,11 @@ def unwrap(text: str) -> str:
 def balanced(text: str) -> bool:
     r"""Whether all braces match. `\{` and `\}` are not syntax."""
     return _matched(text, {"{": 1, "}": -1})
+
+
+def _without_group(union: str) -> str:
+    brackets = enclosed(union)
+    return brackets[1] if brackets and r"\cup" in brackets[1] else union
 
 
 def _matched(text: str, steps: dict[str, int]) -> bool:

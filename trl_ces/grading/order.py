@@ -4,6 +4,7 @@ asks for.
 """
 
 import re
+from functools import lru_cache
 from string import ascii_lowercase
 
 from .notation import BLANKS_AND_SIZES, LETTER, enclosed, split_top, tidy, unwrap
@@ -20,9 +21,24 @@ _ORDER = re.compile(
     r"\bin (?:strictly )?(?:increasing|decreasing|ascending|descending|alphabetical|numerical|the same|that) order|"
     r"\bfrom (?:left|least|most|first|\w+est) to\b)|"
     r"\b(?:find|write|list|give|what are)(?: out)? the first \w+ terms\b|"
-    r"\brespectively\b|\bin (?:that|this) order\b|从[小大]到",
+    r"(?:\b(?:find|what|how many|determine|calculate|compute|give|state|write|list|express)\b|多少|[求是为])"
+    r"(?:(?!\b(?:if|when|where|given|with)\b)(?:[^.?!。？]|\.\d)){0,200}\brespectively\b|"
+    r"\bin (?:that|this) order\b|从[小大]到",
     re.IGNORECASE,
 )
+_ASKED_NAME = r"(?:the )?\$?\\?[a-z]+\$?(?:[ -][a-z]+){0,2}?"
+# Find the slope and the $y$-intercept of it; what are the length and width? 求最大值和最小值
+_ASKED_NAMES = re.compile(
+    r"\b(?:find|what (?:is|are|was|were)|determine|compute|calculate|state|give|solve for) "
+    rf"(?:both )?(?:the )?(?:values? of )?((?:{_ASKED_NAME}, ){{0,4}})({_ASKED_NAME}),? and ({_ASKED_NAME})"
+    r"(?=[.?!,;]|\s*\Z| (?:of|for|in|if|when|that|such|on|to|at|from|value)s?\b)|"
+    r"(?:[求的，。]|\A)([一-鿿]{1,4})[和与]([一-鿿]{1,4}?)(?=分别|各|[是为。？?]|\Z)",
+    re.IGNORECASE,
+)
+_LOWER = re.compile(r"\b(?:min|small|least|low)|最小|最低", re.IGNORECASE)
+# A gold with names, words or units binds by these.
+_NAMED_OR_WORDED = re.compile(r"=|\\(?:max|min|text|math)|(?<![\\A-Za-z])[A-Za-z]{2,}")
+_EXTREMUM = re.compile(r"(?:[A-Za-z]_)?\{?\\?(max|min)(?![a-z])\}?(?=\s*[:=])")  # \min, f_{\min}
 _NOUNS_BEHIND = re.compile(r"(-?[\d.,/]+)\s*((?:[A-Za-z]+ )*([A-Za-z]{3,}))")
 _NAMES = r"\(([A-Za-z](?:,[A-Za-z])+)\)"
 
@@ -37,23 +53,60 @@ def by_order(answer: str, gold: str, question: str) -> tuple[str, str] | None:
     if not named and not re.search("[A-Za-z]", gold):
         named = _counted(answer, question)
     if any(len(label) > 1 for label in labels):
-        initials = {label[0].lower(): value for label, value in named.items()}
-        values = list(named.values())
-        if labels.keys() == named.keys():
-            values = [named[label] for label in labels]
-        elif len(initials) == len(labels):
-            values = [initials.get(label[0].lower(), "") for label in labels]
-        return "; ".join(labels.values()), "; ".join(values) or _in_order(answer) or answer
-    last = {name: [*re.finditer(LETTER.format(name), question, re.IGNORECASE)][-1:] for name in named}
-    if named and "=" not in gold and all(last.values()) and (ordered := _in_order(gold)):
+        return "; ".join(labels.values()), "; ".join(_by_name(named, [*labels])) or _in_order(answer) or answer
+    ordered, asked = _in_order(gold), _asked_names(question)
+    if ordered and len(asked) == ordered.count("; ") + 1 and not _NAMED_OR_WORDED.search(gold):
+        is_swapped = _is_swapped(ordered, asked)
+        if named:
+            return ordered, "; ".join(_by_name(named, asked[::-1] if is_swapped else asked))
+        if not (is_swapped or (len(asked[0]) == 1 and ordered[0] == "(")) and (listed := _in_order(answer)):
+            return ordered, listed
+    last = {name: [*re.finditer(_word(name), question, re.IGNORECASE)][-1:] for name in named}
+    if named and "=" not in gold and all(last.values()) and ordered:
         names = sorted(named, key=lambda name: last[name][0].start())
         beside = re.search(r"\W+(?:and\W+)?".join(names), question, re.IGNORECASE)  # Find $y$ and $x$
         if not beside and "".join(sorted(names)) in ascii_lowercase:
             names.sort()
         return ordered, "; ".join(named[name] for name in names)
-    if _ORDER.search(question) and (ordered := _in_order(gold)) and (listed := _in_order(answer)):
+    if ordered and _ORDER.search(question) and (listed := _in_order(answer)):
         return ordered, listed
     return None
+
+
+def _by_name(named: dict[str, str], names: list[str]) -> list[str]:
+    """The labelled values in the order of these names, `""` for one without; as they are if no label fits a name."""
+    if named.keys() == {*names}:
+        return [named[name] for name in names]
+    places = [[value for label, value in named.items() if _fits(label, name)] for name in names]
+    if len(named) == len(names) and any(places):
+        return [values[0] if len(values) == 1 else "" for values in places]
+    return [*named.values()]
+
+
+def _is_swapped(values: str, names: list[str]) -> bool:
+    """Whether a gold states maximum and minimum in another order than the question asks for them."""
+    first, *others = (number(value) for value in values.split("; "))
+    if len(others) != 1 or first is None or others[0] is None or first == others[0]:
+        return False
+    return bool(_LOWER.search(names[first < others[0]]))
+
+
+def _fits(label: str, name: str) -> bool:
+    """Whether both start with the same three letters, or one with the other: `min` and `minimum`, `l` and `length`."""
+    size = min(len(label), len(name), 3)
+    return label[:size].casefold() == name[:size].casefold()
+
+
+def _word(name: str) -> str:
+    return LETTER.format(name) if len(name) < 3 else rf"(?<![A-Za-z\\]){name}"
+
+
+@lru_cache(maxsize=256)
+def _asked_names(question: str) -> list[str]:
+    """The two to six different things that a question asks for, in its order; none for any other question."""
+    found = _ASKED_NAMES.search(question)
+    names = ", ".join(filter(None, found.groups())).split(", ") if found else []
+    return [re.sub(r"[$\\]|^the ", "", name) for name in names if name]
 
 
 def _in_order(text: str) -> str | None:
@@ -92,6 +145,7 @@ def _labelled(text: str) -> dict[str, str]:
     """`quotient 9, remainder 3` as values by labels; nothing for a text of which a part has no label of its own."""
     if named := _named_tuple(text):
         return named
-    found = [_LABEL.fullmatch(unwrap(item)) for part in split_top(tidy(text), ";") for item in split_top(part, ",")]
+    items = [unwrap(item) for part in split_top(tidy(text), ";") for item in split_top(part, ",")]
+    found = [_LABEL.fullmatch(_EXTREMUM.sub(r"\1", item)) for item in items]
     values = {item[1] or item[2]: item[3] for item in found if item}
     return values if len(values) == len(found) > 1 else {}

@@ -3,6 +3,7 @@ Words and names around a value that say no more than the question: "two eggs", "
 """
 
 import re
+from functools import lru_cache
 
 from .copies import repeats
 from .forms import is_words
@@ -17,6 +18,12 @@ _CHINESE_BEFORE = re.compile(r"((?!.*(?:[不非没未或约倍半多少]|超过|
 _SPELLED = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)?(?= [A-Za-z])")
 _PHRASE = re.compile(r"(-?[\d.,/]+) ((?!.*\b(?:or|not|than|least|most|less|fewer)\b)[A-Za-z][A-Za-z -]+)")
 _NUMBERED = re.compile(r"([a-z])_\{?\d\}?\s*=\s*([^=]+)")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。？！])|\n+")
+_ASKS = re.compile(
+    r"[?？]|\b(?:find|what|which|how|determine|calculate|compute|evaluate|give|state|write|list|express|solve)\b|"
+    r"求|多少|几|__|[(（][\s\\quad]*[)）]",
+    re.IGNORECASE,
+)
 # What may stand beside a value, whatever the question says.
 _COMMON = stems(
     "the a an there it this that he she they total number of value answer result sum product is are was were has have "
@@ -24,11 +31,18 @@ _COMMON = stems(
 )
 
 
+@lru_cache(maxsize=256)
+def asking(question: str) -> str:
+    """The sentences of a question that ask, without the data and the instructions around them."""
+    sentences = _SENTENCE_END.split(question)
+    return " ".join(sentence for sentence in sentences if _ASKS.search(sentence)) or question
+
+
 def without_words(answer: str, is_number: bool, question: str) -> str:
     """An answer without the words of the question before its value: 还剩7个, two eggs, A decagon has 35 diagonals."""
     words = unwrap(tidy(answer))
     chinese = _CHINESE_BEFORE.match(words)
-    if chinese and chinese[1] in question:
+    if chinese and chinese[1] in question and "," not in words:
         answer = words = words[chinese.end() :]
     spelled = _SPELLED.match(words)
     if spelled and number(words) is None and (count := number(spelled[0])) is not None:

@@ -28,7 +28,7 @@ _DOUBTFUL = re.compile(r"\b(?:not|wrong|false|incorrect|half|twice|double|guess|
 _SINGLE_LETTER = re.compile(r"[A-Za-z](?:_\w)?")
 # All that an expression without unknowns consists of: constants, functions, signs and the LaTeX around them.
 _KNOWN = re.compile(
-    r"\\(?:frac|sqrt|log|ln|lg|exp|a?rc(?:sin|cos|tan)|sin|cos|tan|cot|sec|csc|pi|cdot|times|div|bullet|binom|quad|pm)"
+    r"\\(?:frac|sqrt|log|ln|lg|exp|a?rc(?:sin|cos|tan)|sin|cos|tan|cot|sec|csc|pi|infty|cdot|times|div|bullet|binom|quad|pm)"
     r"(?![A-Za-z])|\\(?:begin|end)\{pmatrix\}|(?<![A-Za-z\\])[ei](?![A-Za-z])"
 )
 _RELATION = re.compile(r"[<>]|\\(?:leq|geq|neq|lt|gt)(?![A-Za-z])")

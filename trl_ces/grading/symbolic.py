@@ -27,7 +27,8 @@ _DIGITS_TRIED, _NEGLIGIBLE = 40, sympy.Float("1e-25")
 _ZERO = sympy.Float("1e-90")  # zero comes out as about 1e-120
 _NOT_TRIED = (sympy.Sum, sympy.Product, sympy.Integral, sympy.Derivative, sympy.Limit, sympy.MatrixExpr, sympy.Subs)
 _NOT_SMOOTH = (sympy.Abs, sympy.floor, sympy.ceiling, sympy.Mod, sympy.Piecewise, sympy.sign, sympy.Max, sympy.Min)
-_NO_NUMBERS = (sympy.oo, -sympy.oo, sympy.zoo, sympy.nan)
+_UNDEFINED = (sympy.zoo, sympy.nan)
+_NO_NUMBERS = (sympy.oo, -sympy.oo, *_UNDEFINED)
 # math-verify's parser and clean-up without two of its defaults: lowercasing symbols (a/A would be 1) and dropping
 # trailing letters as units (3t would be 3).
 _NORMALIZATION = NormalizationConfig(malformed_operators=True, boxed="none")
@@ -78,6 +79,7 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     (re.compile(r"\\lg(?![A-Za-z])"), r"\\log_{10}"),
     (re.compile(r"\\log\s*_\s*(?:e|\{\s*e\s*\})"), r"\\ln "),
     (re.compile(r"(?<![\\A-Za-z])E(?=_)"), r"\\Xi"),  # an energy or a field: the parser defines E otherwise
+    (re.compile(r"(?<![\\A-Za-z])e(?=_)"), r"\\xi "),  # a unit vector
     (re.compile(r"(?<=\d),(?=\d{3}(?!\d))"), ""),  # lists are already split
     (re.compile(r"_\s*\{?\s*\\odot\s*\}?"), "_{o}"),  # solar masses and luminosities
     (re.compile(r"(\d)[eE]([-+]?\d+)"), r"\1\\times 10^{\2}"),
@@ -155,6 +157,8 @@ def same(gold: str, answer: str) -> bool:
     left, right = expression(gold), expression(answer)
     if not (isinstance(left, _COMPARED) and isinstance(right, _COMPARED)):
         return False  # one is unreadable, or says nothing: x = x is parsed to True
+    if left.has(*_UNDEFINED) or right.has(*_UNDEFINED):
+        return False  # 1/0 is not 2/0
     if sympy.S.EmptySet in (left, right):
         return left == right
     if (ours := _terms(left)) and (theirs := _terms(right)):
@@ -252,7 +256,7 @@ def _same_by_cases(gold: str, answer: str) -> bool:
         places = [sympy.Integer(count) for count in range(1, 25)]
     values = [[one.subs(given).subs(name, place) for one in pair] for place in places]  # type: ignore[union-attr]
     known = [[not value.has(*_NO_NUMBERS) for value in both] for both in values]
-    return any(known[0]) and all(
+    return any(map(all, known)) and all(
         here == [False, False] or (all(here) and abs(sympy.N(one - other)) < 1e-12)
         for here, (one, other) in zip(known, values, strict=True)
     )
@@ -279,7 +283,8 @@ def _agree(one: Parsed, other: Parsed) -> bool | None:
     """
     Whether two expressions with letters have the same values at several places: `False` if nowhere, `True` if
     everywhere, `None` if this decides nothing. To simplify takes seconds where this takes milliseconds. Where neither
-    is real, a difference does not count: \\ln(1/x) is -\\ln x for positive x.
+    is real, a difference does not count: \\ln(1/x) is -\\ln x for positive x. Where there is a root of odd degree,
+    both must be real: for negative x sympy takes another branch of x^{2/3} than of \\sqrt[3]{x^2}.
     """
     if not all(isinstance(expr, sympy.Expr) and not expr.has(*_NOT_TRIED) for expr in (one, other)):
         return None
@@ -288,6 +293,8 @@ def _agree(one: Parsed, other: Parsed) -> bool | None:
     letters = sorted(one.free_symbols | other.free_symbols, key=str)
     if not letters:
         return None
+    exponents = [power.exp for expr in (one, other) for power in expr.atoms(sympy.Pow) if power.exp.is_Rational]
+    real = all if any(exponent.q % 2 and exponent.q > 1 for exponent in exponents) else any
     same = different = 0
     for place in _PLACES:
         at = {letter: place * (1 + sympy.Rational(index, 7)) for index, letter in enumerate(letters)}
@@ -296,7 +303,7 @@ def _agree(one: Parsed, other: Parsed) -> bool | None:
             continue
         if abs((values[0] - values[1]).evalf()) <= abs(values[0]) * _NEGLIGIBLE + _ZERO:
             same += 1
-        elif any(value.is_real for value in values) or one.has(sympy.I) or other.has(sympy.I):
+        elif real(value.is_real for value in values) or one.has(sympy.I) or other.has(sympy.I):
             different += 1
     if different > 1 and not same:
         return False

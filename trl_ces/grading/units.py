@@ -50,7 +50,7 @@ _COUNTED = (
     "stamp toy flower tree bird dog cat fish student teacher boy girl worker player team family families house room "
     "chair table seat car bus truck bike box bag bottle can cup glass plate piece item part point step way solution "
     "number digit integer word letter question problem game lap beat lifetime kid friend guest member visitor "
-    "passenger shirt hat shoe sticker block brick tile jar"
+    "passenger shirt hat shoe sticker block brick tile jar value term root element"
 )
 _SCALES = {"square": 2, "sq": 2, "cubic": 3, "cu": 3, "平方": 2, "立方": 3}
 _POWERS = {"squared": 2, "cubed": 3}

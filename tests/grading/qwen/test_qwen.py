@@ -16,12 +16,12 @@ def pool():
 
 @rows("qwen_qwen/graded")
 def test_correct_qwen_agrees_with_the_script_including_its_errors(gold, answer, expected, pool):
-    assert grade(rf"\boxed{{{answer}}}", gold, pool=pool).correct_qwen is expected
+    assert grade(rf"\boxed{{{answer}}}", gold, with_qwen=True, pool=pool).correct_qwen is expected
 
 
 def test_correct_and_correct_qwen_differ_where_the_script_errs(pool):
     responses = [r"\boxed{500}", r"\boxed{[0,2]}", "<think> \\boxed{5}", r"\boxed{f(2)=5}", r"\boxed{}"]
-    grades = grade_many(responses, ["5", "(0,2)", "5", "5", ""], pool=pool)
+    grades = grade_many(responses, ["5", "(0,2)", "5", "5", ""], with_qwen=True, pool=pool)
     assert [(g.correct, g.correct_qwen) for g in grades] == [
         (False, True),
         (False, True),
@@ -32,17 +32,19 @@ def test_correct_and_correct_qwen_differ_where_the_script_errs(pool):
 
 
 def test_an_empty_completion_is_incorrect_even_for_an_empty_gold(pool):
-    assert [g.correct_qwen for g in grade_many(["", ""], ["5", ""], pool=pool)] == [False, False]
+    assert [g.correct_qwen for g in grade_many(["", ""], ["5", ""], with_qwen=True, pool=pool)] == [False, False]
 
 
 def test_the_benchmark_changes_only_correct_qwen(pool):
-    grades = grade_many([r"\boxed{10 km}"] * 2, ["10", "10"], ["minerva_math", "cmath"], pool=pool)
+    grades = grade_many(
+        [r"\boxed{10 km}"] * 2, ["10", "10"], benchmarks=["minerva_math", "cmath"], with_qwen=True, pool=pool
+    )
     assert [(g.correct, g.correct_qwen) for g in grades] == [(True, False), (True, True)]
 
 
 def test_without_qwen_the_scripts_extraction_does_not_run(pool, monkeypatch):
     monkeypatch.setattr(grader, "predict", lambda *_: pytest.fail("the script's extraction ran"))
-    assert grade(r"\boxed{\sqrt{8}}", r"2\sqrt{2}", with_qwen=False, pool=pool) == Grade(
+    assert grade(r"\boxed{\sqrt{8}}", r"2\sqrt{2}", pool=pool) == Grade(
         correct=True, answer=r"\sqrt{8}", correct_qwen=None
     )
 
@@ -52,15 +54,15 @@ HOSTILE = ["9^{9^{9^{9^9}}}", "1" * 100_000, "(" * 3000, "{" * 59 + "x" + "}" * 
 
 @pytest.mark.parametrize("answer", HOSTILE)
 def test_a_hostile_answer_takes_at_most_twice_the_limit_and_is_incorrect(answer, pool):
-    grade(r"\boxed{\sqrt{8}}", r"2\sqrt{2}", pool=pool)  # starts the worker, which takes seconds
+    grade(r"\boxed{\sqrt{8}}", r"2\sqrt{2}", with_qwen=True, pool=pool)  # starts the worker, which takes seconds
     before = cpu_seconds(pool.workers[0].process.pid)
-    graded = grade(rf"\boxed{{{answer}}}", r"42\pi+\sqrt{x}", limit_s=1.0, pool=pool)
+    graded = grade(rf"\boxed{{{answer}}}", r"42\pi+\sqrt{x}", limit_s=1.0, with_qwen=True, pool=pool)
     assert cpu_seconds(pool.workers[0].process.pid) - before < 2 * 1.0 + 0.5
     assert (graded.correct, graded.correct_qwen) == (False, False)
-    assert grade(r"\boxed{\sqrt{8}}", r"2\sqrt{2}", pool=pool).correct_qwen is True
+    assert grade(r"\boxed{\sqrt{8}}", r"2\sqrt{2}", with_qwen=True, pool=pool).correct_qwen is True
 
 
 def test_code_in_an_answer_is_not_executed(pool, tmp_path):
     target = tmp_path / "created"
-    grade(rf"\boxed{{__import__('pathlib').Path('{target}').touch()}}", "x+1", pool=pool)
+    grade(rf"\boxed{{__import__('pathlib').Path('{target}').touch()}}", "x+1", with_qwen=True, pool=pool)
     assert not target.exists()

@@ -41,7 +41,8 @@ def _prepare(settings: EvaluationSettings) -> tuple[EvaluationSettings, list[Pro
     check_code(settings.code_benchmarks(), settings.allow_code_execution)
     sets = [choose(load_benchmark(name, settings.data_dir), settings.max_problems) for name in settings.benchmarks]
     try:
-        grade_many(["\\boxed{\\sqrt{8}}"], ["2\\sqrt{2}"])  # fails without the algebra package of `correct_qwen`
+        # fails without the algebra package of `correct_qwen`
+        grade_many(["\\boxed{\\sqrt{8}}"], ["2\\sqrt{2}"], with_qwen=True)
     except RuntimeError as error:
         raise UserError(str(error)) from None
     return settings, [problem for problems in sets for problem in problems]
@@ -111,8 +112,9 @@ def grade_completions(completions: Sequence[tuple[Request, Sample]], code_grader
     grades = grade_many(
         [output["text"] for *_, output in texts],
         [problem.gold for _, problem, _ in texts],
-        [problem.benchmark for _, problem, _ in texts],
-        questions=[problem.question for _, problem, _ in texts],
+        [problem.question for _, problem, _ in texts],
+        benchmarks=[problem.benchmark for _, problem, _ in texts],
+        with_qwen=True,
         thinking_prefilled=[request.thinking_prefilled for request, *_ in texts],
     )
     samples = [

@@ -1,0 +1,71 @@
+"""Options of multiple-choice questions: in every notation, place and template a letter equals its option's value."""
+
+import itertools
+import json
+import os
+import random
+from pathlib import Path
+
+import pytest
+from rows import rows
+
+from trl_ces.grading import grade_many
+from trl_ces.grading.options import options_of
+
+DATA = Path(os.environ.get("TRL_CES_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
+MARKERS = ["({}) {}", "{}. {}", "{}) {}", "{}: {}"]
+SUFFIXES = [
+    "",
+    "\nPlease reason step by step, and put your final answer within \\boxed{}.",
+    " Please reason step by step, and put your final answer within \\boxed{}.",
+    "\n请通过逐步推理来解答问题，并把最终答案放置于\\boxed{}中。",
+    "请逐步推理，并将最终答案放在 \\boxed{} 中。",
+]
+TEMPLATES = [
+    ("", ""),
+    ("<|im_start|>system\nYou are Qwen.<|im_end|>\n<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n"),
+    ("<｜begin▁of▁sentence｜><｜User｜>", "<｜Assistant｜><think>\n"),
+    (
+        "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\n",
+        "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
+    ),
+]
+
+
+def real_options():
+    """Return questions with options: words of CommonsenseQA and TabMWP, numbers of TabMWP."""
+    if not (DATA / "reasoning").is_dir():
+        pytest.skip(f"{DATA / 'reasoning'} is missing: set TRL_CES_DATA to the folder that contains reasoning/")
+    paths = [DATA / "reasoning/commonsenseqa/dev_rand_split.jsonl", DATA / "math/tabmwp/test.jsonl"]
+    words, tables = ([json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] for path in paths)
+    chosen = [(row["question"]["stem"], [one["text"] for one in row["question"]["choices"]]) for row in words]
+    chosen += [(row["question"], row["choices"]) for row in tables if row["choices"]]
+    values = list(dict.fromkeys(row["answer"] for row in tables if row["ans_type"].endswith("number")))
+    numbers = [(row["question"], [row["answer"], *values]) for row in tables if row["answer"] in values]
+    return [
+        [(stem, unique) for stem, options in some if len(unique := list(dict.fromkeys(options))[:6]) > 1]
+        for some in (chosen, numbers)
+    ]
+
+
+def test_letters_and_values_are_interchangeable_in_every_notation_place_and_template():
+    draw, kinds, cells = random.Random(0), real_options(), []
+    for marker, suffix, template, count, joint in itertools.product(MARKERS, SUFFIXES, TEMPLATES, range(2, 7), "\n "):
+        stem, options = draw.choice([one for one in draw.choice(kinds) if len(one[1]) >= count] or kinds[1])
+        letters, options = "ABCDEF"[:count], options[:count]
+        place, other = draw.sample(range(count), 2)
+        listed = joint.join(marker.format(*one) for one in zip(letters, options, strict=True))
+        question = f"{template[0]}{stem}\n{listed}{suffix}{template[1]}"
+        gold = draw.choice([letters, options])[place]
+        for chosen in (place, other):
+            pair = letters[chosen], rf"\text{{{options[chosen]}}}"
+            cells += [(question, gold, answer, chosen == place) for answer in (*pair, "{}. {}".format(*pair))]
+    cells = draw.sample(cells, 1000)
+    questions, golds, answers, _ = zip(*cells, strict=True)
+    grades = grade_many([rf"\boxed{{{one}}}" for one in answers], golds, questions=questions, with_qwen=False)
+    assert [cell for cell, grade in zip(cells, grades, strict=True) if grade.correct is not cell[-1]] == []
+
+
+@rows("options/lists")
+def test_options_are_read_from_a_question(question, options):
+    assert list(options_of(question).values()) == options
