@@ -1,0 +1,43 @@
+"""
+Measure the entropy of correct and incorrect completions over training: `python experiments/paper_dose/entropy.py`.
+
+The script samples two completions for each of 100 held-out problems from every checkpoint of the study and writes
+entropy.csv (entropies in bits per token). Runs that were measured before are kept.
+"""
+
+from pathlib import Path
+
+import pandas
+import torch
+
+from trl_ces.lab.study.cells import load_study
+from trl_ces.lab.tasks.arithmetic_evaluation import evaluate
+
+FOLDER = Path(__file__).parent
+RUN = ["variant", "method", "seed"]
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    file = FOLDER / "entropy.csv"
+    rows = pandas.read_csv(file).to_dict("records") if file.exists() else []
+    measured = {tuple(row[name] for name in RUN) for row in rows}
+    for cell in load_study(FOLDER / "study.yaml").cells:
+        run = (cell.variant, cell.method, cell.seed)
+        checkpoints = sorted(cell.folder.glob("checkpoint-*"), key=step_of)
+        if not cell.trained or run in measured or not (cell.folder / "evaluation.json").exists():
+            continue
+        for folder in checkpoints:
+            measures = evaluate(folder, num_problems=100, num_samples=2, max_new_tokens=360, sums=10)["held out"]
+            kept = {name: value for name, value in measures.items() if name.startswith(("accuracy", "entropy"))}
+            rows.append(dict(zip(RUN, run, strict=True)) | {"step": step_of(folder)} | kept)
+        pandas.DataFrame(rows).to_csv(file, index=False)
+        print(", ".join(map(str, run)), flush=True)
+
+
+def step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name.rpartition("-")[2])
+
+
+if __name__ == "__main__":
+    main()
