@@ -29,8 +29,8 @@ TRAINERS = {
     "trl": (GRPOTrainer, GRPOConfig, {}),
     "none": (CESTrainer, CESConfig, {"shaping": "none"}),
     "ces": (CESTrainer, CESConfig, {"shaping": "ces"}),
-    "packed": (CESTrainer, CESConfig, {"shaping": "none", "padding_free": True}),
-    "trimmed": (CESTrainer, CESConfig, {"shaping": "none", "padding_free": False}),
+    "packed": (CESTrainer, CESConfig, {"shaping": "none", "packing": True}),
+    "trimmed": (CESTrainer, CESConfig, {"shaping": "none", "packing": False}),
 }
 
 

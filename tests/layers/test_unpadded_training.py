@@ -31,10 +31,10 @@ def test_gradients_match_trl_with_fewer_token_positions(tmp_path, case):
             assert entry["kl"] == pytest.approx(expected["kl"], rel=0.05)
 
 
-@pytest.mark.parametrize("changes", [{}, OFF_POLICY, {"padding_free": True}, CASES["pieces"]], ids=str)
+@pytest.mark.parametrize("changes", [{}, OFF_POLICY, {"packing": True}, CASES["pieces"]], ids=str)
 @pytest.mark.parametrize("shaping", ["ces", "entropy_advantage"])
 def test_shaped_gradients_do_not_depend_on_padding(tmp_path, shaping, changes):
-    only_unpadded = ("padding_free", "max_tokens_per_micro_batch")
+    only_unpadded = ("packing", "max_tokens_per_micro_batch")
     plain = {name: value for name, value in changes.items() if name not in only_unpadded}
     plain_trainer, padded = train(CESTrainer, tmp_path / "padded", shaping=shaping, **plain, **AS_TRL)
     trainer, record = train(CESTrainer, tmp_path / "unpadded", shaping=shaping, **changes)

@@ -1,5 +1,5 @@
 """
-Run the tests of the TRL contract, the reference implementation and the recipes with several versions of TRL and
+Run the tests of the TRL contract, clashing names, the reference implementation and the recipes with several versions of TRL and
 transformers: the oldest and newest versions that pyproject.toml allows, and the versions in constraints-gpu.txt.
 
     python tests/upgrades/run.py                     # all three environments
@@ -23,7 +23,12 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TESTS = ("tests/test_trl_contract.py", "tests/test_trainer_reference.py", "tests/train/test_recipes.py")
+TESTS = (
+    "tests/test_trl_contract.py",
+    "tests/test_upstream_names.py",
+    "tests/test_trainer_reference.py",
+    "tests/train/test_recipes.py",
+)
 INSTALL = "tests/upgrades/install_lines.py"
 # Packages with specified versions; pip chooses the versions of all other packages.
 UPSTREAM = ("trl", "transformers", "datasets", "accelerate", "peft")

@@ -31,12 +31,12 @@ OLD = "old_per_token_logps"
 
 class RealTokens(Layer):
     """
-    Keep padding out of forward passes, as set by `trim_padding`, `padding_free`, `arrange_by_length` and
+    Keep padding out of forward passes, as set by `trim_padding`, `packing`, `arrange_by_length` and
     `max_tokens_per_micro_batch` of [`CESConfig`]. Without `trim_padding` and `arrange_by_length`, this layer does
     nothing.
 
     Raises:
-        `ValueError`: The model or another setting does not allow `padding_free` or `max_tokens_per_micro_batch`.
+        `ValueError`: The model or another setting does not allow `packing` or `max_tokens_per_micro_batch`.
     """
 
     _defers_old_logps = False  # whether old log-probs of the current rollout are computed after the arrangement
@@ -48,7 +48,7 @@ class RealTokens(Layer):
         parallelism = getattr(self.accelerator, "parallelism_config", None)
         split = parallelism is not None and (parallelism.cp_enabled or parallelism.sp_enabled)
         policy = self.accelerator.unwrap_model(self.model)
-        self._padding = padding_plan(policy, self.args.trim_padding, self.args.padding_free, split)
+        self._padding = padding_plan(policy, self.args.trim_padding, self.args.packing, split)
         # The load-balancing loss of a mixture of experts is not a sum over rows.
         self._per_step = 0 if self.aux_loss_enabled or split else self.args.micro_batches_to_arrange()
         if self.args.max_tokens_per_micro_batch is not None and (self._per_step == 0 or not self._padding.right):
