@@ -40,7 +40,8 @@ def test_the_config_redefines_no_field_of_trl_except_the_clip_range():
 
 @pytest.mark.parametrize("name", ["packing", "trim_padding"])
 def test_a_field_that_trl_adds_is_a_clash(name):
-    newer = dataclasses.make_dataclass("Newer", [("padding_free", bool, False), (name, bool, False)], bases=(GRPOConfig,))
+    added = [("padding_free", bool, False), (name, bool, False)]
+    newer = dataclasses.make_dataclass("Newer", added, bases=(GRPOConfig,))
     assert clashes(newer) == {name}
 
 

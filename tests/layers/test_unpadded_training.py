@@ -82,6 +82,47 @@ def test_rows_are_not_moved_if_the_loss_depends_on_the_micro_batch(tmp_path):
         assert not is_sorted_by_length(trainer)
 
 
+class WithUnknownInput(CESTrainer):
+    """A trainer whose TRL adds an entry to the rollout."""
+
+    make_entry = staticmethod(lambda completion_ids: completion_ids.sum(dim=1))
+
+    def _generate_and_score_completions(self, inputs):
+        batch = super()._generate_and_score_completions(inputs)
+        return {**batch, "upstream": self.make_entry(batch["completion_ids"]), "count": torch.tensor(7)}
+
+
+def test_an_unknown_input_with_a_row_per_completion_moves_with_its_row(tmp_path, caplog):
+    trainer, _ = train(WithUnknownInput, tmp_path, max_steps=1)
+    assert is_sorted_by_length(trainer)
+    for batch in trainer._buffered_inputs:
+        assert torch.equal(batch["upstream"], batch["completion_ids"].sum(dim=1))
+        assert batch["count"] == 7
+    assert "keep their order" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("make_entry", "shapes_elsewhere"),
+    [
+        (lambda ids: ids.tolist(), {"upstream": None}),
+        (lambda ids: ids.sum(dim=1), {"upstream": (5,)}),
+        (lambda ids: ids.sum(dim=1), {}),
+    ],
+    ids=["a list", "another shape on another process", "only on one process"],
+)
+def test_rows_keep_their_order_with_one_warning_if_an_input_has_no_clear_rows(
+    tmp_path, monkeypatch, caplog, make_entry, shapes_elsewhere
+):
+    monkeypatch.setattr(WithUnknownInput, "make_entry", staticmethod(make_entry))
+    monkeypatch.setattr("trl_ces.layers.real_tokens.gather_object", lambda found: [*found, shapes_elsewhere])
+    trainer, _ = train(WithUnknownInput, tmp_path, max_steps=2)
+    assert not is_sorted_by_length(trainer)
+    assert [record.message for record in caplog.records if "keep their order" in record.message] == [
+        "The rows of a rollout keep their order, because these inputs do not have one row of the same shape per "
+        "completion: upstream."
+    ]
+
+
 @pytest.fixture(scope="module")
 def output_folders(tmp_path_factory):
     """Run one process and two processes, and return their output folders."""

@@ -1,6 +1,6 @@
 """
-Run the tests of the TRL contract, clashing names, the reference implementation and the recipes with several versions of TRL and
-transformers: the oldest and newest versions that pyproject.toml allows, and the versions in constraints-gpu.txt.
+Run the tests of the TRL contract, clashing names, the reference implementation and the recipes with several versions
+of TRL and transformers: the oldest and newest that pyproject.toml allows, and those in constraints-gpu.txt.
 
     python tests/upgrades/run.py                     # all three environments
     python tests/upgrades/run.py oldest              # only one of oldest, newest and gpu
