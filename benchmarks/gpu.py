@@ -41,16 +41,16 @@ class Part:
 
 
 ROLLOUT = (
-    "--config arithmetic --use_cpu false --bf16 true --gradient_checkpointing true --num_generations 4 "
-    "--per_device_train_batch_size 2 --gradient_accumulation_steps 2"
+    "--config arithmetic --disable_tqdm true --use_cpu false --bf16 true --gradient_checkpointing true "
+    "--num_generations 4 --per_device_train_batch_size 2 --gradient_accumulation_steps 2"
 )
 # 48 completions and 12 optimizer steps, as in the paper, but with completions of 1,000 tokens.
 PAPERS_STEPS = " --steps_per_generation 24 --max_completion_length 1000"
 # With transformers' generation and Adam on the CPU: 8 completions and 2 optimizer steps.
 FEW_STEPS = " --steps_per_generation 4 --max_completion_length 500"
 TINY_ROLLOUT = (
-    "--config arithmetic --max_completion_length 24 --num_generations 4 --per_device_train_batch_size 8 "
-    "--gradient_accumulation_steps 1 --steps_per_generation 2"
+    "--config arithmetic --disable_tqdm true --max_completion_length 24 --num_generations 4 "
+    "--per_device_train_batch_size 8 --gradient_accumulation_steps 1 --steps_per_generation 2"
 )
 VLLM = "--use_vllm true --vllm_mode colocate --vllm_enable_sleep_mode true --vllm_gpu_memory_utilization 0.3 "
 VLLM += "--vllm_max_model_length 1100"
