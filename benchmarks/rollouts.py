@@ -6,6 +6,7 @@ Tokens and rewards are random, and nothing is generated or graded, so that only 
 import math
 import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -29,8 +30,8 @@ TRAINERS = {
     "trl": (GRPOTrainer, GRPOConfig, {}),
     "none": (CESTrainer, CESConfig, {"shaping": "none"}),
     "ces": (CESTrainer, CESConfig, {"shaping": "ces"}),
-    "packed": (CESTrainer, CESConfig, {"shaping": "none", "padding_free": True}),
-    "trimmed": (CESTrainer, CESConfig, {"shaping": "none", "padding_free": False}),
+    "packed": (CESTrainer, CESConfig, {"shaping": "none", "packing": True}),
+    "trimmed": (CESTrainer, CESConfig, {"shaping": "none", "packing": False}),
 }
 
 
@@ -82,6 +83,13 @@ def make_model(
     torch.manual_seed(0)
     with torch.device(device):  # drawing 1.5 billion weights on a CPU takes half a minute
         return Qwen2ForCausalLM(config).to(dtype)
+
+
+def save_random_model(folder: Path, shape: str, device: str) -> None:
+    """Save a bf16 model of the given shape and a tokenizer for the arithmetic task, unless `folder` exists."""
+    if not folder.exists():
+        make_model(shape, "sdpa", torch.bfloat16, 4096, device).save_pretrained(folder)
+        build_tokenizer().save_pretrained(folder)
 
 
 class Phase(TrainerCallback):

@@ -10,10 +10,12 @@ completion lengths. Memory is the total in use on the device. On a CPU, the expe
 import argparse
 import time
 from collections import Counter
+from pathlib import Path
 
 import psutil
 import torch
 from accelerate import PartialState
+from rollouts import SHAPES, save_random_model
 from transformers import TrainerCallback
 
 from trl_ces.lab.evaluation.tables import markdown
@@ -76,6 +78,9 @@ class Clock(TrainerCallback):
 
     def on_step_end(self, args, state, control, **kwargs):
         if state.global_step == self.updates:  # the first rollout is a warm-up
+            print(
+                "first rollout, s:", {phase: round(seconds, 1) for phase, seconds in self.seconds.items()}, flush=True
+            )
             self.seconds, self.since = Counter(), time.time()
 
 
@@ -101,12 +106,21 @@ def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--config", nargs="+", required=True, metavar="NAME", help="recipe and overlays")
+    parser.add_argument("--random_shape", choices=SHAPES, help="save a random model as `model_name_or_path` first")
+    parser.add_argument("--accelerate_config", help="file of `accelerate launch`, which also determines the plan")
     options, rest = parser.parse_known_args(argv)
-    given, changes = {"prompt_length": 64}, {"report_to": ["none"], **read_words(rest).overrides}
+    given = {"prompt_length": 64, "accelerate_config": options.accelerate_config}
+    changes = {"report_to": ["none"], **read_words(rest).overrides}
     if options.device == "cuda":
         device_name = torch.cuda.get_device_name().replace(" ", "")
-        given = {"gpu_memory": torch.cuda.get_device_properties(0).total_memory / GIB}
+        given["gpu_memory"] = torch.cuda.get_device_properties(0).total_memory / GIB
         given["device"] = next((name for name in DEVICES if name in device_name), "A800")
+    if options.random_shape:
+        [folder] = changes["model_name_or_path"]
+        save_random_model(Path(folder), options.random_shape, options.device)
+        given["model_config"] = folder
+    elif options.device == "cuda":
+        del given["prompt_length"]  # the plan measures or estimates it
     plan = plan_recipe(options.config, changes, **given)
     changes["max_steps"] = [str(2 * plan.schedule.updates)]
     recipe = load_recipe(options.config, changes)

@@ -144,7 +144,7 @@ REJECTED = [
         "`greater_is_better` is None",
         "set it to true or false",
     ),
-    ({"padding_free": True, "trim_padding": False}, "`padding_free` is True", "`trim_padding=False`"),
+    ({"packing": True, "trim_padding": False}, "`packing` is True", "`trim_padding=False`"),
     ({"on_reward_error": "ignore"}, "`on_reward_error` is 'ignore'", "'stop', 'skip'"),
     *(({"max_nonfinite_steps": value}, "`max_nonfinite_steps`", "[1, inf)") for value in (0, -1, True, 1.5)),
     *(({"max_tokens_per_micro_batch": value}, "`max_tokens_per_micro_batch`", "[1, inf)") for value in (0, 1.5)),

@@ -1,7 +1,6 @@
 """Complete runs of CESTrainer: bitwise equality with TRL, logs, rejected settings, saved files."""
 
 import math
-import warnings
 from pathlib import Path
 
 import pytest
@@ -25,8 +24,6 @@ from transformers import AutoModelForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 from trl_ces import CESConfig, CESTrainer
-from trl_ces.layers import RealTokens
-from trl_ces.layers.layer import check_trl_version
 from trl_ces.methods.group_reward import accuracy_reward_index
 from trl_ces.methods.metrics import CES_METRICS
 
@@ -288,27 +285,3 @@ def test_other_shapings_need_no_accuracy_reward(tmp_path, shaping):
     trainer = tiny_trainer(tmp_path, [style, short_reward], max_steps=1, shaping=shaping)
     trainer.train()
     assert_weights_moved(trainer)
-
-
-@pytest.mark.parametrize("version", ["1.15.0", "1.9.2", "2.0.0", "2.0.0rc1", "0.29.1"])
-def test_the_error_for_an_unsupported_trl_contains_the_install_command(version):
-    with pytest.raises(ImportError, match=rf"trl {version} is installed.*pip install 'trl>=1\.16,<2'"):
-        check_trl_version(version)
-
-
-@pytest.mark.parametrize("version", ["1.17.0", "1.18.0.dev0"])
-def test_a_trl_newer_than_the_tested_version_causes_a_warning(version):
-    with pytest.warns(
-        UserWarning, match=rf"trl {version} is newer than 1\.16, the newest version that .* tested with"
-    ):
-        check_trl_version(version)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        check_trl_version("1.16.7")
-
-
-@pytest.mark.parametrize("trainer_class", [CESTrainer, RealTokens])
-def test_layers_check_the_version_of_trl(tmp_path, monkeypatch, trainer_class):
-    monkeypatch.setattr("trl.__version__", "2.0.0")
-    with pytest.raises(ImportError, match=r"trl 2\.0\.0 is installed"):
-        trainer_class(tiny_model(), vowel_accuracy_reward, CESConfig(**settings(tmp_path)))

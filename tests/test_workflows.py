@@ -24,9 +24,16 @@ def steps(workflow):
 
 def test_workflows_run_existing_ci_scripts_and_make_targets():
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
-    started = {step["run"] for name in ("tests", "weekly") for step in steps(name) if "run" in step}
-    assert started == {".ci/run", "make test-upgrades UPGRADES=newest"}
-    assert "test-upgrades" in targets
+    started = [
+        line for name in ("tests", "weekly") for step in steps(name) for line in step.get("run", "").splitlines()
+    ]
+    assert started == [
+        ".ci/run",
+        "make test-upgrades UPGRADES=latest",
+        "make vllm-signatures VLLM=vllm",
+        ".venv/bin/python -m pytest tests/engines/test_vllm_signatures.py -k stand_ins",
+    ]
+    assert {"test-upgrades", "vllm-signatures"} <= set(targets)
     assert os.access(ROOT / ".ci/run", os.X_OK)
 
 

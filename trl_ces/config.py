@@ -185,7 +185,7 @@ class CESConfig(GRPOConfig):
             "micro-batch."
         },
     )
-    padding_free: bool | None = field(
+    packing: bool | None = field(
         default=None,
         metadata={
             "help": "Whether to pack the rows of a forward into one unpadded sequence. Default: only with "
@@ -292,10 +292,8 @@ class CESConfig(GRPOConfig):
             )
         if self.use_liger_kernel and not is_liger_kernel_available():
             refuse("use_liger_kernel", "it needs the package liger-kernel: install it, or set it to false.")
-        if self.padding_free and not self.trim_padding:
-            refuse(
-                "padding_free", "packing removes the padding that `trim_padding=False` keeps: change one of the two."
-            )
+        if self.packing and not self.trim_padding:
+            refuse("packing", "packing removes the padding that `trim_padding=False` keeps: change one of the two.")
         if self.normalize_each_step and self.loss_type != "dapo":
             refuse("normalize_each_step", 'only `loss_type="dapo"` divides by the tokens of a rollout.')
         if self.max_tokens_per_micro_batch is not None:

@@ -33,7 +33,7 @@ BASE = {
 CASES = {
     "plain": {},
     "pieces": {"max_tokens_per_micro_batch": 40},
-    "packed": {"padding_free": True},
+    "packed": {"packing": True},
     "off-policy": {"per_device_train_batch_size": 4, "steps_per_generation": 2, "max_steps": 2},
     "masked": {"mask_truncated_completions": True, "masked": True, "truncated": (1, 4)},
 }

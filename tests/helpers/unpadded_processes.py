@@ -40,12 +40,13 @@ def main(output, processes, kind):
     def record(inputs):
         rollout = generate(inputs)
         rows_of["generated"] = [str(row[row != 0].tolist()) for row in rollout["completion_ids"]]
-        return rollout
+        return {**rollout, "unknown": rollout["completion_ids"].sum(dim=1)}
 
     trainer._generate_and_score_completions = record
     with selection_margins() as margins:
         trainer.train()
     for batch in trainer._buffered_inputs:
+        assert torch.equal(batch["unknown"], batch["completion_ids"].sum(dim=1))
         rows_of["trained"] += [str(row[row != 0].tolist()) for row in batch["completion_ids"]]
     exchanged = len(set(rows_of["trained"]) - set(rows_of["generated"]))
     tokens = sum(int(batch["completion_mask"].sum()) for batch in trainer._buffered_inputs)

@@ -97,7 +97,7 @@ CASES = {
     "vespo": {"loss_type": "vespo", **OFF_POLICY},
     "entropy bonus": {"entropy_coef": 0.01},
     "80/20": {"top_entropy_quantile": 0.2},
-    "off-policy, packed": {"padding_free": True, "beta": 0.04, **OFF_POLICY},
+    "off-policy, packed": {"packing": True, "beta": 0.04, **OFF_POLICY},
     "pieces": {
         "per_device_train_batch_size": 8,
         "gradient_accumulation_steps": 1,
@@ -114,7 +114,7 @@ CASES = {
         "per_device_train_batch_size": 16,
         "gradient_accumulation_steps": 1,
         "max_tokens_per_micro_batch": 90,
-        "padding_free": True,
+        "packing": True,
         "beta": 0.04,
     },
 }

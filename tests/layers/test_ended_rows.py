@@ -151,7 +151,7 @@ def test_a_users_own_generate_is_called_as_in_trl(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "fields"),
     [
-        ({"trim_padding": False, "padding_free": False}, {}),
+        ({"trim_padding": False, "packing": False}, {}),
         ({"generation_kwargs": {"min_new_tokens": 2}}, {}),
         ({"cache_implementation": "dynamic"}, {}),
         ({}, {"_dist": SimpleNamespace(is_zero3=True, is_fsdp=False)}),

@@ -7,7 +7,7 @@ import pytest
 import torch
 from accelerate.utils import DistributedType
 
-from trl_ces.layers.micro_batches import PIECES, pieces, without_sync
+from trl_ces.layers.micro_batches import PIECES, pieces, row_shapes, without_sync
 from trl_ces.layers.rows import gather_rows, row_layout
 
 PAD = 9
@@ -75,3 +75,21 @@ def test_rows_of_all_processes_are_padded_as_in_trl():
         "importance_sampling_ratio": [[0.5, 1.0]] * 2,
         "advantages": [1.5, 1.5],
     }
+
+
+def test_entries_without_one_row_per_completion_have_no_row_shape():
+    batch = {
+        "prompt_ids": torch.zeros(2, 5),
+        "advantages": torch.zeros(2),
+        "completion_mask": torch.zeros(3, 4),
+        "num_items_in_batch": torch.tensor(7),
+        "ref_per_token_logps": None,
+        "pixels": torch.zeros(3, 4),
+        "texts": ["a", "b"],
+        "bias": torch.zeros(2, 4, 6),
+        "level": torch.zeros(2),
+    }
+    expected = {"completion_mask": None, "pixels": None, "texts": None, "bias": (4, 6), "level": ()}
+    assert row_shapes([batch], row_layout(PAD)) == expected
+    longer = {**batch, "level": torch.zeros(3)}
+    assert row_shapes([batch, longer], row_layout(PAD)) == {**expected, "level": None}

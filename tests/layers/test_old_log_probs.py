@@ -43,7 +43,7 @@ def log_ratios(tmp_path, dtype, **changes):
 CASES = {
     "arranged": {},
     "trimmed only": {"arrange_by_length": False},
-    "packed": {"padding_free": True},
+    "packed": {"packing": True},
     "reference model": {"beta": 0.04},
     "dynamic sampling": {"dynamic_sampling": True, "ces_allow_dynamic_sampling": True},
     "in pieces": {"max_tokens_per_micro_batch": 120},

@@ -268,8 +268,8 @@ def test_the_plan_depends_on_settings_and_model_and_logs_why_padding_stays(
     assert bool(caplog.records) == bool(logged)
 
 
-def test_padding_free_is_rejected_if_rows_cannot_be_packed():
-    with pytest.raises(ValueError, match=r"depend on the padded length.*padding_free=False"):
+def test_packing_is_rejected_if_rows_cannot_be_packed():
+    with pytest.raises(ValueError, match=r"depend on the padded length.*packing=False"):
         padding_plan(dynamic_rope_model(), trim=True, pack=True)
     with pytest.raises(ValueError, match="sequences are split over processes"):
         padding_plan(tiny_model(), trim=True, pack=True, sequences_are_split=True)

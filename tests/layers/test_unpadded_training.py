@@ -31,10 +31,10 @@ def test_gradients_match_trl_with_fewer_token_positions(tmp_path, case):
             assert entry["kl"] == pytest.approx(expected["kl"], rel=0.05)
 
 
-@pytest.mark.parametrize("changes", [{}, OFF_POLICY, {"padding_free": True}, CASES["pieces"]], ids=str)
+@pytest.mark.parametrize("changes", [{}, OFF_POLICY, {"packing": True}, CASES["pieces"]], ids=str)
 @pytest.mark.parametrize("shaping", ["ces", "entropy_advantage"])
 def test_shaped_gradients_do_not_depend_on_padding(tmp_path, shaping, changes):
-    only_unpadded = ("padding_free", "max_tokens_per_micro_batch")
+    only_unpadded = ("packing", "max_tokens_per_micro_batch")
     plain = {name: value for name, value in changes.items() if name not in only_unpadded}
     plain_trainer, padded = train(CESTrainer, tmp_path / "padded", shaping=shaping, **plain, **AS_TRL)
     trainer, record = train(CESTrainer, tmp_path / "unpadded", shaping=shaping, **changes)
@@ -80,6 +80,47 @@ def test_rows_are_not_moved_if_the_loss_depends_on_the_micro_batch(tmp_path):
     for changes in ({"loss_type": "bnpo"}, {"gradient_accumulation_steps": 6, "steps_per_generation": 8}):
         trainer, _ = train(CESTrainer, tmp_path / "others", **changes)
         assert not is_sorted_by_length(trainer)
+
+
+class WithUnknownInput(CESTrainer):
+    """A trainer whose TRL adds an entry to the rollout."""
+
+    make_entry = staticmethod(lambda completion_ids: completion_ids.sum(dim=1))
+
+    def _generate_and_score_completions(self, inputs):
+        batch = super()._generate_and_score_completions(inputs)
+        return {**batch, "upstream": self.make_entry(batch["completion_ids"]), "count": torch.tensor(7)}
+
+
+def test_an_unknown_input_with_a_row_per_completion_moves_with_its_row(tmp_path, caplog):
+    trainer, _ = train(WithUnknownInput, tmp_path, max_steps=1)
+    assert is_sorted_by_length(trainer)
+    for batch in trainer._buffered_inputs:
+        assert torch.equal(batch["upstream"], batch["completion_ids"].sum(dim=1))
+        assert batch["count"] == 7
+    assert "keep their order" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("make_entry", "shapes_elsewhere"),
+    [
+        (lambda ids: ids.tolist(), {"upstream": None}),
+        (lambda ids: ids.sum(dim=1), {"upstream": (5,)}),
+        (lambda ids: ids.sum(dim=1), {}),
+    ],
+    ids=["a list", "another shape on another process", "only on one process"],
+)
+def test_rows_keep_their_order_with_one_warning_if_an_input_has_no_clear_rows(
+    tmp_path, monkeypatch, caplog, make_entry, shapes_elsewhere
+):
+    monkeypatch.setattr(WithUnknownInput, "make_entry", staticmethod(make_entry))
+    monkeypatch.setattr("trl_ces.layers.real_tokens.gather_object", lambda found: [*found, shapes_elsewhere])
+    trainer, _ = train(WithUnknownInput, tmp_path, max_steps=2)
+    assert not is_sorted_by_length(trainer)
+    assert [record.message for record in caplog.records if "keep their order" in record.message] == [
+        "The rows of a rollout keep their order, because these inputs do not have one row of the same shape per "
+        "completion: upstream."
+    ]
 
 
 @pytest.fixture(scope="module")

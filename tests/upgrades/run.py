@@ -1,9 +1,10 @@
 """
-Run the tests of the TRL contract, the reference implementation and the recipes with several versions of TRL and
-transformers: the oldest and newest versions that pyproject.toml allows, and the versions in constraints-gpu.txt.
+Run the tests of the TRL contract, clashing names, the reference implementation and the recipes with several versions
+of TRL and transformers: the oldest and newest that pyproject.toml allows, and those in constraints-gpu.txt. `latest`
+has the newest releases of TRL and transformers, even if pyproject.toml does not allow them.
 
-    python tests/upgrades/run.py                     # all three environments
-    python tests/upgrades/run.py oldest              # only one of oldest, newest and gpu
+    python tests/upgrades/run.py                     # oldest, newest and gpu
+    python tests/upgrades/run.py oldest              # only one of oldest, newest, gpu and latest
     python tests/upgrades/run.py --folder FOLDER     # where to create the environments (default: .venv-upgrades)
 
 In each environment, the script installs torch as pinned in constraints.txt, then the package. In the `gpu`
@@ -23,11 +24,17 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TESTS = ("tests/test_trl_contract.py", "tests/test_trainer_reference.py", "tests/train/test_recipes.py")
+TESTS = (
+    "tests/test_trl_contract.py",
+    "tests/test_upstream_names.py",
+    "tests/test_trainer_reference.py",
+    "tests/train/test_recipes.py",
+)
 INSTALL = "tests/upgrades/install_lines.py"
 # Packages with specified versions; pip chooses the versions of all other packages.
 UPSTREAM = ("trl", "transformers", "datasets", "accelerate", "peft")
 KINDS = ("oldest", "newest", "gpu")
+LATEST = "latest"
 
 
 def allowed_versions():
@@ -46,7 +53,7 @@ def torch_requirement():
     return next(line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch=="))
 
 
-def make_environment(folder, requirements):
+def make_environment(folder, requirements, latest=False):
     """Create a virtual environment with torch, the given requirements and this checkout, and return its Python."""
     python = folder / "bin" / "python"
     if not python.exists():
@@ -57,6 +64,8 @@ def make_environment(folder, requirements):
     subprocess.run([*pip, "--upgrade", *requirements, torch_requirement()], check=True)
     tools = ["pytest", "pytest-timeout", "uv", "requests"]  # TRL's client for vLLM servers imports requests
     subprocess.run([*pip, "-e", str(ROOT), *tools, *requirements, torch_requirement()], check=True)
+    if latest:  # pip reports that trl_ces does not allow a version, but installs it
+        subprocess.run([*pip, "--upgrade", "trl", "transformers", torch_requirement()], check=True)
     return python
 
 
@@ -116,7 +125,7 @@ def requirements_of(kind):
 
 def check(kind, folder):
     """Run the tests in one environment and print the results; return whether all tests passed."""
-    python = make_environment(folder / kind, requirements_of(kind))
+    python = make_environment(folder / kind, requirements_of(kind), latest=kind == LATEST)
     report = folder / f"{kind}.xml"
     report.unlink(missing_ok=True)
     passed, failed = run_tests(python, report, (*TESTS, INSTALL) if kind == "gpu" else TESTS)
@@ -128,11 +137,11 @@ def check(kind, folder):
 
 def main(arguments):
     parser = argparse.ArgumentParser(description="Test the package with several TRL versions.")
-    parser.add_argument("kinds", nargs="*", metavar="|".join(KINDS), help="default: all")
+    parser.add_argument("kinds", nargs="*", metavar="|".join((*KINDS, LATEST)), help=f"default: {' '.join(KINDS)}")
     parser.add_argument("--folder", type=Path, default=ROOT / ".venv-upgrades")
     options = parser.parse_args(arguments)
-    if unknown := set(options.kinds) - {*KINDS}:
-        parser.error(f"{', '.join(unknown)}: choose from {', '.join(KINDS)}")
+    if unknown := set(options.kinds) - {*KINDS, LATEST}:
+        parser.error(f"{', '.join(unknown)}: choose from {', '.join((*KINDS, LATEST))}")
     passed = [check(kind, options.folder.resolve()) for kind in options.kinds or KINDS]
     return 0 if all(passed) else 1
 

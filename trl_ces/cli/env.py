@@ -1,11 +1,14 @@
 """`trl-ces env`: print versions and devices for a bug report."""
 
 from ..support.environment import environment
+from ..support.tested_trl import changed_functions, known_fingerprints
 from .parser import Parser
 
 
 def run(argv: list[str]) -> int:
     """Print one line per version or device."""
     Parser("env", description="Print versions and devices for a bug report.").parse_args(argv)
-    print("\n".join(f"- {name}: {value}" for name, value in environment().items()))
+    changed = ", ".join(changed_functions()) or "none"
+    facts = environment() | {f"functions of TRL that differ from {[*known_fingerprints()][-1]}": changed}
+    print("\n".join(f"- {name}: {value}" for name, value in facts.items()))
     return 0

@@ -4,23 +4,18 @@ Base class of the layers: check of the TRL version, rollouts by the recipe's set
 Overrides of TRL: `_generate_single_turn`.
 """
 
-import warnings
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 import trl
-from packaging.specifiers import SpecifierSet
-from packaging.version import Version
 from transformers import GenerationConfig
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOTrainer
 
 from ..config import CESConfig
 from ..support.settings import replaced_generation_config
-
-SUPPORTED_TRL = ">=1.16,<2"
-NEWEST_TESTED_TRL = "1.16"
+from ..support.tested_trl import check_trl_version
 
 
 class Layer(GRPOTrainer):
@@ -28,7 +23,7 @@ class Layer(GRPOTrainer):
     Base class of the layers, each of which adds one feature to [`~trl.GRPOTrainer`] and can be omitted.
 
     Raises:
-        `ImportError`: The installed TRL is outside `SUPPORTED_TRL`.
+        `ImportError`: The installed TRL is older than all tested versions.
     """
 
     args: CESConfig
@@ -68,18 +63,3 @@ class Layer(GRPOTrainer):
     def _micro_steps_per_rollout(self) -> int:
         """Return the number of micro-steps for which TRL uses one rollout."""
         return cast(int, self.args.steps_per_generation) * self.num_iterations
-
-
-def check_trl_version(version: str) -> None:
-    """Raise `ImportError` for a TRL outside `SUPPORTED_TRL`; warn about a minor version not yet tested."""
-    if not SpecifierSet(SUPPORTED_TRL).contains(version, prereleases=True):
-        raise ImportError(
-            f"trl {version} is installed, but CESTrainer builds on the internals of trl{SUPPORTED_TRL}: "
-            f"pip install 'trl{SUPPORTED_TRL}'."
-        )
-    if Version(version).release[:2] > Version(NEWEST_TESTED_TRL).release[:2]:
-        warnings.warn(
-            f"trl {version} is newer than {NEWEST_TESTED_TRL}, the newest version that CESTrainer was tested with "
-            f"(`SUPPORTED_TRL` is {SUPPORTED_TRL!r}): install that version, or run tests/test_trl_contract.py.",
-            stacklevel=3,
-        )

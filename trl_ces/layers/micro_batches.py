@@ -9,21 +9,33 @@ from accelerate.utils import DistributedType, gather_object
 
 from .arrangement import arrange, piece_sizes, sort_by_length
 from .padding import PaddingSupport, Span
-from .rows import NUM_ITEMS, Padding, gather_rows
+from .rows import Padding, gather_rows
 
 # Key in a micro-batch for the number of rows of each piece. Without this key, the micro-batch is one piece.
 PIECES = "piece_sizes"
 
 
-def is_per_row(micro_batch: dict[str, Any], layout: dict[str, Padding | None]) -> bool:
-    """Return whether every entry is known and per-row, so that rows can move to another micro-batch and process."""
-    rows = micro_batch["prompt_ids"].size(0)
-    for name, values in micro_batch.items():
-        if name == NUM_ITEMS or values is None:
-            continue
-        if name not in layout or not isinstance(values, torch.Tensor) or values.size(0) != rows:
-            return False
-    return True
+def row_shapes(
+    micro_batches: Sequence[dict[str, Any]], layout: dict[str, Padding | None]
+) -> dict[str, tuple[int, ...] | None]:
+    """
+    Map each entry that is not in `layout` to the shape of its rows, or to `None` if it is no tensor with one row per
+    completion.
+
+    Rows can move to another process only if all processes have the same shapes. The result omits scalars, which belong
+    to no row, and the per-row tensors of `layout`, which can be padded.
+    """
+    shapes: dict[str, tuple[int, ...] | None] = {}
+    for micro_batch in micro_batches:
+        rows = micro_batch["prompt_ids"].size(0)
+        for name, values in micro_batch.items():
+            if values is None or (isinstance(values, torch.Tensor) and values.dim() == 0):
+                continue
+            if not isinstance(values, torch.Tensor) or values.size(0) != rows:
+                shapes[name] = None
+            elif name not in layout:
+                shapes.setdefault(name, tuple(values.shape[1:]))
+    return shapes
 
 
 def arrange_rows(
@@ -38,10 +50,11 @@ def arrange_rows(
     """
     Move rows between the micro-batches of each optimizer step, and between processes; see [`arrange`].
 
-    Each of this process's `micro_batches` must pass [`is_per_row`]; `per_step` of them belong to one optimizer step.
-    Row lengths are rounded up to a multiple of `multiple`. With a `budget`, adds `PIECES`; see [`piece_sizes`].
+    All of this process's `micro_batches` have the same number of rows (see [`row_shapes`]); `per_step` of them belong to
+    one optimizer step. Row lengths are rounded up to a multiple of `multiple`. With a `budget`, adds `PIECES`; see
+    [`piece_sizes`].
     """
-    names = [name for name, values in micro_batches[0].items() if name != NUM_ITEMS and values is not None]
+    names = [name for name, values in micro_batches[0].items() if values is not None and values.dim() > 0]
     processes, result = accelerator.num_processes, []
     for first in range(0, len(micro_batches), per_step):  # step by step, so that no device holds the entire rollout
         step_batches = micro_batches[first : first + per_step]

@@ -80,11 +80,11 @@ def padding_plan(
         support = PaddingSupport(False, False, False, "its sequences are split over processes")
     flash = is_flash_attention_requested(_text_config(model))
     if pack and not support.pack:
-        raise ValueError(f"Rows cannot be packed for this model ({support.reason}): set `padding_free=False`.")
+        raise ValueError(f"Rows cannot be packed for this model ({support.reason}): set `packing=False`.")
     if pack and not flash:
         logger.warning(
-            "`padding_free=True` without FlashAttention: each forward computes attention between all of its rows and "
-            "discards most of the result. Set `padding_free=False`, or set `attn_implementation` to "
+            "`packing=True` without FlashAttention: each forward computes attention between all of its rows and "
+            "discards most of the result. Set `packing=False`, or set `attn_implementation` to "
             '"flash_attention_2" in `model_init_kwargs`.'
         )
     if support.reason and trim and (not support.left or flash):

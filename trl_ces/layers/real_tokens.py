@@ -20,7 +20,7 @@ from accelerate.utils import DistributedType, gather_object
 from trl.models.utils import disable_gradient_checkpointing
 
 from .layer import Layer
-from .micro_batches import arrange_rows, forward_batches, is_per_row, pieces, without_sync
+from .micro_batches import arrange_rows, forward_batches, pieces, row_shapes, without_sync
 from .padding import padding_plan, real_spans, unpadded
 from .rows import row_layout
 
@@ -31,24 +31,25 @@ OLD = "old_per_token_logps"
 
 class RealTokens(Layer):
     """
-    Keep padding out of forward passes, as set by `trim_padding`, `padding_free`, `arrange_by_length` and
+    Keep padding out of forward passes, as set by `trim_padding`, `packing`, `arrange_by_length` and
     `max_tokens_per_micro_batch` of [`CESConfig`]. Without `trim_padding` and `arrange_by_length`, this layer does
     nothing.
 
     Raises:
-        `ValueError`: The model or another setting does not allow `padding_free` or `max_tokens_per_micro_batch`.
+        `ValueError`: The model or another setting does not allow `packing` or `max_tokens_per_micro_batch`.
     """
 
     _defers_old_logps = False  # whether old log-probs of the current rollout are computed after the arrangement
     _expects_old_logps = False  # whether TRL's next forward pass would compute old log-probs that are deferred
     _loss_rows: dict[str, Any] | None = None  # the rows whose loss is being computed
+    _warned_of_unclear = False
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         parallelism = getattr(self.accelerator, "parallelism_config", None)
         split = parallelism is not None and (parallelism.cp_enabled or parallelism.sp_enabled)
         policy = self.accelerator.unwrap_model(self.model)
-        self._padding = padding_plan(policy, self.args.trim_padding, self.args.padding_free, split)
+        self._padding = padding_plan(policy, self.args.trim_padding, self.args.packing, split)
         # The load-balancing loss of a mixture of experts is not a sum over rows.
         self._per_step = 0 if self.aux_loss_enabled or split else self.args.micro_batches_to_arrange()
         if self.args.max_tokens_per_micro_batch is not None and (self._per_step == 0 or not self._padding.right):
@@ -76,14 +77,21 @@ class RealTokens(Layer):
 
     def _arrange(self, buffer: list[dict]) -> list[dict]:
         layout, budget = row_layout(self._tokenizer.pad_token_id), self.args.max_tokens_per_micro_batch
-        # Gather the decision, because only some processes may have images.
-        if all(gather_object([all(is_per_row(batch, layout) for batch in buffer)])):
+        # Gather the shapes, because only some processes may have images.
+        found = gather_object([row_shapes(buffer, layout)])
+        names = sorted({name for shapes in found for name in shapes})
+        unclear = [name for name in names if found[0].get(name) is None or len({s.get(name) for s in found}) > 1]
+        if not unclear:
             unit = cast(Any, self.pad_to_multiple_of) or 1
             return arrange_rows(buffer, self._per_step, layout, self.accelerator, self._padding, budget, unit)
-        if budget is not None:
+        if not self._warned_of_unclear and self.accelerator.is_main_process:
             logger.warning(
-                "`max_tokens_per_micro_batch` is ignored for a rollout, because some of its inputs are not per-row."
+                "The rows of a rollout keep their order%s, because these inputs do not have one row of the same shape "
+                "per completion: %s.",
+                "" if budget is None else " and `max_tokens_per_micro_batch` is ignored",
+                ", ".join(unclear),
             )
+        self._warned_of_unclear = True
         return buffer
 
     def _may_defer_old_logps(self) -> bool:

@@ -45,10 +45,10 @@ def row_layout(pad_token_id: int) -> dict[str, Padding | None]:
 
 
 def gather_rows(rows: dict[str, torch.Tensor], layout: dict[str, Padding | None], accelerator: Any) -> dict:
-    """Gather `rows`, all named in `layout`, from all processes in process order, padded to the longest row."""
+    """Gather `rows` from all processes in process order, padded to the longest row as `layout` says."""
     gathered = {}
     for name, values in rows.items():
-        padding = layout[name]
+        padding = layout.get(name)
         if padding is not None:
             values = accelerator.pad_across_processes(values, dim=1, pad_index=padding.value, pad_first=padding.left)
         gathered[name] = accelerator.gather(values)

@@ -35,7 +35,7 @@ FREE = {
     "num_completions_to_print", "skip_memory_metrics", "push_to_hub", "activation_checkpointing",
     "activation_checkpointing_kwargs", "gradient_checkpointing", "gradient_checkpointing_kwargs",
     "attn_implementation", "torch_empty_cache_steps", "trim_padding",
-    "arrange_by_length", "padding_free", "max_tokens_per_micro_batch", "vllm_group_port", "vllm_enable_sleep_mode",
+    "arrange_by_length", "packing", "max_tokens_per_micro_batch", "vllm_group_port", "vllm_enable_sleep_mode",
     "vllm_gpu_memory_utilization", "vllm_max_model_length", "vllm_tensor_parallel_size", "on_reward_error",
     "max_nonfinite_steps", "stop_on_divergence", "dataloader_num_workers", "dataloader_pin_memory",
     "dataloader_persistent_workers", "dataloader_prefetch_factor",

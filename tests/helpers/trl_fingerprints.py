@@ -1,0 +1,51 @@
+"""Functions of TRL that the package overrides or calls. As a script, this file records those of the installed TRL.
+
+python tests/helpers/trl_fingerprints.py    # make trl-fingerprints
+"""
+
+import ast
+import inspect
+import json
+import pkgutil
+from pathlib import Path
+
+import trl
+from trl import GRPOConfig, GRPOTrainer
+
+import trl_ces
+from trl_ces.support.tested_trl import FILE, fingerprint
+
+PACKAGE = Path(trl_ces.__file__).parent
+
+
+def used_functions():
+    """
+    Return the names, as in tested_trl.json, of functions that TRL defines and trainer, layers and config use.
+
+    These are methods of `GRPOTrainer` and `GRPOConfig` that occur as an attribute or a definition, and functions
+    imported from TRL. Methods of transformers' `Trainer` are omitted, because several versions of it are allowed.
+    """
+    methods, functions = set(), set()
+    for file in (PACKAGE / "trainer.py", PACKAGE / "config.py", *sorted((PACKAGE / "layers").glob("*.py"))):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Attribute):
+                methods.add(node.attr)
+            elif isinstance(node, ast.FunctionDef):
+                methods.add(node.name)
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("trl."):
+                functions |= {f"{node.module}:{alias.name}" for alias in node.names}
+    for method in [getattr(GRPOTrainer, name, None) for name in methods] + [GRPOConfig.__post_init__]:
+        if inspect.isfunction(method) and method.__module__.startswith("trl."):
+            functions.add(f"{method.__module__}:{method.__qualname__}")
+    return sorted(functions)
+
+
+def main():
+    found = json.loads(FILE.read_text()) if FILE.exists() else {}
+    found[trl.__version__] = {name: fingerprint(pkgutil.resolve_name(name)) for name in used_functions()}
+    FILE.write_text(json.dumps(found, indent=2) + "\n")
+    print(f"{FILE} has {len(found[trl.__version__])} functions of trl {trl.__version__}.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""A TRL that differs from the tested versions is named in a warning."""
+
+import inspect
+import re
+import tomllib
+import warnings
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pytest
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+from trainers import tiny_trainer, vowel_accuracy_reward
+from trl import GRPOTrainer
+from trl_fingerprints import used_functions
+
+from trl_ces import CESTrainer
+from trl_ces.cli.main import main
+from trl_ces.layers import RealTokens
+from trl_ces.support import tested_trl
+from trl_ces.support.tested_trl import check_trl_version, fingerprint, known_fingerprints
+
+ROOT = Path(__file__).parents[2]
+NEWEST = [*known_fingerprints()][-1]
+LOSS = inspect.getsource(GRPOTrainer._compute_loss)
+
+
+@pytest.fixture
+def newer_loss(tmp_path):
+    """Return a function that loads `_compute_loss` of TRL from a file, with one replacement in its code."""
+
+    def load(old, new):
+        assert old in LOSS
+        file = tmp_path / "newer_trl.py"
+        file.write_text("class GRPOTrainer:\n" + LOSS.replace(old, new, 1))
+        spec = spec_from_file_location("newer_trl", file)
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module.GRPOTrainer._compute_loss
+
+    return load
+
+
+@pytest.fixture
+def stand_in(monkeypatch, newer_loss):
+    """Install a TRL 1.17.0 in which one method has changed."""
+    monkeypatch.setattr("trl.__version__", "1.17.0")
+    monkeypatch.setattr(GRPOTrainer, "_compute_loss", newer_loss("torch.min(", "torch.max("))
+    tested_trl.changed_functions.cache_clear()
+    yield
+    tested_trl.changed_functions.cache_clear()
+
+
+@pytest.mark.parametrize("trainer_class", [CESTrainer, RealTokens])
+def test_a_trainer_warns_of_the_changed_method_and_says_what_to_run(tmp_path, stand_in, trainer_class):
+    message = (
+        f"trl 1.17.0 differs from {NEWEST}, the newest version that CESTrainer was tested with, in functions that it "
+        f"overrides or calls: GRPOTrainer._compute_loss. Results may differ: pip install trl=={NEWEST}, or test this "
+        "version with `make test-upgrades UPGRADES=latest` in a checkout of trl_ces."
+    )
+    with pytest.warns(UserWarning, match=re.escape(message)):
+        tiny_trainer(tmp_path, vowel_accuracy_reward, trainer_class=trainer_class)
+
+
+def test_env_lists_the_changed_method(stand_in, capsys):
+    assert main(["env"]) == 0
+    assert f"- functions of TRL that differ from {NEWEST}: GRPOTrainer._compute_loss" in capsys.readouterr().out
+
+
+def test_a_method_that_trl_removed_counts_as_changed(monkeypatch):
+    monkeypatch.delattr(GRPOTrainer, "_tool_call_loop")
+    assert tested_trl.changed_functions.__wrapped__() == ("GRPOTrainer._tool_call_loop",)
+
+
+def test_the_installed_trl_is_a_tested_version_without_a_warning(capsys):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_trl_version("1.16.7")  # also if its number is new: only the code counts
+    assert main(["env"]) == 0
+    assert f"- functions of TRL that differ from {NEWEST}: none" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "changed"),
+    [
+        ("torch.min(", "torch.max(", True),
+        ("1 - self.epsilon_low", "(1 - self.epsilon_low) * 1", True),
+        ("    def _compute_loss", "    # A comment.\n\n    def _compute_loss", False),
+        ("(self, model, inputs):\n", '(self, model, inputs):\n        """A docstring."""\n', False),
+        ("(self, model, inputs):\n", "(self, model,\n        inputs,):\n\n", False),
+    ],
+    ids=["function", "expression", "comment", "docstring", "formatting"],
+)
+def test_only_code_changes_a_fingerprint(newer_loss, old, new, changed):
+    assert (fingerprint(newer_loss(old, new)) != fingerprint(GRPOTrainer._compute_loss)) is changed
+
+
+def test_every_function_that_the_package_uses_has_a_fingerprint():
+    assert set(known_fingerprints()[NEWEST]) == set(used_functions()), "run make trl-fingerprints"
+    assert len(used_functions()) > 10
+
+
+@pytest.mark.parametrize("version", ["1.15.0", "1.9.2", "0.29.1"])
+def test_the_error_for_an_old_trl_contains_the_install_command(version):
+    with pytest.raises(
+        ImportError, match=rf"trl {version} is installed.*1\.16\.0 and newer: pip install trl=={NEWEST}"
+    ):
+        check_trl_version(version)
+
+
+def test_pip_installs_only_tested_versions():
+    lines = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    [allowed] = [SpecifierSet(line.removeprefix("trl")) for line in lines if line.startswith("trl>")]
+    major, minor = Version(NEWEST).release[:2]
+    assert all(version in allowed for version in known_fingerprints())
+    assert f"{major}.{minor + 1}.0" not in allowed
+    for name in ("constraints.txt", "constraints-gpu.txt"):
+        assert f"trl=={NEWEST}" in (ROOT / name).read_text().splitlines()

@@ -1,0 +1,66 @@
+"""benchmarks/gpu.py runs its parts in order, each with its own time limit, and keeps what they wrote."""
+
+import subprocess
+import sys
+import time
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "benchmarks/gpu.py"
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    spec = spec_from_file_location("gpu", SCRIPT)
+    module = sys.modules["gpu"] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["gpu"]
+
+
+def test_the_parts_share_all_minutes(gpu):
+    assert sum(part.minutes for part in gpu.PARTS.values()) == pytest.approx(gpu.TOTAL_MINUTES)
+
+
+def test_a_part_is_stopped_at_its_limit_and_its_output_is_kept(gpu, tmp_path):
+    script, file = tmp_path / "part.py", tmp_path / "part.md"
+    script.write_text("import time\nprint('| row |')\ntime.sleep(100)\n")
+    start = time.monotonic()
+    assert gpu.run_part([str(script)], file, "a device", 5).startswith("timed out after 0.1 minutes")
+    assert time.monotonic() - start < 60
+    lines = file.read_text().splitlines()
+    assert lines[0].startswith("a device, torch")
+    assert "| row |" in lines
+
+
+@pytest.mark.parametrize(("code", "outcome", "result"), [("print('| 7 |')", " s", 0), ("exit(3)", "(3)", 1)])
+def test_each_part_prints_its_table_and_a_failed_part_fails_the_script(
+    gpu, tmp_path, monkeypatch, capsys, code, outcome, result
+):
+    script = tmp_path / "part.py"
+    script.write_text(code)
+    monkeypatch.setattr(gpu, "command_of", lambda *_: [str(script)])
+    words = ["--shape", "tiny", "--parts", "plan", "--output_dir", str(tmp_path / "out")]
+    assert gpu.main(words) == result
+    printed = capsys.readouterr().out
+    assert f"{outcome}; {tmp_path / 'out/plan.md'}" in printed
+    assert ("| 7 |" in printed) is (result == 0)
+
+
+def test_parts_without_time_are_named(gpu, tmp_path, capsys):
+    assert gpu.main(["--shape", "tiny", "--minutes", "0", "--output_dir", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count("no time is left") == len(gpu.PARTS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_every_part_runs_on_a_cpu(gpu, tmp_path):
+    words = ["--shape", "tiny", "--minutes", "60", "--output_dir", str(tmp_path)]
+    finished = subprocess.run([sys.executable, SCRIPT, *words], capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stdout
+    assert "zero2_offload: skipped" in finished.stdout
+    for name in gpu.PARTS.keys() - {"zero2_offload"}:
+        text = (tmp_path / f"{name}.md").read_text()
+        assert "\n| " in text or "packed / trimmed, time" in text, name

@@ -1,0 +1,76 @@
+"""Compare the installed TRL with the versions that the trainer was tested with.
+
+tested_trl.json maps each tested version to fingerprints of the functions of TRL that the trainer overrides or calls.
+tests/helpers/trl_fingerprints.py writes it.
+"""
+
+import ast
+import hashlib
+import inspect
+import json
+import pkgutil
+import re
+import textwrap
+import warnings
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from packaging.version import Version
+
+FILE = Path(__file__).with_suffix(".json")
+
+
+@cache
+def known_fingerprints() -> dict[str, dict[str, str]]:
+    """Return version -> name of a function, `module:qualified.name` -> fingerprint, oldest version first."""
+    found = json.loads(FILE.read_text(encoding="utf-8"))
+    return {version: found[version] for version in sorted(found, key=Version)}
+
+
+def fingerprint(function: Callable) -> str:
+    """Hash a function's code without comments, docstrings and formatting; the same on every Python version."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and ast.get_docstring(node):
+            node.body = node.body[1:]
+    # Python versions differ in which empty fields they print.
+    text = re.sub(r"[\s,]*\w+=(\[\]|None)|[\s,]", "", ast.dump(tree))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@cache
+def changed_functions() -> tuple[str, ...]:
+    """Return the names of functions that are missing in the installed TRL, or that differ from all tested versions."""
+    changed = []
+    for name in sorted(set().union(*known_fingerprints().values())):
+        try:
+            found = fingerprint(pkgutil.resolve_name(name))
+        except (AttributeError, ImportError, OSError, TypeError):
+            found = ""
+        if all(found != functions.get(name) for functions in known_fingerprints().values()):
+            changed.append(name.rpartition(":")[2])
+    return tuple(changed)
+
+
+def check_trl_version(version: str) -> None:
+    """
+    Warn if functions of TRL that the trainer relies on differ from those of the tested versions.
+
+    Raises:
+        `ImportError`: `version` is older than all tested versions.
+    """
+    tested = list(known_fingerprints())
+    newest = tested[-1]
+    if Version(version) < Version(tested[0]):
+        raise ImportError(
+            f"trl {version} is installed, but CESTrainer builds on the internals of trl {tested[0]} and newer: "
+            f"pip install trl=={newest}."
+        )
+    if changed_functions():
+        warnings.warn(
+            f"trl {version} differs from {newest}, the newest version that CESTrainer was tested with, in functions "
+            f"that it overrides or calls: {', '.join(changed_functions())}. Results may differ: pip install "
+            f"trl=={newest}, or test this version with `make test-upgrades UPGRADES=latest` in a checkout of trl_ces.",
+            stacklevel=3,
+        )
