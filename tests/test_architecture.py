@@ -95,11 +95,11 @@ def test_training_needs_neither_the_lab_nor_packages_that_only_a_server_installs
     assert [name for name in loaded if name.startswith("trl_ces.lab")] == []
 
 
-def test_a_training_process_imports_at_most_80_modules_and_10600_lines():
+def test_a_training_process_imports_at_most_82_modules_and_10600_lines():
     files, found = files_of_modules(), reachable_modules("cli.train_worker", import_graph())
     assert "grading.judge" in found
     assert not {"grading.grader", "grading.qwen.extract"} & found  # rewards use only the first grader
-    assert len(found) <= 80
+    assert len(found) <= 82
     # The grader accounts for 2,800 of these lines.
     assert sum(len(files[module].read_text().splitlines()) for module in found) <= 10_600
 

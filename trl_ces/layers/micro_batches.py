@@ -50,8 +50,8 @@ def arrange_rows(
     """
     Move rows between the micro-batches of each optimizer step, and between processes; see [`arrange`].
 
-    All of this process's `micro_batches` have the same number of rows (see [`row_shapes`]); `per_step` of them belong to
-    one optimizer step. Row lengths are rounded up to a multiple of `multiple`. With a `budget`, adds `PIECES`; see
+    All of this process's `micro_batches` have the same number of rows (see [`row_shapes`]); `per_step` of them belong
+    to one optimizer step. Row lengths are rounded up to a multiple of `multiple`. With a `budget`, adds `PIECES`; see
     [`piece_sizes`].
     """
     names = [name for name, values in micro_batches[0].items() if values is not None and values.dim() > 0]
