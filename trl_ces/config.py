@@ -36,7 +36,7 @@ RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
     **TRL_RANGES,
     "ces_tau": (
         lambda tau: tau == AUTO or is_share(tau),
-        "it must be a share of tokens in [0, 1] with at most nine decimals, or `auto`; 0.01 is the default.",
+        "it must be a number in [0, 1] with at most nine decimals, the share of tokens, or `auto`.",
     ),
     "ces_beta_correct": (is_number, BETA_RANGE),
     "ces_beta_incorrect": (is_number, BETA_RANGE),
