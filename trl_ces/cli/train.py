@@ -87,12 +87,12 @@ def _start(line: CommandLine, recipe: Recipe) -> int:
 def _smoke(line: CommandLine, recipe: Recipe, words: list[str]) -> int:
     """Make two optimizer steps with short completions in a temporary folder; print the memory and what to check."""
     longest = recipe.setting("max_completion_length") or SMOKE_TOKENS
-    tokens, is_on_gpu = min(longest, SMOKE_TOKENS), not recipe.setting("use_cpu") and shutil.which("nvidia-smi")
+    tokens, on_gpu = min(longest, SMOKE_TOKENS), shutil.which("nvidia-smi") and not recipe.setting("use_cpu")
     disk = next(parent for parent in Path(recipe.setting("output_dir")).parents if parent.is_dir())
     with TemporaryDirectory(dir=disk, prefix="smoke-") as folder, (Path(folder) / "memory.csv").open("w+") as memory:
         fields = [*SMOKE_FIELDS.split(), "--max_completion_length", str(tokens), "--output_dir", folder]
         short = read_words([*words, *fields])
-        query = is_on_gpu and subprocess.Popen(MEMORY_QUERY.split(), stdout=memory, preexec_fn=prepare_child)
+        query = subprocess.Popen(MEMORY_QUERY.split(), stdout=memory, preexec_fn=prepare_child) if on_gpu else None
         try:
             code = _start(short, load_recipe(short.config, short.overrides))
         finally:
