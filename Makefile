@@ -1,5 +1,5 @@
 # All targets create the virtual environment .venv if necessary, and run in it.
-#   make quickstart   train a small model with DAPO and with CES, and compare them (5 to 8 minutes on 2 cores)
+#   make quickstart   train a small model with DAPO, CES and ces_correct_only, and compare them
 #   make test         run tests, lint and type checks (about 8 minutes on 2 cores)
 #   make test-slow    run the tests that take over 20 seconds each
 #   make docs         build the documentation site and check every link

@@ -133,7 +133,7 @@ def test_the_reward_of_an_environment_determines_correctness(tmp_path, rewards, 
 
 def test_ces_accuracy_reward_is_required_if_an_environment_has_another_reward(tmp_path):
     columns = {"prompt": [question("pay")] * 2, "owed": [2, 2]}
-    with pytest.raises(ValueError, match=r"Set `ces_accuracy_reward` .*\. Reward functions: quiet_reward, Till\."):
+    with pytest.raises(ValueError, match=r"Set `ces_accuracy_reward` .*, one of quiet_reward, Till: "):
         chat_trainer(tmp_path, [quiet_reward], qwen_tokenizer(), columns, environment_factory=Till)
 
 

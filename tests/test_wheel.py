@@ -103,7 +103,7 @@ def test_a_new_user_trains_from_the_wheel_in_an_empty_environment(built, tmp_pat
     [torch] = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch==")]
     run([*pip, torch], tmp_path, timeout=1500)
     run([*pip, f"{built[0]}[quickstart]"], tmp_path, timeout=1500)
-    assert "CES vs. DAPO: accuracy" in run([trl_ces, "quickstart"], tmp_path, timeout=1500)
+    assert "| accuracy, %" in run([trl_ces, "quickstart"], tmp_path, timeout=1500)
     assert (tmp_path / "runs/quickstart/quickstart.png").is_file()
     trained = run([trl_ces, "train", "--config", "smollm2_135m", "--max_steps", "1"], tmp_path, timeout=900)
     assert "Load it:" in trained

@@ -32,7 +32,7 @@ RANGES: dict[str, Range] = {
     **TRL_RANGES,
     "ces_tau": (
         lambda tau: tau == AUTO or is_share(tau),
-        "it must be a share of tokens in [0, 1] with at most nine decimals, or `auto`; 0.01 is the default.",
+        "it must be a number in [0, 1] with at most nine decimals, the share of tokens, or `auto`.",
     ),
     **dict.fromkeys(("ces_beta_correct", "ces_beta_incorrect"), BETA),
     **dict.fromkeys(("ces_cap_correct", "ces_cap_incorrect"), CAP),

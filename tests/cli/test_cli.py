@@ -5,6 +5,7 @@ tests/train/test_broken_recipes.py tests invalid inputs.
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -57,6 +58,43 @@ def test_training_a_recipe_saves_the_model(trained):
     logged = [entry for entry in state["log_history"] if "ces/group_accuracy" in entry]
     assert len(logged) == 2
     assert "rewards/soft_overlong_punishment_reward/mean" in logged[0]
+
+
+def test_a_smoke_run_makes_two_short_steps_and_keeps_nothing(job):
+    recipe, output = job
+    words = ["--max_steps", "50", "--save_steps", "1"]
+    before = set(output.parent.rglob("*"))
+    result = trl_ces("train", "--config", recipe, "--smoke", *words)
+    assert result.returncode == 0, result.stderr
+    assert set(output.parent.rglob("*")) == before
+    assert "two optimizer steps with completions of at most 8 tokens. Nothing was kept." in result.stdout
+    assert "Peak memory" not in result.stdout  # a CPU
+    assert result.stdout.endswith(f"- Then start the run: trl-ces train --config {recipe} {' '.join(words)}\n")
+
+
+def test_a_smoke_run_prints_the_peak_memory_beside_the_plan(job, tmp_path, monkeypatch, capsys):
+    (tmp_path / "nvidia-smi").write_text(
+        "#!/bin/sh\necho '900, 81920'\necho '31744, 81920'\necho '317'\nexec sleep 60\n"
+    )
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(launch, "device_count", lambda: 2)
+
+    def train(launch, recipe):
+        folder = Path(recipe.setting("output_dir"))
+        assert (folder.parent, launch.num_processes) == (tmp_path, 2)
+        assert (recipe.setting("max_steps"), recipe.setting("max_completion_length")) == (2, 512)
+        while "317\n" not in (folder / "memory.csv").read_text():
+            time.sleep(0.05)
+        (folder / "trainer_state.json").touch()
+        return 0
+
+    monkeypatch.setattr("trl_ces.cli.train.run_training", train)
+    words = ["--config", str(job[0]), "--use_cpu", "false", "--max_completion_length", "600"]
+    assert main(["train", *words, "--output_dir", str(tmp_path / "a" / "b"), "--smoke"]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"GPU: 31\.0 of 80\.0 GiB, planned \d\.\d GiB for completions of 600 tokens\.\n", printed)
+    assert not (tmp_path / "a").exists()
 
 
 def test_train_prints_a_note_before_it_replaces_a_trained_model(trained, monkeypatch, capsys):
@@ -261,6 +299,15 @@ def test_train_without_arguments_prints_a_short_usage_text(capsys):
     assert message.out == ""
     assert len(message.err.splitlines()) <= 14
     assert "trl-ces train --config smollm2_135m" in message.err
+
+
+def test_a_reader_that_ends_early_causes_no_traceback():
+    process = subprocess.Popen(
+        [sys.executable, "-m", "trl_ces.cli.main", "recipes"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait() == 128 + signal.SIGPIPE
 
 
 def test_recipes_copy_writes_the_complete_recipe_to_a_new_file(tmp_path, capsys, monkeypatch):

@@ -171,6 +171,13 @@ def test_algorithm_1_matches_values_computed_by_hand():
     torch.testing.assert_close(shaped.advantages, expected)
 
 
+@pytest.mark.parametrize(("betas", "selected"), [((0.1, 0.0), [[3], []]), ((0.0, 0.2), [[], [0]])])
+def test_no_token_is_selected_where_beta_is_0(betas, selected):
+    names = dict(zip(("beta_correct", "beta_incorrect"), betas, strict=True))
+    shaped = conditional_entropy_shaping(micro_batch(), NATS, torch.ones(2, 4), tau=0.5, **names)
+    assert [row.nonzero().flatten().tolist() for row in shaped.selected] == selected
+
+
 def test_without_dynamic_multiplier_k_depends_only_on_length_and_tau():
     # k = floor(4 * 0.5) = 2
     shaped = conditional_entropy_shaping(

@@ -7,7 +7,7 @@ import pytest
 from huggingface_hub import constants
 
 from trl_ces.cli import train
-from trl_ces.support.hub import is_local, try_hub_once
+from trl_ces.support.hub import is_local, nearest_model, try_hub_once
 
 
 @pytest.mark.parametrize(
@@ -20,12 +20,24 @@ from trl_ces.support.hub import is_local, try_hub_once
         ("runs/a/b", True),
         ("data/train.jsonl", True),
         ("here/model", True),
+        ("here/gone", True),  # its folder exists
     ],
 )
 def test_a_name_is_local_if_the_path_exists_or_the_name_is_not_a_valid_hub_id(tmp_path, monkeypatch, name, local):
     (tmp_path / "here" / "model").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     assert is_local(name) == local
+
+
+@pytest.mark.parametrize("name", ["runs/quickstart/cse", "runs/quikstart/ces", "runs/quickstart"])
+def test_the_saved_model_with_the_most_similar_path_is_suggested(tmp_path, monkeypatch, name):
+    for model in ("ces", "dapo"):
+        (tmp_path / "runs" / "quickstart" / model).mkdir(parents=True)
+        (tmp_path / "runs" / "quickstart" / model / "config.json").touch()
+    (tmp_path / "runs" / "quickstart" / "cse.log").touch()
+    monkeypatch.chdir(tmp_path)
+    assert nearest_model(name) == " Did you mean `runs/quickstart/ces`?"
+    assert nearest_model("nothing/like/it") == ""
 
 
 def test_an_unreachable_hub_is_tried_once(monkeypatch, capsys):

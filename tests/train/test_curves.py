@@ -31,8 +31,26 @@ def test_curves_are_read_from_trls_log_with_the_entropy_in_bits(tmp_path):
     assert curves["entropy"] == pytest.approx([1.0, 0.5])
 
 
-def test_the_window_of_the_running_mean_is_symmetric_at_the_ends():
-    assert running_mean([1.0, 2.0, 6.0, 2.0, 4.0, 6.0]) == pytest.approx([1.0, 3.0, 3.0, 4.0, 4.0, 6.0])
+def test_the_running_mean_has_only_full_windows():
+    steps, values = [4, 8, 12, 16, 20, 24], [1.0, 2.0, 6.0, 2.0, 4.0, 11.0]
+    assert running_mean(steps, values) == ([12, 16], [3.0, 5.0])
+    assert running_mean(steps[:4], values[:4]) == (steps[:4], values[:4])
+
+
+def test_the_bold_curve_ends_at_the_last_full_window_and_is_drawn_in_percent(tmp_path, monkeypatch):
+    """A single low point at the end must not look like a fall of the mean."""
+    drawn = []
+    monkeypatch.setattr(
+        "matplotlib.axes.Axes.plot", lambda axis, steps, values, **style: drawn.append((steps, values))
+    )
+    monkeypatch.setattr("matplotlib.axes.Axes.legend", lambda axis, **style: None)
+    steps = list(range(4, 32, 4))
+    curve = {"step": steps, "accuracy": [0.9] * 6 + [0.5], "length": [20.0] * 7, "entropy": [0.1] * 7}
+    plot_curves({"CES": [curve]}, tmp_path / "picture.png")
+    (every_step, faint), (shown_steps, bold), *_ = drawn
+    assert (every_step, shown_steps) == (steps, [12, 16, 20])
+    assert faint == pytest.approx([90.0] * 6 + [50.0])
+    assert bold == pytest.approx([90.0, 90.0, 82.0])
 
 
 def test_plot_curves_writes_an_image(tmp_path):

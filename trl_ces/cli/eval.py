@@ -12,6 +12,7 @@ from .parser import Parser
 EPILOG = """The defaults are the settings of the paper. To resume a stopped run, repeat the same command.
 
   trl-ces eval --model deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B --benchmarks math12 --data_dir data
+  trl-ces eval --model runs/ces --data test.jsonl --max_new_tokens 1024
   trl-ces eval --model runs/ces --benchmarks aime24,gsm8k --config paper --max_problems 50
 
 docs/evaluation.md lists the benchmarks and describes the measurements.
@@ -22,7 +23,7 @@ def run(argv: list[str]) -> int:
     """Evaluate the model and print its results table."""
     parser = Parser(
         "eval",
-        usage="trl-ces eval --model MODEL --benchmarks math12|aime24,gsm8k,... [--config FILE] [options]",
+        usage="trl-ces eval --model MODEL --benchmarks math12|gsm8k,... | --data FILE [--config FILE] [options]",
         description="Sample a model's completions on benchmarks; report accuracy and mean length as the paper does.",
         epilog=EPILOG,
     )

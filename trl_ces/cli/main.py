@@ -1,6 +1,8 @@
 """Entry point of `trl-ces`: run a subcommand; print a `UserError` without a traceback and return exit code 2."""
 
 import importlib
+import os
+import signal
 import sys
 
 from ..support.errors import UserError, ignore_deprecations, nearest
@@ -36,10 +38,15 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if command not in COMMANDS:
             raise UserError(f"no such command.{nearest(command, COMMANDS)} `trl-ces --help` lists all commands.")
-        return importlib.import_module(f"trl_ces.cli.{command}").run(words)
+        code = importlib.import_module(f"trl_ces.cli.{command}").run(words)
+        sys.stdout.flush()  # not at exit, where a closed pipe would be reported
+        return code
     except UserError as error:
         print(f"trl-ces {command}: error: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # the reader ended, as in `trl-ces recipes | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except KeyboardInterrupt:
         print(f"trl-ces {command}: stopped.", file=sys.stderr)
         return 130

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from pathlib import Path
 
 from .parser import Parser, path
+
+NEXT = r"""Next, your own model (a directory or a Hub id) and problems (.jsonl with question and answer):
+  trl-ces inspect --model MODEL --data FILE
+  trl-ces train --model_name_or_path MODEL --dataset_name FILE --reward_funcs accuracy_reward \
+    --ces_beta_incorrect 0 --ces_tau auto --output_dir runs/mine
+docs/tutorial.md explains each step, docs/quickstart.md these results."""
 
 
 class StageLine:
@@ -22,7 +29,8 @@ class StageLine:
 
     def show(self, progress: str) -> None:
         if sys.stdout.isatty():
-            print(f"\r\x1b[K{self.title} ... {progress}", end="", flush=True)
+            width = shutil.get_terminal_size().columns - 1  # a wrapped line cannot be rewritten
+            print(f"\r\x1b[K{f'{self.title} ... {progress}'[:width]}", end="", flush=True)
 
     def __exit__(self, kind: object, *_: object) -> None:
         self.show("")
@@ -30,7 +38,7 @@ class StageLine:
 
 
 def run(argv: list[str]) -> int:
-    """Train with both methods and print the comparison; return 1 if a run failed."""
+    """Train with all methods and print the comparison; return 1 if a run failed."""
     parser = Parser("quickstart", description="Compare CES and DAPO on a small model, on a CPU, in a few minutes.")
     parser.add_argument("--output_dir", type=path, default=Path("runs/quickstart"), help="output directory")
     parser.add_argument("--seed", type=int, default=0, help="seed of the base model, problems and training")
@@ -39,13 +47,12 @@ def run(argv: list[str]) -> int:
     from ..lab.study import quickstart
     from ..lab.study.processes import RunFailed
 
-    print(f"CES and DAPO on two-digit additions. Output directory: {options.output_dir}\n", flush=True)
+    methods = ", ".join(quickstart.METHODS)
+    print(f"{methods} on two-digit additions. Output directory: {options.output_dir}\n", flush=True)
     try:
         summary = quickstart.quickstart(options.output_dir, StageLine, options.seed)
     except RunFailed as failure:
         print(f"\n{failure}", file=sys.stderr)
         return 1
-    print(f"\n{summary}\n\nPlot of both runs: {options.output_dir / quickstart.PICTURE}\n")
-    print("Next, train a pretrained model on this CPU:\n  trl-ces train --config smollm2_135m")
-    print("or use your own model and data (README.md). docs/quickstart.md explains these results.")
+    print(f"\n{summary}\n\nPlot of the runs: {options.output_dir / quickstart.PICTURE}\n\n{NEXT}")
     return 0

@@ -1,16 +1,23 @@
 """`trl-ces train`: train a model from a recipe."""
 
+import re
+import shlex
+import shutil
+import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..support.errors import UserError
 from ..support.hub import try_hub_once
 from ..support.locks import TRAINING_LOCK
-from ..train.arguments import ScriptArguments, read_words
+from ..support.parent import prepare_child
+from ..train.arguments import CommandLine, ScriptArguments, read_words
+from ..train.checkpoints import STATE
 from ..train.checks import check
-from ..train.launch import run_training
-from ..train.recipe import load_recipe, shipped_files
+from ..train.launch import make_launch, run_training
+from ..train.recipe import Recipe, load_recipe, shipped_files
 from ..train.resume import refuse_to_overwrite
 
 USAGE = """\
@@ -23,8 +30,18 @@ stopped with an explanation.
 
   trl-ces train --config smollm2_135m
   trl-ces train --config R1-7B alp --accelerate_config zero3_offload
+  trl-ces train --config R1-7B --smoke  # two steps with short completions, to see whether the run works
   trl-ces train --config my.yaml --shaping none --max_steps 100 --resume_from_checkpoint true
 """
+
+SMOKE, SMOKE_TOKENS = "--smoke", 512  # at the paper's tau, up to five tokens of such a completion are shaped
+SMOKE_FIELDS = (
+    "--max_steps 2 --logging_steps 1 --save_strategy no --load_best_model_at_end false --push_to_hub false "
+    "--eval_strategy no --num_eval_samples null --eval_dataset_name null "
+    "--resume_from_checkpoint null --report_to none"
+)
+# Unlike torch's counters, the used memory includes vLLM, NCCL and other processes.
+MEMORY_QUERY = "nvidia-smi --query-gpu=memory.used,memory.total --format=csv,noheader,nounits --loop-ms=200"
 
 
 def run(argv: list[str]) -> int:
@@ -41,8 +58,14 @@ def run(argv: list[str]) -> int:
         files = ", ".join(shipped_files("accelerate"))
         print(TrlParser(types, usage=f"{USAGE}\nshipped accelerate configurations: {files}").format_help())
         return 0
-    line = read_words(argv)
+    words = [word for word in argv if word != SMOKE]
+    line = read_words(words, [SMOKE.strip("-")])
     recipe = load_recipe(line.config, line.overrides)
+    return _start(line, recipe) if words == argv else _smoke(line, recipe, words)
+
+
+def _start(line: CommandLine, recipe: Recipe) -> int:
+    """Check a run, and start its training processes."""
     launch = check(line, recipe)
     output_dir, script = Path(recipe.setting("output_dir")), recipe.script
     try:
@@ -59,3 +82,45 @@ def run(argv: list[str]) -> int:
         try_hub_once(str(recipe.model.model_name_or_path), *([script.dataset_name] if script.dataset_name else []))
     sys.stdout.flush()
     return run_training(launch, recipe)
+
+
+def _smoke(line: CommandLine, recipe: Recipe, words: list[str]) -> int:
+    """Make two optimizer steps with short completions in a temporary folder; print the memory and what to check."""
+    longest = recipe.setting("max_completion_length") or SMOKE_TOKENS
+    tokens, on_gpu = min(longest, SMOKE_TOKENS), shutil.which("nvidia-smi") and not recipe.setting("use_cpu")
+    disk = next(parent for parent in Path(recipe.setting("output_dir")).parents if parent.is_dir())
+    with TemporaryDirectory(dir=disk, prefix="smoke-") as folder, (Path(folder) / "memory.csv").open("w+") as memory:
+        fields = [*SMOKE_FIELDS.split(), "--max_completion_length", str(tokens), "--output_dir", folder]
+        short = read_words([*words, *fields])
+        query = subprocess.Popen(MEMORY_QUERY.split(), stdout=memory, preexec_fn=prepare_child) if on_gpu else None
+        try:
+            code = _start(short, load_recipe(short.config, short.overrides))
+        finally:
+            if query:
+                query.terminate()
+                query.wait()
+        if code or not (Path(folder) / STATE).exists():  # stopped by a signal, or not the first machine
+            return code
+        memory.seek(0)
+        readings = [tuple(map(int, row)) for row in re.findall(r"^(\d+), (\d+)$", memory.read(), re.MULTILINE)]
+    print(f"\nSmoke run: two optimizer steps with completions of at most {tokens} tokens. Nothing was kept.")
+    if readings:
+        used, total = (size / 1024 for size in max(readings))
+        print(f"Peak memory of a GPU: {used:.1f} of {total:.1f} GiB, {_planned(line, recipe, total)}.")
+    print(f"Check next:\n- Warnings above: {tokens} tokens may be too few for complete, correct or shaped completions")
+    if line.config:
+        print(f"- Whether the model solves some of the problems: trl-ces inspect --config {shlex.join(line.config)}")
+    print(f"- Then start the run: trl-ces train {shlex.join(words)}")
+    return 0
+
+
+def _planned(line: CommandLine, recipe: Recipe, gpu_memory: float) -> str:
+    """Return the planned peak memory of a GPU for completions of full length, as text."""
+    from ..lab.plan.plan import plan_recipe
+
+    gpus, file = make_launch(line, recipe).num_processes, line.accelerate_config
+    try:
+        plan = plan_recipe(line.config, line.overrides, gpus=gpus, accelerate_config=file, gpu_memory=gpu_memory)
+    except UserError as error:
+        return f"not planned ({error})"
+    return f"planned {plan.memory.peak / 2**30:.1f} GiB for completions of {plan.config.max_completion_length} tokens"

@@ -152,7 +152,8 @@ def conditional_entropy_shaping(
         entropies = entropies.detach()
     b = multiplier(correct, batch["group_correct"], batch["group_scored"]) if dynamic_multiplier else None
     lengths = mask.sum(dim=1, dtype=torch.int64)
-    k = selection_size(lengths, tau, b) * scored
+    is_shaped = scored & torch.where(correct, beta_correct != 0, beta_incorrect != 0)
+    k = selection_size(lengths, tau, b) * is_shaped
     largest = math.floor(mask.size(1) * exact(tau))  # no device synchronization
     selected = top_entropy_tokens(entropies, mask, k, largest)
     betas = beta_correct, beta_incorrect, cap_incorrect, cap_correct

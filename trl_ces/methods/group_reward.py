@@ -79,8 +79,8 @@ def accuracy_reward_index(names: list[str], wanted: str | None) -> int:
     if len(matches) != 1:
         reason = f"{wanted!r} is the name of" if wanted else "'accuracy' is in the name of"
         raise ValueError(
-            "Set `ces_accuracy_reward` to the name of the reward function that decides whether a completion is "
-            f"correct: {reason} {len(matches)} of them. Reward functions: {', '.join(names) or 'none'}."
+            "Set `ces_accuracy_reward` to the name of the reward that decides whether a completion is correct, one of "
+            f"{', '.join(names) or 'none'}: {reason} {len(matches)} of them."
         )
     return matches[0]
 

@@ -4,15 +4,24 @@ import os
 import sys
 from pathlib import Path
 
-from .errors import UserError, first_line, hub_errors
+from .errors import UserError, first_line, hub_errors, nearest
 
 DATA_SUFFIXES = (".json", ".jsonl", ".parquet")
 
 
 def is_local(name: str) -> bool:
-    """Return whether a model or data set name is a local path: the path exists, or the name cannot be a Hub id."""
+    """Return whether a model or data set name is a local path: it or its folder exists, or it cannot be a Hub id."""
     path = Path(expand_home(name))
-    return name.startswith((".", "/", "~")) or name.count("/") > 1 or path.suffix in DATA_SUFFIXES or path.exists()
+    exists = path.exists() or ("/" in name and path.parent.is_dir())
+    return exists or name.startswith((".", "/", "~")) or name.count("/") > 1 or path.suffix in DATA_SUFFIXES
+
+
+def nearest_model(name: str) -> str:
+    """Return `" Did you mean ...?"` with the saved model whose path is most similar, or an empty string."""
+    path = Path(expand_home(name))
+    above = next(folder for folder in (path, *path.parents) if folder.is_dir())
+    found = [file.parent for depth in ("*", "*/*") for file in above.glob(f"{depth}/*config.json")]
+    return nearest(str(path), map(str, found))
 
 
 def expand_home(name: str | Path) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from ..config import CESConfig
 from ..methods.group_reward import check_rewards
 from ..support.errors import UserError
-from ..support.hub import is_local
+from ..support.hub import is_local, nearest_model
 from ..support.imports import import_path, install_line
 from ..support.models import check_is_no_adapter, check_reward_model
 from ..support.prompts import check_chat_template
@@ -68,7 +68,7 @@ def _check_model(recipe: Recipe) -> None:
             if not any(Path(name).glob(pattern)):
                 raise UserError(
                     f"`model_name_or_path` {name!r} has no {pattern}: name a Hub id, or a directory written by "
-                    "`save_pretrained`."
+                    f"`save_pretrained`.{nearest_model(name)}"
                 )
 
 

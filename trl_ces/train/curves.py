@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from .checkpoints import STATE
@@ -21,7 +22,7 @@ STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#7d7d00", "linestyle": (0, (2, 2)), "marker": ">"},
 )
 PANELS = {
-    "accuracy": ("Accuracy", "correct completions"),
+    "accuracy": ("Accuracy", "correct completions, %"),
     "length": ("Completion length", "tokens"),
     "entropy": ("Entropy", "bits per token"),
 }
@@ -45,8 +46,11 @@ def read_curves(run_dir: Path, accuracy_reward: str) -> Curve:
 def plot_curves(curves: dict[str, list[Curve]], file: Path) -> Path:
     """Plot accuracy, length and entropy of all methods against the training step, with one curve per seed."""
     from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+    curves = {
+        name: [run | {"accuracy": [100 * share for share in run["accuracy"]]} for run in runs]
+        for name, runs in curves.items()
+    }
     figure = Figure(figsize=(11, 3.6 if len(curves) < 4 else 4.2))
     axes = figure.subplots(1, 3)
     figure.set_layout_engine("constrained", wspace=0.06)
@@ -59,10 +63,9 @@ def plot_curves(curves: dict[str, list[Curve]], file: Path) -> Path:
             style = styles[name]
             faint = {"color": style["color"], "linestyle": style["linestyle"], "alpha": 0.25, "linewidth": 1}
             for run in runs:
-                axis.plot(run["step"], run[key] if len(runs) == 1 else running_mean(run[key]), **faint)
+                points = run["step"], run[key]
+                axis.plot(*(points if len(runs) == 1 else running_mean(*points)), **faint)
             axis.plot(*mean_curve(runs, key), label=name, markersize=5, markevery=5, linewidth=2, **style)
-    axes[0].yaxis.set_major_locator(MaxNLocator(steps=[1, 2, 5, 10]))  # no tick at 2.5 %, which would be rounded
-    axes[0].yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
     axes[2].set_ylim(bottom=0)
     axes[0].legend(frameon=False, loc="lower right", fontsize=9 if len(curves) < 4 else 8)
     faint_lines = "each point" if all(len(runs) == 1 for runs in curves.values()) else "each seed"
@@ -79,18 +82,17 @@ def styles_of(methods: list[str]) -> dict[str, dict[str, Any]]:
 
 
 def mean_curve(runs: list[Curve], key: str) -> tuple[list[float], list[float]]:
-    """Return the steps that all runs share, and at each step the mean over the runs of their running means."""
+    """Return the running mean of the runs' mean, over the steps that all runs share."""
     steps = [step for step in runs[0]["step"] if all(step in run["step"] for run in runs)]
     values = [dict(zip(run["step"], run[key], strict=True)) for run in runs]
-    smooth = [running_mean([by_step[step] for step in steps]) for by_step in values]
-    return steps, [sum(column) / len(runs) for column in zip(*smooth, strict=True)]
+    return running_mean(steps, [fmean(by_step[step] for by_step in values) for step in steps])
 
 
-def running_mean(values: list[float]) -> list[float]:
-    """Return the centered running mean over five values; at the ends the window shrinks but stays symmetric."""
-    means = []
-    for index in range(len(values)):
-        reach = min(2, index, len(values) - 1 - index)
-        window = values[index - reach : index + reach + 1]
-        means.append(sum(window) / len(window))
-    return means
+def running_mean(steps: list[float], values: list[float]) -> tuple[list[float], list[float]]:
+    """Return the centered running mean over five points and its steps, from the first full window to the last one.
+
+    A single point at an end would look like a jump. Fewer than five points are returned as they are.
+    """
+    reach = 2 if len(values) >= 5 else 0
+    inner = range(reach, len(values) - reach)
+    return [steps[index] for index in inner], [fmean(values[index - reach : index + reach + 1]) for index in inner]

@@ -15,6 +15,7 @@ from trl_ces.lab.evaluation.benchmarks import (
     data_digest,
     find_benchmarks,
     load_benchmark,
+    load_own,
 )
 from trl_ces.lab.evaluation.code.tasks import INSTRUCTION
 from trl_ces.support.errors import UserError
@@ -95,6 +96,26 @@ def test_names_and_groups_are_resolved_without_repetition():
         find_benchmarks(["gsm8"])
     with pytest.raises(UserError, match="`benchmarks` is empty"):
         find_benchmarks([])
+
+
+def test_own_problems_have_the_columns_of_a_recipe(tmp_path):
+    file, chat = tmp_path / "test.jsonl", [{"role": "system", "content": "Add."}, {"role": "user", "content": "1+1="}]
+
+    def load(*rows):
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return load_own(str(file))
+
+    plain = load({"question": "1+1=", "answer": 2}, {"question": "2+2=", "answer": "4"})
+    assert [(problem.benchmark, problem.id, problem.text, problem.gold) for problem in plain] == [
+        ("data", 0, "1+1=", "2"),
+        ("data", 1, "2+2=", "4"),
+    ]
+    [problem] = load({"prompt": chat, "solution": "2"})
+    assert (problem.question, problem.text, problem.gold) == (chat, "1+1=", "2")
+    with pytest.raises(UserError, match="row 1 has no reference answer: add it, or remove the row"):
+        load({"question": "1+1=", "answer": "2"}, {"question": "2+2=", "answer": None})
+    with pytest.raises(UserError, match=r"2 of them fit `solution_column` .*\. Rename columns\."):
+        load({"problem": "1+1=", "solution": "It is 2.", "answer": "2"})
 
 
 def test_selected_problems_are_evenly_spaced(data):

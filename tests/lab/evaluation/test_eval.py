@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from fixtures_evaluation import write_data, write_model
+from fixtures_evaluation import Scripted, write_data, write_model
 
 from trl_ces.cli.main import main
 from trl_ces.lab.evaluation.benchmarks import GROUPS
@@ -72,6 +72,35 @@ def test_tiny_model_is_evaluated_end_to_end(workspace, tmp_path, capsys, monkeyp
     assert (settings["backend"], settings["data"]["aime24"]["problems"]) == ("transformers", 3)
 
 
+def test_own_problems_are_evaluated_and_compared_before_and_after_training(workspace, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "test.jsonl").write_text('{"question": "2+2=", "answer": 4}\n{"question": "3+3=", "answer": "6"}\n')
+    words = ["--model", str(workspace / "model"), "--data", "test.jsonl", "--backend", "transformers"]
+    words += ["--num_samples", "2", "--max_new_tokens", "12", "--config", "paper"]  # replaces the file's benchmarks
+    for name, second in (("before", "5"), ("after", "6")):
+        texts = {"2+2": "\\boxed{4}", "3+3": f"\\boxed{{{second}}}"}
+        load = lambda facts, *_, texts=texts: Scripted(facts.tokenizer, texts)  # noqa: E731
+        monkeypatch.setattr("trl_ces.lab.evaluation.run.load_backend", load)
+        assert main(["eval", *words, "--output_dir", name]) == 0
+    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("| Own problems"))
+    assert row.split("|")[2].strip().startswith("50.0 [")  # before
+    assert main(["compare", "before", "after"]) == 0
+    rows = [line.split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("| Own problems")]
+    assert [rows[0][2].strip()[:6], rows[0][4].strip()[:7], rows[1][2].strip()[:7]] == ["50.0 [", "100.0 [", "+50.0 ["]
+    (tmp_path / "test.jsonl").write_text('{"question": "2+2=", "answer": 4}\n')
+    assert main(["eval", *words, "--output_dir", "other"]) == 0
+    assert main(["compare", "before", "other"]) == 2
+    assert "before and other contain different problems of data" in capsys.readouterr().err
+
+
+def test_the_model_is_read_before_the_benchmark(workspace, capsys, monkeypatch):
+    monkeypatch.setattr("trl_ces.lab.evaluation.run.load_benchmark", lambda *_: pytest.fail("loaded"))
+    (workspace / "no_tokenizer").mkdir()
+    (workspace / "no_tokenizer" / "config.json").write_text("{}")
+    assert main(["eval", "--model", str(workspace / "no_tokenizer"), "--benchmarks", "aime24"]) == 2
+    assert "no_tokenizer' cannot be read: " in capsys.readouterr().err
+
+
 OK = ["--model", "MODEL", "--benchmarks", "aime24", "--data_dir", "DATA", "--backend", "transformers"]
 
 
@@ -80,9 +109,12 @@ OK = ["--model", "MODEL", "--benchmarks", "aime24", "--data_dir", "DATA", "--bac
     [
         (["--benchmarks", "aime24"], ["No model is specified", "`--model`"]),
         (["--model", "MODEL"], ["`benchmarks` is empty", "math12"]),
+        ([*OK, "--data", "x.jsonl"], ["`data` and `benchmarks` are both set"]),
+        (["--model", "MODEL", "--data", "gone.jsonl"], ["gone.jsonl does not exist", "check `--data`"]),
         (["--model", "MODEL", "--benchmarks", "aime"], ["'aime'", "Did you mean `aime24`?"]),
         (["--model", "MODEL", "--benchmarks", "svamp", "--data_dir", "DATA"], ["svamp/test.jsonl does not exist"]),
         (["--model", "./nowhere", "--benchmarks", "aime24"], ["'./nowhere' has no config.json", "`--model`"]),
+        (["--model", "DATA/modle", "--benchmarks", "aime24"], ["modle' has no config.json", "/model`?"]),
         ([*OK, "--num_samples", "0"], ["`num_samples` is 0", "at least 1"]),
         ([*OK, "--num_samples", "two"], ["`num_samples` is 'two'", "a whole number"]),
         ([*OK, "--max_problems", "1.5"], ["`max_problems` is 1.5"]),

@@ -169,13 +169,13 @@ def test_comparison_has_the_layout_of_tables_1_and_9(runs):
     assert [cell.split(" [")[0] for cell in first[2]] == ["GSM8K", "87.5", "12.0", "62.5", "16.7"]
     assert first[1][3] == with_interval(*accuracy(OF_SECOND))
     assert first[3][0] == "Average"
-    assert differences[0] == ["Dataset", "second − first Acc ↑", "second − first Len ↓"]
+    assert differences[0] == ["Dataset", "second - first Acc ↑", "second - first Len ↓"]
     assert differences[1][:2] == ["AIME24", with_interval(*difference(OF_SECOND, OF_FIRST), "+")]
     assert differences[1][2].startswith("-22.5 [")
     assert "that can be graded: 2 of 3 problems of GSM8K. Len covers all problems." in text
     assert split[1] == ["AIME24", "simple", "0", "-", "-", "-", "-"]
     assert [cell.split(" [")[0] for cell in split[2]] == ["AIME24", "hard", "2", "25.0", "62.5", "62.5", "40.0"]
-    assert budgets[0] == ["Tokens", "first", "second", "second − first"]
+    assert budgets[0] == ["Tokens", "first", "second", "second - first"]
     assert [row[0] for row in budgets[1:]] == ["3", "6", "12", "25", "50", "100", "Area"]
     # within 25 tokens: (1/4 + 7/8) / 2 and (1/2 + 5/8) / 2
     assert [cell.split(" [")[0] for cell in budgets[4]] == ["25", "56.2", "56.2", "+0.0"]
@@ -213,7 +213,7 @@ def test_command_prints_and_saves_a_comparison_of_three_runs(folders, tmp_path, 
     assert json.loads(file.read_text()) == found
     tables, both = cells(printed), ("Acc ↑", "Len ↓")
     assert tables[0][0][1:] == [f"{name} {what}" for name in ("base", "dapo", "ces") for what in both]
-    assert tables[1][0][1:] == [f"{name} − dapo {what}" for name in ("base", "ces") for what in both]
+    assert tables[1][0][1:] == [f"{name} - dapo {what}" for name in ("base", "ces") for what in both]
     assert "Settings that differ" not in printed
 
 

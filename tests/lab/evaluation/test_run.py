@@ -313,14 +313,15 @@ def test_study_checks_the_context_of_its_model_before_training(workspace):
         check_evaluation({**options, "backend": "transformers"}, recipe)
 
 
-def test_grader_and_data_are_checked_before_the_model_is_read(workspace, tmp_path, monkeypatch):
+def test_grader_and_data_are_checked_before_the_weights_are_loaded(workspace, tmp_path, monkeypatch):
+    monkeypatch.setattr(run_module, "load_backend", None)
     with pytest.raises(UserError, match=r"svamp: .* does not exist"):
-        run(workspace, tmp_path, model="no-one/nothing", benchmarks=["svamp"])
+        run(workspace, tmp_path, benchmarks=["svamp"])
 
     def grade_many(*arguments, **keywords):
         raise RuntimeError("install another antlr")
 
     monkeypatch.setattr(run_module, "grade_many", grade_many)
     with pytest.raises(UserError, match="install another antlr"):
-        run(workspace, tmp_path, model="no-one/nothing")
+        run(workspace, tmp_path)
     assert os.listdir(tmp_path) == []

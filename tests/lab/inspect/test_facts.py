@@ -35,6 +35,14 @@ def test_shaped_share_is_the_expectation_over_groups():
     assert facts_of(TWO_PROMPTS, dynamic_multiplier=False)["shaped_share"] == 24 / 240
 
 
+def test_completions_whose_beta_is_0_have_no_shaped_tokens():
+    # As above: the correct completions alone have 2 + 4 shaped tokens.
+    assert facts_of(TWO_PROMPTS, beta_incorrect=0.0)["shaped_share"] == pytest.approx(6 / 240)
+    both = facts_of(TWO_PROMPTS)["shaped_share"]
+    assert facts_of(TWO_PROMPTS, beta_correct=0.0)["shaped_share"] == pytest.approx(both - 6 / 240)
+    assert facts_of(TWO_PROMPTS, capped=True)["shaped_share"] == both
+
+
 def test_truncated_completions_are_excluded_if_training_masks_them():
     completions = [completion(0, 400, ended=False), *[completion(0, 5)] * 3]
     shares = [

@@ -225,6 +225,8 @@ def test_top_pairs_and_automatic_tau(tmp_path, capsys):
         (["--model", "MODEL", "--data", "data.jsonl", "--num_prompts", "9"], ["lower `--num_prompts`"]),
         (["--model", "MODEL", "--prompt", ""], ["`--prompt` is empty"]),
         (["--model", "MODEL", "--prompt", "a", "--ces_tau", "-0.1"], ["`--tau` is -0.1", "[0, 1]"]),
+        (["--model", "MODEL", "--prompt", "a", "--tau", "atuo"], ["`--tau` is 'atuo': it must be a number", "`auto`"]),
+        (["--config", "recipe.yaml", "--ces_tau", "atuo"], ["is 'atuo': it must be a number", "`auto`"]),
         (["--model", "MODEL", "--prompt", "a", "--temperature", "0"], ["`--temperature` is 0.0", "above 0"]),
         (["--model", "MODEL", "--prompt", "a", "--ces_tua", "1"], ["`ces_tua`", "`ces_tau`"]),
         (["--model", "MODEL", "--prompt", "a", "--num_processes", "2"], ["runs in one process"]),

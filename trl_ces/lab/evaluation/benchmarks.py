@@ -20,6 +20,8 @@ from typing import Any
 from ...support.errors import UserError, first_line, hub_errors, nearest
 from ...support.files import parse_rows
 from ...support.hub import expand_home
+from ...train.arguments import ScriptArguments
+from ...train.data import clean_gold, read_rows
 from .code.tasks import CodeTask, Row, read_code, read_task
 
 # Returns the question and the reference answer of a row.
@@ -214,6 +216,8 @@ _ALL = [
     _code("mbpp_plus", "MBPP+", "mbpp", "mbpp"),
 ]
 BENCHMARKS = {benchmark.name: benchmark for benchmark in _ALL}
+OWN = "data"  # the user's own problems
+SETS = BENCHMARKS | {OWN: Benchmark(OWN, "Own problems", "own", "", 0, read_plain)}
 GROUPS = {
     group: [benchmark.name for benchmark in _ALL if benchmark.kind == kind]
     for group, kind in (("math12", "math"), ("reasoning", "choice"), ("code", "code"))
@@ -226,9 +230,14 @@ class Problem:
 
     benchmark: str  # name of the benchmark
     id: int  # row number in the source, from 0
-    question: str
+    question: Any  # text; chat messages in some of the user's own problems
     gold: str  # reference answer
     code: CodeTask | None = None  # tests of a code problem
+
+    @property
+    def text(self) -> str:
+        """The question, or the last of its chat messages."""
+        return self.question if isinstance(self.question, str) else str(self.question[-1].get("content"))
 
 
 def find_benchmarks(names: Sequence[str]) -> list[str]:
@@ -241,7 +250,10 @@ def find_benchmarks(names: Sequence[str]) -> list[str]:
             raise UserError(f"`benchmarks` contains an unknown name: {name!r}.{hint} Available {known}.")
         found |= dict.fromkeys(GROUPS.get(name, [name]))
     if not found:
-        raise UserError(f"`benchmarks` is empty: specify a benchmark or one of the groups {', '.join(GROUPS)}.")
+        raise UserError(
+            f"`benchmarks` is empty: specify a benchmark, one of the groups {', '.join(GROUPS)}, or your own problems "
+            "with `--data`."
+        )
     return list(found)
 
 
@@ -271,6 +283,22 @@ def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Proble
         if task is not None and benchmark.base is None:
             task = task.base()
         problems.append(Problem(name, number, question, gold, task))
+    return problems
+
+
+def load_own(name: str) -> list[Problem]:
+    """Read the user's own problems from a file or the Hub (split `test`), with the columns of a recipe's data."""
+    try:
+        rows = read_rows(ScriptArguments(dataset_name=name), name, "test")
+    except UserError as error:
+        message = re.sub(r"Set `\w+_column`", "Rename columns", str(error)).replace("`dataset_name`", "`--data`")
+        raise UserError(message) from None
+    problems = []
+    for number, (question, gold) in enumerate(zip(rows.prompts, rows.golds, strict=True)):
+        text = clean_gold(gold, None, f"{name}, row {number}")
+        if text is None:
+            raise UserError(f"{name}, row {number} has no reference answer: add it, or remove the row.")
+        problems.append(Problem(OWN, number, question, text))
     return problems
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ...support.errors import UserError, first_line, hub_errors
-from ...support.hub import expand_home, is_local, try_hub_once
-from ...support.prompts import build_prompt, check_chat_template, opens_thinking
+from ...support.hub import expand_home, is_local, nearest_model, try_hub_once
+from ...support.prompts import check_chat_template, opens_thinking
+from ...train.data import make_prompt
 from .benchmarks import Problem
 from .settings import EvaluationSettings
 
@@ -42,7 +43,7 @@ def check_model(name: str) -> None:
     if is_local(name) and not any((folder / file).is_file() for file in ("config.json", "adapter_config.json")):
         raise UserError(
             f"The model {name!r} has no config.json (and no adapter_config.json): set `--model` to a saved model's "
-            "directory, a checkpoint or a Hub id."
+            f"directory, a checkpoint or a Hub id.{nearest_model(name)}"
         )
 
 
@@ -104,12 +105,14 @@ def encode_prompts(
     tokenizer: Any, problems: Sequence[Problem], system_prompt: str | None, template: str | None = None
 ) -> EncodedPrompts:
     """Encode prompts as token ids, identically for every backend; `template` as in [`EvaluationSettings`]."""
+    prompts: list[Any] = [
+        make_prompt(problem.question, system_prompt, f"{problem.benchmark}, row {problem.id}", template)
+        for problem in problems
+    ]
     if template is not None:
-        texts = [template.replace("{question}", problem.question) for problem in problems]
-        return EncodedPrompts(tokenizer(texts)["input_ids"], [opens_thinking(text) for text in texts])
+        return EncodedPrompts(tokenizer(prompts)["input_ids"], [opens_thinking(text) for text in prompts])
     check_chat_template([], "the model", tokenizer)
-    chats = [build_prompt(problem.question, system_prompt) for problem in problems]
-    texts = [apply_template(tokenizer, chat, tokenize=False) for chat in chats]
+    texts = [apply_template(tokenizer, chat, tokenize=False) for chat in prompts]
     # The chat template has already added the special tokens, including BOS.
     ids = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
     return EncodedPrompts(ids, [opens_thinking(text) for text in texts])

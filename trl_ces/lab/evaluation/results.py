@@ -10,14 +10,14 @@ import pandas as pd
 
 from ...support.errors import UserError, nearest
 from ...support.files import write_json
-from .benchmarks import BENCHMARKS
+from .benchmarks import SETS
 from .intervals import Interval
 from .measures import CORRECTNESS, accuracies, by_benchmark, measure, pass_at, scored_by_all
 from .samples import SAMPLES, Sample, differences, read_samples, read_settings_file
 from .tables import markdown, percent
 
 SUMMARY, TABLE = "summary.json", "table.md"
-KINDS = {"math": "Average", "choice": "Average of multiple choice", "code": "Average of code"}
+KINDS = {"math": "Average", "choice": "Average of multiple choice", "code": "Average of code", "own": "Own problems"}
 BUDGETS_NOTE = (
     "Acc within: % of completions that are correct within the token budget. Area: mean accuracy over all budgets "
     "up to the last."
@@ -31,7 +31,7 @@ def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, 
     from ...support.environment import environment
 
     tables, names = by_benchmark(samples), settings["benchmarks"]
-    by_kind = {kind: [tables[name] for name in names if BENCHMARKS[name].kind == kind] for kind in KINDS}
+    by_kind = {kind: [tables[name] for name in names if SETS[name].kind == kind] for kind in KINDS}
     limit = settings["max_new_tokens"]
     return {
         "settings": settings,
@@ -83,10 +83,10 @@ def _main_table(summary: dict[str, Any]) -> str:
 
     rows = []
     for kind, title in KINDS.items():
-        names = [name for name in found if BENCHMARKS[name].kind == kind]
+        names = [name for name in found if SETS[name].kind == kind]
         for name in names:
             rest = [percent(found[name]["correct"]["pass_at"][largest_k]), percent(found[name]["truncated"])]
-            rows.append([BENCHMARKS[name].title, *cells(found[name]), *rest])
+            rows.append([SETS[name].title, *cells(found[name]), *rest])
         if len(names) > 1:
             rows.append([title, *cells(summary["averages"][kind]), "", ""])
     return markdown(["Dataset", "Acc ↑", "n", "Script Acc", "n", "Len ↓", f"pass@{largest_k}", "Cut off"], rows)
@@ -113,7 +113,7 @@ def results_table(summary: dict[str, Any]) -> str:
             f"\n\n{unscored} completions are unscored: the grader does not support their reference answers (they "
             "count only in Script Acc), or the reference solution of a code problem does not run on this machine."
         )
-    measured = {BENCHMARKS[name].title: entry["correct"] for name, entry in found.items()}
+    measured = {SETS[name].title: entry["correct"] for name, entry in found.items()}
     rows = [[title, *map(percent, [*own["budgets"].values(), own["area"]["mean"]])] for title, own in measured.items()]
     budgets = markdown(["Acc ↑ within", *next(iter(measured.values()))["budgets"], "Area"], rows)
     return "\n\n".join([heading, _main_table(summary), notes, budgets, BUDGETS_NOTE]) + "\n"
@@ -188,7 +188,7 @@ def compare(runs: Sequence[Run], correctness: str = "correct", baseline: int = 0
     """
     names = shared_benchmarks(runs)
     limit = min(run.settings["max_new_tokens"] for run in runs)
-    kinds = {kind: own for kind in KINDS if (own := [name for name in names if BENCHMARKS[name].kind == kind])}
+    kinds = {kind: own for kind in KINDS if (own := [name for name in names if SETS[name].kind == kind])}
 
     def tables(names: list[str]) -> list[list[pd.DataFrame]]:
         return [[run.samples[name] for name in names] for run in runs]
@@ -225,15 +225,15 @@ def _split(runs: Sequence[pd.DataFrame], by: str) -> dict[str, Any]:
 def comparison_text(compared: dict[str, Any]) -> str:
     """Render Markdown tables: results by benchmark (as in Table 1), differences, question difficulty, budgets."""
     names, baseline = compared["runs"], compared["baseline"]
-    kinds = [BENCHMARKS[name].kind for name in compared["benchmarks"]]
-    titled = [(BENCHMARKS[name].title, row) for name, row in compared["benchmarks"].items()]
+    kinds = [SETS[name].kind for name in compared["benchmarks"]]
+    titled = [(SETS[name].title, row) for name, row in compared["benchmarks"].items()]
     titled += [(KINDS[kind], row) for kind, row in compared["averages"].items() if kinds.count(kind) > 1]
     indices, others = range(len(names)), [index for index, name in enumerate(names) if name != baseline]
-    minus = [f"{names[index]} − {baseline}" for index in others]
+    minus = [f"{names[index]} - {baseline}" for index in others]
     levels = [[title, *_cells(row, indices)] for title, row in titled]
     differences = [[title, *_cells(row, others, "_difference")] for title, row in titled]
     split = [
-        [BENCHMARKS[name].title, part, str(row["problems"]), *_cells(row, indices)]
+        [SETS[name].title, part, str(row["problems"]), *_cells(row, indices)]
         for name, parts in compared["split"].items()
         for part, row in parts.items()
     ]
@@ -279,14 +279,14 @@ def _notes(compared: dict[str, Any]) -> str:
         "including thinking. Brackets: 95 % intervals over problems."
     ]
     partly = [
-        f"{row['scored']} of {row['problems']} problems of {BENCHMARKS[name].title}"
+        f"{row['scored']} of {row['problems']} problems of {SETS[name].title}"
         for name, row in compared["benchmarks"].items()
         if row["scored"] < row["problems"]
     ]
     if partly:
         notes.append(f"Acc covers only problems that can be graded: {', '.join(partly)}. Len covers all problems.")
     if compared["left_out"]:
-        titles = [BENCHMARKS[name].title for name in compared["left_out"]]
+        titles = [SETS[name].title for name in compared["left_out"]]
         notes.append(f"Omitted because not every run includes them: {', '.join(titles)}.")
     for name, settings in compared["differing"].items():
         changes = "; ".join(f"`{key}` {old!r} and {new!r}" for key, (old, new) in settings.items())

@@ -15,7 +15,7 @@ from ...grading.grader import grade_many
 from ...support.errors import UserError
 from ...support.files import write_json, write_text
 from ...support.imports import install_line
-from .benchmarks import BENCHMARKS, Problem, choose, data_digest, load_benchmark
+from .benchmarks import SETS, Problem, choose, data_digest, load_benchmark, load_own
 from .code.grader import CodeGrader, check_code
 from .generate import TransformersBackend, VllmBackend
 from .measures import CORRECTNESS
@@ -26,7 +26,8 @@ from .settings import EvaluationSettings, default_folder, make_settings
 
 
 def choose_backend(settings: EvaluationSettings) -> EvaluationSettings:
-    """Resolve the `"auto"` backend."""
+    """Resolve the `"auto"` backend, and check what the machine must have."""
+    check_code(settings.code_benchmarks(), settings.allow_code_execution)
     backend, installed = settings.backend, find_spec("vllm") is not None
     if backend == "auto":
         backend = "vllm" if installed else "transformers"
@@ -35,25 +36,23 @@ def choose_backend(settings: EvaluationSettings) -> EvaluationSettings:
     return dataclasses.replace(settings, backend=backend)
 
 
-def _prepare(settings: EvaluationSettings) -> tuple[EvaluationSettings, list[Problem]]:
-    """Resolve the backend and load the problems; check everything that does not depend on the model."""
-    settings = choose_backend(settings)
-    check_code(settings.code_benchmarks(), settings.allow_code_execution)
-    sets = [choose(load_benchmark(name, settings.data_dir), settings.max_problems) for name in settings.benchmarks]
+def _load_problems(settings: EvaluationSettings) -> list[Problem]:
+    """Load the problems, and check that the grader works."""
+    names, folder = settings.benchmarks, settings.data_dir
+    sets = [load_own(settings.data)] if settings.data else [load_benchmark(name, folder) for name in names]
     try:
         # fails without the algebra package of `correct_qwen`
         grade_many(["\\boxed{\\sqrt{8}}"], ["2\\sqrt{2}"], with_qwen=True)
     except RuntimeError as error:
         raise UserError(str(error)) from None
-    return settings, [problem for problems in sets for problem in problems]
+    return [problem for problems in sets for problem in choose(problems, settings.max_problems)]
 
 
-def _encode(settings: EvaluationSettings, problems: Sequence[Problem]) -> tuple[ModelFacts, EncodedPrompts]:
-    """Read the model without its weights, encode the prompts, and check that they fit the context."""
-    facts = read_model(settings)
+def _encode(settings: EvaluationSettings, facts: ModelFacts, problems: Sequence[Problem]) -> EncodedPrompts:
+    """Encode the prompts, and check that they fit the model's context."""
     prompts = encode_prompts(facts.tokenizer, problems, settings.system_prompt, settings.prompt_template)
     check_context(facts, prompts, settings)
-    return facts, prompts
+    return prompts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +80,7 @@ def sample_seed(seed: int, benchmark: str, problem: int, sample: int) -> int:
 def list_requests(settings: EvaluationSettings, problems: Sequence[Problem], prompts: EncodedPrompts) -> list[Request]:
     """List all completions to generate, sorted by benchmark and prompt length to reduce padding."""
     rank = {name: index for index, name in enumerate(settings.benchmarks)}
-    bases = {name: base for name in rank if (base := BENCHMARKS[name].base) in rank}
+    bases = {name: base for name in rank if (base := SETS[name].base) in rank}
     stricter = {(bases[problem.benchmark], problem.id): problem for problem in problems if problem.benchmark in bases}
     entries = zip(problems, prompts.ids, prompts.thinking_prefilled, strict=True)
     prompted = [entry for entry in entries if entry[0].benchmark not in bases]
@@ -112,7 +111,7 @@ def grade_completions(completions: Sequence[tuple[Request, Sample]], code_grader
     grades = grade_many(
         [output["text"] for *_, output in texts],
         [problem.gold for _, problem, _ in texts],
-        [problem.question for _, problem, _ in texts],
+        [problem.text for _, problem, _ in texts],
         benchmarks=[problem.benchmark for _, problem, _ in texts],
         with_qwen=True,
         thinking_prefilled=[request.thinking_prefilled for request, *_ in texts],
@@ -181,8 +180,10 @@ def run_evaluation(
     If another process uses `output_dir`, wait for it if `wait` is set; otherwise raise `UserError`.
     """
     check_model(settings.model)
-    settings, problems = _prepare(settings)
-    facts, prompts = _encode(settings, problems)
+    settings = choose_backend(settings)
+    facts = read_model(settings)  # before the problems, which may have to be downloaded
+    problems = _load_problems(settings)
+    prompts = _encode(settings, facts, problems)
     requests = list_requests(settings, problems, prompts)
     recorded, code_grader = record(settings, facts, problems), CodeGrader(settings.code_time_limit)
     with open_samples(output_dir, recorded, wait) as file:
@@ -251,12 +252,15 @@ def check_evaluate(
     benchmarks: str | Sequence[str] = "math12", correctness: str = "correct", model_dir: str | None = None, **options
 ) -> None:
     """Raise `UserError` if [`evaluate`] would reject these settings. `trl-ces study` calls this before training."""
-    settings, problems = _prepare(_study_settings(model_dir or "of the study", benchmarks, correctness, options))
-    if model_dir is not None:
-        _encode(settings, problems)
+    settings = choose_backend(_study_settings(model_dir or "of the study", benchmarks, correctness, options))
+    facts = None if model_dir is None else read_model(settings)
+    problems = _load_problems(settings)
+    if facts is not None:
+        _encode(settings, facts, problems)
 
 
 def _study_settings(model: str, benchmarks: Any, correctness: str, options: dict[str, Any]) -> EvaluationSettings:
     if correctness not in CORRECTNESS:
         raise UserError(f"`correctness` is {correctness!r}: it must be one of {', '.join(CORRECTNESS)}.")
-    return make_settings({"benchmarks": benchmarks, **options, "model": model}, "`evaluation`")
+    named = {} if options.get("data") else {"benchmarks": benchmarks}
+    return make_settings({**named, **options, "model": model}, "`evaluation`")

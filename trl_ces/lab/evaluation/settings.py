@@ -11,7 +11,7 @@ from typing import Any
 from ...support.errors import UserError, nearest
 from ...support.prompts import PAPER_SYSTEM_PROMPT
 from ...support.yaml import read_yaml, refuse_secrets
-from .benchmarks import BENCHMARKS, find_benchmarks
+from .benchmarks import OWN, SETS, find_benchmarks
 
 # Settings that do not affect completions.
 NOT_SAMPLING = {"data_dir", "output_dir", "allow_code_execution", "gpu_memory_utilization"}
@@ -41,6 +41,9 @@ class EvaluationSettings:
     model: str = _setting("", "Hub id, or directory of a saved model or LoRA adapter")
     benchmarks: list[str] = field(
         default_factory=list, metadata={"help": "benchmarks and groups, separated by commas", "range": TEXTS}
+    )
+    data: str | None = _setting(
+        None, "your own problems, in place of benchmarks: a .json, .jsonl or .parquet file or a Hub id, as in recipes"
     )
     data_dir: str | None = _setting(None, "folder with math/, reasoning/ and code/; default: load from the Hub")
     output_dir: str | None = _setting(
@@ -85,17 +88,20 @@ class EvaluationSettings:
         if not self.model.strip():
             raise UserError("No model is specified: set `--model` to a directory or a Hub id.")
         given = [self.benchmarks] if isinstance(self.benchmarks, str) else self.benchmarks
-        names = [word.strip() for text in given for word in text.split(",")]
-        object.__setattr__(self, "benchmarks", find_benchmarks(list(filter(None, names))))
+        names = [word.strip() for text in given for word in text.split(",") if word.strip()]
+        if self.data is not None and names not in ([], [OWN]):
+            raise UserError("`data` and `benchmarks` are both set: remove one of them.")
+        object.__setattr__(self, "benchmarks", find_benchmarks(names) if self.data is None else [OWN])
 
     def sampling(self) -> dict[str, Any]:
         """Return the settings that determine completions and their grades; all samples of a directory share them."""
         ignored = NOT_SAMPLING if self.code_benchmarks() else {*NOT_SAMPLING, "code_time_limit"}
-        ignored |= set() if self.prompt_template else {"prompt_template"}  # older directories have no such setting
+        # Older directories have no such settings.
+        ignored |= {name for name in ("data", "prompt_template") if getattr(self, name) is None}
         return {name: value for name, value in asdict(self).items() if name not in ignored}
 
     def code_benchmarks(self) -> list[str]:
-        return [name for name in self.benchmarks if BENCHMARKS[name].kind == "code"]
+        return [name for name in self.benchmarks if SETS[name].kind == "code"]
 
 
 def make_settings(values: dict[str, Any], source: str) -> EvaluationSettings:
@@ -112,6 +118,8 @@ def make_settings(values: dict[str, Any], source: str) -> EvaluationSettings:
 def read_settings(file: Path | None, options: dict[str, Any]) -> EvaluationSettings:
     """Read settings from a YAML file; command-line options (text) override them."""
     values = {} if file is None else read_yaml(file)
+    if "data" in options:
+        values.pop("benchmarks", None)
     hints = {setting.name: setting.type for setting in fields(EvaluationSettings)}
     return make_settings(values | {name: _from_text(text, hints[name]) for name, text in options.items()}, str(file))
 

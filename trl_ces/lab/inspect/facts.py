@@ -39,8 +39,9 @@ def all_facts(recipe: Recipe, sample: RecipeSample, sampling: Sampling) -> dict[
         sample.correct,
         size=recipe.setting("num_generations"),
         tau=tau,
-        # With the cap, A' of incorrect completions cannot become positive.
-        beta_incorrect=0 if recipe.setting("ces_cap_incorrect") else recipe.setting("ces_beta_incorrect"),
+        beta_correct=recipe.setting("ces_beta_correct"),
+        beta_incorrect=recipe.setting("ces_beta_incorrect"),
+        capped=recipe.setting("ces_cap_incorrect") is not None,
         dynamic_multiplier=recipe.setting("ces_dynamic_multiplier"),
         mask_truncated=recipe.setting("mask_truncated_completions"),
     )
@@ -113,14 +114,18 @@ def group_facts(
     *,
     size: int,
     tau: float,
+    beta_correct: float = 0.4,
     beta_incorrect: float = 0.4,
+    capped: bool = False,
     dynamic_multiplier: bool = True,
     mask_truncated: bool = False,
 ) -> dict[str, float]:
     """
     Compute expected shares over groups of `size` completions; NaN if no prompt has enough scored completions.
 
-    `shaped_share`: tokens that CES shapes (Eq. 5). The last two values are shares of these.
+    `shaped_share` is the share of tokens that CES shapes (Eq. 5). The last two values are shares of the shaped
+    tokens: tokens in all-correct or all-incorrect groups, and tokens in incorrect completions with A' > 0 (Eq. 7),
+    which the cap of incorrect completions (`capped`) prevents.
     """
     by_prompt: dict[int, list[tuple[SampledCompletion, bool]]] = {}
     for completion, score in zip(completions, correct or [None] * len(completions), strict=True):
@@ -141,10 +146,10 @@ def group_facts(
                 chance = ways / math.comb(n - 1, size - 1)
                 b = multiplier(torch.tensor([score]), torch.tensor([others + score]), group_size)
                 k = selection_size(torch.tensor([length]), tau, b if dynamic_multiplier else None)
-                selected = highest[: int(k)]
+                selected = highest[: int(k)] if (beta_correct if score else beta_incorrect) else []
                 shaped += chance * len(selected)
                 equal += chance * len(selected) * (others + score in (0, size))
-                if not score:
+                if not score and not capped:
                     advantage = advantage_of_incorrect(others, size)
                     rewarded += chance * sum(advantage + beta_incorrect * bits > 0 for bits in selected)
     return {

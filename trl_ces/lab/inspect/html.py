@@ -112,7 +112,7 @@ def completion_view(
             top = top_tokens[position]
             pair = zip(top.pair, top.probabilities, strict=True)
             alternatives = " or ".join(f"“{token_text(tokenizer, token)}” {100 * p:.0f} %" for token, p in pair)
-            tip += f" between {alternatives}; advantage {'−' if change < 0 else '+'}{abs(change):.2f}"
+            tip += f" between {alternatives}; advantage {change:+.2f}"
             text = text.replace(" ", "␣").replace("\n", "↵\n")
         views.append({"text": text, "level": sum(bits >= start for start in LEVELS), "tip": tip, "mark": mark})
     count = sum(map(bool, changes))

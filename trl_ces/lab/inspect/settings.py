@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...support.errors import UserError
 from ...support.hub import is_local
+from ...support.settings import is_number
 from ..evaluation.models import check_model
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ class Sampling:
             raise UserError(
                 f"`--temperature` is {self.temperature}: it must be above 0; 1.0 is the model's unscaled distribution."
             )
-        if self.tau != AUTO and not 0 <= float(self.tau) <= 1:
-            raise UserError(f"`--tau` is {self.tau}: it must be a share of tokens in [0, 1] or {AUTO}.")
+        if self.tau != AUTO and not (is_number(self.tau) and 0 <= float(self.tau) <= 1):
+            raise UserError(f"`--tau` is {self.tau!r:.80}: it must be a number in [0, 1] or `{AUTO}`.")
 
     @classmethod
     def of_recipe(cls, recipe: Recipe, **given: Any) -> Sampling:
@@ -130,8 +131,3 @@ def read_prompts(recipe: Recipe, num_prompts: int | None = None) -> Prompts:
     has_reward = script.reward_funcs or script.reward_model_name_or_path
     columns = {column: list(data[column]) for column in data.column_names if column != "prompt"}
     return Prompts(list(data["prompt"]), columns if has_reward else {})
-
-
-def tau(word: str) -> float | str:
-    """Parse the value of `--tau`."""
-    return word if word == AUTO else float(word)

@@ -1,7 +1,8 @@
 """Compare CES with DAPO on a model that trains on a CPU in minutes.
 
-A base model learns to write additions with intermediate steps (tasks/arithmetic.py). `trl-ces train` then trains it
-with DAPO and with CES, from the same seed and problems. All three models are measured on the same held-out problems.
+A base model learns to write additions with intermediate steps (tasks/arithmetic.py). It is then trained with DAPO,
+CES, and CES on correct completions only, from the same seed and problems. All models are measured on the same held-out
+problems.
 """
 
 from __future__ import annotations
@@ -9,21 +10,28 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from ...support.errors import UserError
-from ...support.files import write_json
+from ...support.files import write_json, write_text
 from ...support.imports import install_line
+from ...support.yaml import dump_yaml
 from ...train.curves import plot_curves, read_curves
+from ...train.launch import WORKER
+from ...train.recipe import compose
 from ..evaluation.tables import markdown
 from ..tasks.arithmetic import arithmetic_accuracy_reward, load_problems
 from .processes import Pending, Step, run_all
 
-METHODS = {"DAPO": ["arithmetic", "dapo"], "CES": ["arithmetic"]}  # name -> recipe and overlays, in training order
+METHODS = {  # name -> recipe and overlays, in training order
+    "DAPO": ["arithmetic", "dapo"],
+    "CES": ["arithmetic"],
+    "ces_correct_only": ["arithmetic", "ces_correct_only"],
+}
 SAMPLES, SAMPLING_SEED = 8, 0
 PICTURE, NUMBERS = "quickstart.png", "quickstart.json"
 # Measure -> (title, factor to the displayed unit, decimals).
@@ -33,7 +41,8 @@ SHOWN = {
     "entropy_bits": ("entropy, bits per token", 1, 3),
 }
 # 95 % prediction intervals for a run with another seed or on another machine, in the order of `SHOWN`. They are
-# computed with Student's t over the seeds of `trl-ces study --config arithmetic`; a test recomputes them.
+# computed with Student's t over the seeds of `trl-ces study --config arithmetic`; a test recomputes them. That study
+# does not include ces_correct_only.
 BANDS = {
     "before": ((70.0, 88.6), (22.7, 24.3), (0.116, 0.149)),
     "DAPO": ((80.8, 100.0), (18.3, 19.6), (0.046, 0.096)),
@@ -51,7 +60,7 @@ def quickstart(
     num_problems: int = 200,
 ) -> str:
     """
-    Train and measure the models `before`, `DAPO` and `CES`, and return a summary; an existing base model is reused.
+    Train and measure the base model, `before`, and a model with each of `METHODS`; return a summary.
 
     `stage` takes a title and returns a context manager of an object whose `show` method displays progress.
     """
@@ -60,7 +69,7 @@ def quickstart(
     # A second thread hardly speeds up such a small model, and on a busy machine the threads wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     folders = {"before": output_dir / f"base-{seed}", **{method: output_dir / method.lower() for method in METHODS}}
-    with stage("1/4  Train a small base model on additions with arithmetic errors") as line:
+    with stage("1/3  Train a base model on additions") as line:
         import torch
         from transformers.utils import logging
 
@@ -75,54 +84,68 @@ def quickstart(
             seed=seed,
             steps=base_steps,
         )
-    for number, method in enumerate(METHODS, start=2):
-        with stage(f"{number}/4  Train it with {method}") as line:
-            fields = {"model_name_or_path": folders["before"], "seed": seed, "dataset_seed": seed}
-            run_training(method, folders[method], fields | {"max_steps": rl_steps}, line)
-    with stage(f"4/4  Measure all three on {num_problems} held-out problems") as line:
-        problems = load_problems("held_out", num_problems, SAMPLING_SEED)
-        measures, completions = {}, {}
-        for number, (name, folder) in enumerate(folders.items(), start=1):
-            line.show(f"model {number} of {len(folders)}")
-            model_measures, completions[name] = measure(folder, problems, SAMPLES, SAMPLING_SEED)
-            measures[name] = {measure_name: model_measures[measure_name] for measure_name in SHOWN}
+    problems = load_problems("held_out", num_problems, SAMPLING_SEED)
+    to_measure, found = ["before"], {}
+
+    def measure_next() -> None:
+        name = to_measure.pop(0)
+        found[name] = measure(folders[name], problems, SAMPLES, SAMPLING_SEED)
+
+    fields = {"model_name_or_path": str(folders["before"]), "seed": seed, "dataset_seed": seed, "max_steps": rl_steps}
+    runs = [training(method, folders[method], fields) for method in METHODS]
+
+    def on_wait() -> None:
+        line.show(progress(runs, rl_steps))
+        if len(found) + len(to_measure) == len(runs) and to_measure:  # the last run leaves a core free
+            measure_next()
+
+    with stage("2/3  Train three methods") as line:
+        for failure in run_all(runs, [{}, {}], on_finish=to_measure.append, on_wait=on_wait):
+            raise failure
+    with stage(f"3/3  Measure all models on {num_problems} held-out problems"):
+        while to_measure:
+            measure_next()
+        measures = {name: {key: found[name][0][key] for key in SHOWN} for name in folders}
         accuracy = arithmetic_accuracy_reward.__name__
         plot_curves({name: [read_curves(folders[name], accuracy)] for name in METHODS}, output_dir / PICTURE)
         write_json(output_dir / NUMBERS, {"seed": seed, **measures})
+    completions = {name: found[name][1] for name in folders}
     return (
+        f"{examples(list(problems['prompt']), list(problems['solution']), completions)}\n\n"
         f"{table(measures)}\n\n"
         f"Measured on {num_problems} held-out problems x {SAMPLES} completions at temperature 1, sampling seed "
         f"{SAMPLING_SEED}.\n"
         "Length includes the end token; entropy is the mean entropy of the sampling distribution over all tokens.\n"
-        f"{outside_bands(measures)}\n{gain(measures)}\n\n"
-        f"{examples(list(problems['prompt']), list(problems['solution']), completions)}"
+        f"{outside_bands(measures)} One seed; experiments/arithmetic has the means of DAPO and CES over ten."
     )
 
 
-def run_training(method: str, folder: Path, fields: dict[str, Any], stage: Any) -> None:
-    """Run the command `trl-ces train` with `folder` as output directory and a log file next to it."""
-    log, steps = folder.with_suffix(".log"), fields["max_steps"]
-    command = [sys.executable, "-P", "-m", "trl_ces.cli.main", "train", "--config", *METHODS[method]]
-    for name, value in {"output_dir": folder, "overwrite_output_dir": True, **fields}.items():
-        command += [f"--{name}", str(value)]
+def training(method: str, folder: Path, fields: dict[str, Any]) -> Pending:
+    """Prepare a run of the training process in `folder`, with its recipe and its log beside it."""
+    recipe, log = folder.with_suffix(".yaml"), folder.with_suffix(".log")
+    log.unlink(missing_ok=True)
+    content = compose(METHODS[method]) | {"output_dir": str(folder), "overwrite_output_dir": True, **fields}
+    write_text(recipe, dump_yaml(content))
+    return Pending(method, folder, [Step([sys.executable, "-P", "-m", WORKER, "--recipe", str(recipe)], log)])
 
-    def show_progress() -> None:
-        # In the log, the Trainer's progress bar looks like "| 40/160 [".
-        done = re.findall(rf"\b(\d+)/{steps} \[", log.read_text(encoding="utf-8", errors="replace"))
-        stage.show(f"step {done[-1]} of {steps}" if done else "starting")
 
-    step = Step(command, log, before=lambda: log.unlink(missing_ok=True))
-    for failure in run_all([Pending(method, folder, [step])], [{}], on_wait=show_progress):
-        raise failure
+def progress(runs: Sequence[Pending], steps: int) -> str:
+    """Return how many steps each run has made, read from the Trainer's progress bar in its log (`| 40/160 [`)."""
+    done = {}
+    for run in runs:
+        log = run.steps[0].log
+        text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+        done[run.name] = (re.findall(rf"\b(\d+)/{steps} \[", text) or ["0"])[-1]
+    return f"{', '.join(f'{name} {count}' for name, count in done.items())} of {steps}"
 
 
 def table(measures: Measures) -> str:
-    """Render the comparison with one column per model and, below each measure, a row with the bands."""
+    """Render the comparison with one column per model and, below each measure, a row with the bands that exist."""
     rows = []
     for place, (name, (title, factor, digits)) in enumerate(SHOWN.items()):
         rows.append([title, *(f"{factor * values[name]:.{digits}f}" for values in measures.values())])
-        bands = [BANDS[model][place] for model in measures]
-        rows.append(["95 % of runs", *(f"{low:.{digits}f} to {high:.{digits}f}" for low, high in bands)])
+        bands = {model: "{:.{d}f} to {:.{d}f}".format(*own[place], d=digits) for model, own in BANDS.items()}
+        rows.append(["95 % of runs", *(bands.get(model, "") for model in measures)])
     return markdown(["", *measures], rows)
 
 
@@ -131,6 +154,7 @@ def outside_bands(measures: Measures) -> str:
     outside = [
         f"{title.partition(',')[0]} of {model}"
         for model, values in measures.items()
+        if model in BANDS
         for (name, (title, factor, digits)), (low, high) in zip(SHOWN.items(), BANDS[model], strict=True)
         if not low <= round(factor * values[name], digits) <= high
     ]
@@ -139,18 +163,7 @@ def outside_bands(measures: Measures) -> str:
     return f"Outside the expected 95 % range: {', '.join(outside)}. See docs/quickstart.md."
 
 
-def gain(measures: Measures) -> str:
-    """Compare CES with DAPO in one sentence."""
-    dapo, ces = measures["DAPO"], measures["CES"]
-    points = 100 * (ces["accuracy"] - dapo["accuracy"])
-    length, entropy = (100 * (ces[name] / dapo[name] - 1) for name in ("length_tokens", "entropy_bits"))
-    return (
-        f"CES vs. DAPO: accuracy {points:+.1f} points, completion length {length:+.0f} %, entropy "
-        f"{entropy:+.0f} %. (One seed; experiments/arithmetic has the mean over ten.)"
-    )
-
-
-def examples(prompts: list[str], solutions: list[str], completions: dict[str, list[list[str]]], count: int = 3) -> str:
+def examples(prompts: list[str], solutions: list[str], completions: dict[str, list[list[str]]], count: int = 2) -> str:
     """List each model's first completion of the first problems, and how many of its completions are correct."""
     lines = ['First completions of the first problems ("?" starts a re-check, "#" the final answer):']
     for row, (prompt, solution) in enumerate(zip(prompts[:count], solutions, strict=False)):
@@ -158,5 +171,5 @@ def examples(prompts: list[str], solutions: list[str], completions: dict[str, li
         for model, texts in completions.items():
             samples = texts[row]
             correct = sum(arithmetic_accuracy_reward(samples, [solution] * len(samples)))
-            lines.append(f"    {model:<8}{samples[0]:<40}  {correct:.0f} of {len(samples)} completions correct")
+            lines.append(f"    {model:<18}{samples[0]:<40}  {correct:.0f} of {len(samples)} completions correct")
     return "\n".join(lines)
