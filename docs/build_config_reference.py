@@ -1,7 +1,6 @@
 """Write docs/config.md, which lists the recipe keys that TRL does not define, from the dataclass fields."""
 
 import dataclasses
-import inspect
 import re
 import typing
 from pathlib import Path
@@ -28,12 +27,6 @@ prints them all. Optional settings default to `None`.
 `CESConfig` has these fields and those of `GRPOConfig`. One default differs: `epsilon_high` is DAPO's 0.28.
 
 {{ours}}
-
-## Invalid settings
-
-Invalid settings raise a `ValueError` in Python. The command line prints one sentence and returns exit code 2.
-
-Settings are invalid if {{errors}}
 
 ## Data, rewards, batches
 
@@ -83,19 +76,9 @@ def readable(text: str) -> str:
     return "".join(parts)
 
 
-def described_errors(doc: str) -> str:
-    """Return the description of `ValueError` in a docstring."""
-    found = re.search(r"^Raises:\n    `ValueError`: (.*?)(?=^\S|\Z)", inspect.cleandoc(doc), re.MULTILINE | re.DOTALL)
-    if found is None:
-        raise ValueError("the docstring has no ValueError.")
-    return found[1]
-
-
 def page() -> str:
     """Return the text of docs/config.md."""
-    errors = readable(described_errors(CESConfig.__doc__ or ""))
-    errors = errors[0].lower() + errors[1:]
-    return TEXT.format(ours=items(CESConfig), errors=errors, script=items(ScriptArguments))
+    return TEXT.format(ours=items(CESConfig), script=items(ScriptArguments))
 
 
 if __name__ == "__main__":
