@@ -70,45 +70,38 @@ class CESConfig(GRPOConfig):
     shaping: str = field(
         default="ces",
         metadata={
-            "help": "Rule that turns the advantages A, (B,), into A', (B, T). `ces`: Conditional Entropy Shaping, "
-            "Eqs. 2-7 of arXiv 2605.19358. `none`: DAPO without shaping; on a CPU, bit-identical to TRL's trainer if "
-            "`trim_padding` and `arrange_by_length` are off. `entropy_advantage`: the baseline of Cheng et al., arXiv "
-            "2506.14758. `on_policy_sft`: arXiv 2602.13407. `my_package.rules:my_rule`, or a name that an installed "
-            "package registers: your own rule, see trl_ces.methods.rule.Rule."
+            "help": "Rule that turns the advantages A, (B,), into A', (B, T). `ces`: Eqs. 2-7 of arXiv "
+            "2605.19358. `none`: DAPO; on a CPU, bit-identical to TRL's trainer if `trim_padding` and "
+            "`arrange_by_length` are off. `entropy_advantage`: arXiv 2506.14758. `on_policy_sft`: arXiv "
+            "2602.13407. `my_package.rules:my_rule`, or a name registered by an installed package: your "
+            "own rule, see trl_ces.methods.rule.Rule."
         },
     )
     shaping_kwargs: dict[str, Any] | None = field(
-        default=None, metadata={"help": "Settings of your own rule, a mapping from name to value."}
+        default=None, metadata={"help": "Settings of your own rule, by name."}
     )
     ces_tau: float | str = field(
         default=0.01,
         metadata={
-            "help": "Top-rate tau of Eq. 5: share of a completion's tokens, in [0, 1], at most nine decimals. `auto`: "
-            "2 / mean length of the first rollout, at least 0.01 and at most 0.05. Completions under about 40 tokens "
-            "are too short for CES."
+            "help": "tau of Eq. 5: share of a completion's tokens, in [0, 1], with at most nine decimals. "
+            "`auto`: 2 / mean length of the first rollout, between 0.01 and 0.05."
         },
     )
     ces_beta_correct: float = field(
         default=0.4,
-        metadata={
-            "help": "beta_1 of Eq. 7: advantage per bit of entropy, subtracted on correct completions. A negative "
-            "value adds it."
-        },
+        metadata={"help": "beta_1 of Eq. 7: advantage per bit of entropy, subtracted on correct completions."},
     )
     ces_beta_incorrect: float = field(
         default=0.4,
-        metadata={
-            "help": "beta_2 of Eq. 7: advantage per bit of entropy, added on incorrect completions. A negative value "
-            "subtracts it."
-        },
+        metadata={"help": "beta_2 of Eq. 7: advantage per bit of entropy, added on incorrect completions."},
     )
     ces_cap_incorrect: float | None = field(
         default=None,
-        metadata={"help": "kappa: limits the bonus on incorrect completions to max(0, -A) / kappa. Default: no cap."},
+        metadata={"help": "kappa: limits the bonus on incorrect completions to max(0, -A) / kappa."},
     )
     ces_cap_correct: float | None = field(
         default=None,
-        metadata={"help": "kappa: limits the penalty on correct completions to max(0, A) / kappa. Default: no cap."},
+        metadata={"help": "kappa: limits the penalty on correct completions to max(0, A) / kappa."},
     )
     ces_dynamic_multiplier: bool = field(
         default=True,
@@ -124,12 +117,12 @@ class CESConfig(GRPOConfig):
         default=None,
         metadata={
             "help": "Name of the reward function that decides whether a completion is correct. Default: the only "
-            "reward function, or the only one whose name contains `accuracy`."
+            "reward function, or the only one with `accuracy` in its name."
         },
     )
     ces_correct_threshold: float = field(
         default=1.0,
-        metadata={"help": "Smallest accuracy reward, before weighting, of a correct completion."},
+        metadata={"help": "Minimum accuracy reward, before weighting, of a correct completion."},
     )
     ces_allow_dynamic_sampling: bool = field(
         default=False,
@@ -140,9 +133,9 @@ class CESConfig(GRPOConfig):
     stop_on_divergence: bool = field(
         default=False,
         metadata={
-            "help": "Whether to save a checkpoint and stop training when CES with `ces_beta_incorrect` > 0 diverges: "
-            "the last five logs have over 1.5 times the entropy and under 0.8 times the accuracy of the first five. "
-            "If false, the trainer only warns."
+            "help": "Whether to save a checkpoint and stop training when CES with `ces_beta_incorrect` > 0 "
+            "diverges: the last five logs have over 1.5 times the entropy and under 0.8 times the "
+            "accuracy of the first five. False: only warn."
         },
     )
     entropy_advantage_alpha: float = field(
@@ -150,76 +143,70 @@ class CESConfig(GRPOConfig):
     )
     entropy_advantage_kappa: float = field(
         default=2.0,
-        metadata={
-            "help": "kappa of Cheng et al.: the bonus is at most |A| / kappa. Must be > 1, so that no advantage "
-            "changes sign."
-        },
+        metadata={"help": "kappa of Cheng et al., > 1: the bonus is at most |A| / kappa."},
     )
     dynamic_sampling: bool = field(
         default=False,
         metadata={
-            "help": "Whether to use DAPO's dynamic sampling, arXiv 2503.14476, section 3.2: drop groups whose "
-            "completions all have the same accuracy, and draw more prompts until the generation batch is full. See "
-            "docs/algorithm.md."
+            "help": "Whether to drop groups whose completions all have the same accuracy and draw more prompts "
+            "until the batch is full, arXiv 2503.14476, section 3.2. See docs/algorithm.md."
         },
     )
     dynamic_sampling_max_rounds: int = field(
         default=10,
         metadata={
-            "help": "Maximum number of generation rounds per batch, >= 1. After the last round, dropped groups fill "
-            "the batch."
+            "help": "Maximum number of generation rounds per batch, >= 1. Afterwards, dropped groups fill the batch."
         },
     )
     trim_padding: bool = field(
         default=True,
         metadata={
-            "help": "Whether to drop columns that are padding in all rows of a forward. Generation with transformers "
-            "also removes ended completions from the batch. Gradients equal TRL's up to rounding."
+            "help": "Whether to drop columns that are padding in all rows of a forward, and finished completions "
+            "from generation with transformers. Gradients equal TRL's up to rounding."
         },
     )
     arrange_by_length: bool = field(
         default=True,
         metadata={
-            "help": "Whether to arrange the rows of an optimizer step so that rows of similar length share a "
-            "micro-batch and processes get similar token counts. Ignored if the loss depends on which rows share a "
-            "micro-batch."
+            "help": "Whether rows of similar length share a micro-batch and processes get similar token counts. "
+            "Ignored if the loss depends on which rows share a micro-batch."
         },
     )
     packing: bool | None = field(
         default=None,
         metadata={
             "help": "Whether to pack the rows of a forward into one unpadded sequence. Default: only with "
-            "FlashAttention, because packing is slow with other attention implementations."
+            "FlashAttention, because packing is slow without it."
         },
     )
     max_tokens_per_micro_batch: int | None = field(
         default=None,
         metadata={
-            "help": "Split each micro-batch into forwards of at most this many token positions per process, including "
-            "padding. `per_device_train_batch_size` can then be large."
+            "help": "Split each micro-batch into forwards of at most this many token positions per process, "
+            "including padding."
         },
     )
     normalize_each_step: bool = field(
         default=False,
         metadata={
-            "help": "With `loss_type: dapo`, whether to divide the loss of each optimizer step by the tokens of that "
-            "step, as in Eq. 1. False: by the rollout's mean tokens per step, as in TRL. See docs/deviations.md."
+            "help": "With `loss_type: dapo`, whether to divide the loss of each optimizer step by the tokens of "
+            "that step, as in Eq. 1. False: by the rollout's mean tokens per step, as in TRL."
         },
     )
     on_reward_error: str = field(
         default="stop",
         metadata={
-            "help": "What to do if a reward function raises, or returns NaN, infinity, a wrong type or a wrong number "
-            "of rewards. `stop`: stop training with an error. `skip`: warn, and ignore this function for the invalid "
-            "rows, or for all rows if it raised or returned a wrong number of rewards.",
+            "help": "What to do if a reward function raises, or returns NaN, infinity, a wrong type or a wrong "
+            "number of rewards. `stop`: stop training with an error. `skip`: warn, and ignore this "
+            "function for the affected rows.",
             "choices": ["stop", "skip"],
         },
     )
     max_nonfinite_steps: int = field(
         default=3,
         metadata={
-            "help": "Number of consecutive steps with a non-finite gradient after which training stops, >= 1. Each "
-            "such step is skipped, and its rows are saved in `output_dir`/_nonfinite."
+            "help": "Number of consecutive steps with a non-finite gradient after which training stops, >= 1. "
+            "Each such step is skipped."
         },
     )
 

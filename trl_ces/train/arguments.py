@@ -21,8 +21,8 @@ class ScriptArguments:
     dataset_name: str | None = field(
         default=None,
         metadata={
-            "help": "Training problems: a Hub id (`zwhe99/DeepMath-103K`), a local .json, .jsonl or .parquet file, or "
-            "a folder of such files. Required unless `dataset_builder` is set."
+            "help": "Training problems: a Hub id (`zwhe99/DeepMath-103K`), a local .json, .jsonl or .parquet "
+            "file, or a folder of such files."
         },
     )
     dataset_config: str | None = field(default=None, metadata={"help": "Configuration of `dataset_name` on the Hub."})
@@ -37,31 +37,29 @@ class ScriptArguments:
     solution_pattern: str | None = field(
         default=None,
         metadata={
-            "help": "Regular expression with one group, for example `####\\s*(.+)` for GSM8K. The group of its last "
-            "match in the solution column is the reference answer."
+            "help": "Regular expression with one group, for example `####\\s*(.+)` for GSM8K. The group of its "
+            "last match in the solution column is the reference answer."
         },
     )
     max_train_samples: int | None = field(
         default=None,
         metadata={
-            "help": "Number of rows to draw at random, with `dataset_seed`. Default: all, or 2000 from a "
-            "`dataset_builder`. The paper uses 2500."
+            "help": "Number of rows to draw with `dataset_seed`. Default: all, or 2000 from a `dataset_builder`. "
+            "The paper uses 2500."
         },
     )
-    dataset_seed: int = field(
-        default=42, metadata={"help": "Seed of the draw, which does not depend on the number of processes."}
-    )
+    dataset_seed: int = field(default=42, metadata={"help": "Seed of the draw."})
     num_eval_samples: int | None = field(
         default=None, metadata={"help": "Number of rows held out for evaluation, drawn after the training rows."}
     )
     eval_dataset_name: str | None = field(
-        default=None, metadata={"help": "Separate evaluation data: a Hub id or a local path, with the same columns."}
+        default=None, metadata={"help": "Separate evaluation data, with the same columns."}
     )
     eval_dataset_config: str | None = field(default=None, metadata={"help": "Configuration of `eval_dataset_name`."})
     eval_dataset_split: str = field(default="test", metadata={"help": "Split of `eval_dataset_name`."})
     system_prompt: str | None = field(
         default=PAPER_SYSTEM_PROMPT,
-        metadata={"help": "System message of every prompt; null for none. Default: the paper's."},
+        metadata={"help": "System message of every prompt; null for none."},
     )
     prompt_template: str | None = field(
         default=None,
@@ -74,35 +72,36 @@ class ScriptArguments:
         default=None,
         metadata={
             "help": "Dotted path of a function that generates the problems. It takes the numbers of training and "
-            "held-out problems, `dataset_seed`, `system_prompt` and `dataset_kwargs`, and returns two data sets with "
-            "columns `prompt` and `solution`; the second is `None` if no problems are held out."
+            "held-out problems, `dataset_seed`, `system_prompt` and `dataset_kwargs`, and returns two "
+            "datasets with columns `prompt` and `solution`; the second is `None` if no problems are held "
+            "out."
         },
     )
     dataset_kwargs: dict[str, Any] | None = field(
-        default=None, metadata={"help": "Additional arguments of `dataset_builder`, a mapping (`{max_terms: 4}`)."}
+        default=None, metadata={"help": "Additional arguments of `dataset_builder` (`{max_terms: 4}`)."}
     )
     reward_funcs: list[str] = field(
         default_factory=lambda: ["accuracy_reward", "think_format_reward"],
         metadata={
             "help": "Reward functions: names in trl_ces.rewards or trl.rewards, or dotted paths "
-            "(`my_package.my_reward`). Names that begin with `get_` are called with their `reward_kwargs`."
+            "(`my_package.my_reward`). Names that begin with `get_` are factories, called with their "
+            "`reward_kwargs`."
         },
     )
     reward_kwargs: dict[str, dict[str, Any]] | None = field(
         default=None,
         metadata={
-            "help": "Arguments of the factories in `reward_funcs`: a mapping from name to arguments "
-            "(`{get_alp_length_reward: {beta: 0.5}}`)."
+            "help": "Arguments of the factories in `reward_funcs`, by name (`{get_alp_length_reward: {beta: 0.5}}`)."
         },
     )
     reward_model_name_or_path: str | None = field(
-        default=None, metadata={"help": "Reward model used in addition to the reward functions: a Hub id or a path."}
+        default=None, metadata={"help": "Reward model, in addition to the reward functions."}
     )
     responses_per_step: int | None = field(
         default=None,
         metadata={
             "help": "Completions per optimizer step over all processes (the paper: 4). If set, "
-            "`gradient_accumulation_steps` and `steps_per_generation` follow from the number of processes, and "
+            "`gradient_accumulation_steps` and `steps_per_generation` are derived, and "
             "`per_device_train_batch_size` is an upper bound (default 2)."
         },
     )
@@ -117,21 +116,15 @@ class ScriptArguments:
         },
     )
     model_builder_kwargs: dict[str, Any] | None = field(
-        default=None, metadata={"help": "Additional arguments of `model_builder`, a mapping (`{seed: 1}`)."}
+        default=None, metadata={"help": "Additional arguments of `model_builder` (`{seed: 1}`)."}
     )
     overwrite_output_dir: bool = field(
         default=False,
-        metadata={
-            "help": "Delete the checkpoints of an earlier run in `output_dir` after the first optimizer step. Without "
-            "it, a new run in such a directory is refused. No effect with `resume_from_checkpoint`."
-        },
+        metadata={"help": "Delete the checkpoints of an earlier run in `output_dir` after the first optimizer step."},
     )
     resume_with_changes: bool = field(
         default=False,
-        metadata={
-            "help": "Resume although settings that affect training differ from those of the checkpoint. The model "
-            "card lists them."
-        },
+        metadata={"help": "Resume although settings that affect training have changed. The model card lists them."},
     )
 
     def __post_init__(self):
