@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 Completion = str | list[dict[str, Any]]
 
-# Limits on the CPU time of a comparison, in seconds (docs/evaluation.md, "Time of a reward"). On a slow and busy
+# Limits on the CPU time of a comparison, in seconds (docs/grading.md, "Limits"). On a slow and busy
 # machine, 15 of 300 correct final answers took more than 0.2 s, and none took more than 0.5 s.
 _FIRST_LIMIT_S = 0.5
 _LIMIT_S = 1.0

@@ -35,7 +35,7 @@ def test_the_site_contains_all_pages_and_links_to_experiments_in_the_repository(
     assert not (site / "build_config_reference.py").exists()
     assert (site / "examples" / "tools.py").is_file()
     urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
-    assert f'{urls["Repository"]}/blob/main/experiments/arithmetic/README.md"' in (site / "study.html").read_text()
+    assert f'{urls["Repository"]}/blob/main/experiments/arithmetic/README.md"' in (site / "results.html").read_text()
 
 
 @needs_mkdocs
