@@ -108,7 +108,7 @@ REJECTED = [
             ("learning_rate epsilon beta", (INF,), "[0, inf)"),
             ("delta", (0.0, -1.0, NAN), "[1, inf)"),
             ("adam_beta1 adam_beta2", (1.0, -0.1), "[0, 1)"),
-            ("max_grad_norm", (-1.0, NAN), "0 turns clipping off"),
+            ("max_grad_norm", (-1.0, NAN), "0 disables clipping"),
             ("max_steps", (0, -2, 1.5), "or -1 for `num_train_epochs`"),
             ("save_steps", (0, -5, 2.5, INF), "set `save_strategy` to no"),
             ("logging_steps", (0, -1), "set `logging_strategy` to no"),

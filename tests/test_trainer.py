@@ -246,10 +246,10 @@ def test_the_accuracy_reward_is_found_by_name(names, wanted, index):
 @pytest.mark.parametrize(
     ("names", "wanted", "sentence"),
     [
-        (["format", "length"], None, "'accuracy' is in the name of 0 of them"),
-        (["accuracy_a", "accuracy_b"], None, "'accuracy' is in the name of 2 of them"),
-        (["format", "length"], "exact", "'exact' is the name of 0 of them"),
-        (["exact", "exact"], "exact", "'exact' is the name of 2 of them"),
+        (["format", "length"], None, "0 of them have 'accuracy' in their name"),
+        (["accuracy_a", "accuracy_b"], None, "2 of them have 'accuracy' in their name"),
+        (["format", "length"], "exact", "0 of them are named 'exact'"),
+        (["exact", "exact"], "exact", "2 of them are named 'exact'"),
     ],
 )
 def test_the_error_for_an_ambiguous_accuracy_reward_lists_the_names(names, wanted, sentence):
@@ -260,7 +260,7 @@ def test_the_error_for_an_ambiguous_accuracy_reward_lists_the_names(names, wante
 
 
 def test_an_unknown_reward_name_is_rejected_before_the_model_is_loaded(tmp_path):
-    with pytest.raises(ValueError, match=r"Set `ces_accuracy_reward` .*: 'exact' is the name of 0"):
+    with pytest.raises(ValueError, match=r"Set `ces_accuracy_reward` .*: 0 of them are named 'exact'"):
         CESTrainer(
             "no/such-model",
             reward_funcs=[vowel_accuracy_reward],

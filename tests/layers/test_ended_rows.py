@@ -24,7 +24,7 @@ from trl import GRPOTrainer
 
 from trl_ces import CESTrainer
 from trl_ces.layers import EndedRows
-from trl_ces.layers.ended_rows import ONLY_TEXT, can_drop_rows, generate_in_pieces
+from trl_ces.layers.ended_rows import TEXT_INPUTS, can_drop_rows, generate_in_pieces
 
 SMALL = {
     "vocab_size": 12, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -144,7 +144,7 @@ def test_a_users_own_generate_is_called_as_in_trl(tmp_path):
     trainer.model.generate = generate
     for _ in range(2):
         trainer._generate_single_turn([[5, 6], [7]], None, {}, 1)
-    assert calls == [ONLY_TEXT, ONLY_TEXT]
+    assert calls == [TEXT_INPUTS, TEXT_INPUTS]
     assert trainer.model.generate is generate
 
 

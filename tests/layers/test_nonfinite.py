@@ -93,7 +93,7 @@ def test_training_stops_unless_deepspeed_has_skipped_the_step(tmp_path, monkeypa
         assert trainer._nonfinite_steps == 1
         return
     with pytest.raises(
-        RuntimeError, match=r"step 2 is not finite.*DeepSpeed has already made the step: .*grad_overflow"
+        RuntimeError, match=r"step 2 is not finite.*DeepSpeed has already taken the step: .*grad_overflow"
     ):
         trainer.train()
 

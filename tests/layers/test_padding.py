@@ -25,7 +25,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from trl.trainer.utils import add_fused_lm_head
 
 from trl_ces.layers.padding import (
-    PACKED_APART,
+    PACKABLE_MODEL_TYPES,
     PackedModel,
     Span,
     TrimmedModel,
@@ -188,7 +188,7 @@ SIZES = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "nu
 SIZES |= {"num_key_value_heads": 2, "vocab_size": 40, "pad_token_id": 0, "head_dim": 8}
 
 
-@pytest.mark.parametrize("model_type", PACKED_APART)
+@pytest.mark.parametrize("model_type", PACKABLE_MODEL_TYPES)
 def test_packed_rows_of_supported_models_do_not_affect_each_other(model_type):
     torch.manual_seed(0)
     config = AutoConfig.for_model(model_type, **SIZES)

@@ -13,9 +13,9 @@ from trl_ces.methods.ces import (
     multiplier,
     selection_size,
     top_entropy_tokens,
+    warn_about_negative_betas,
     warn_if_rollout_is_unshaped,
     warn_if_unshaped,
-    warn_of_negative_betas,
 )
 from trl_ces.methods.entropy_advantage import entropy_advantage
 from trl_ces.methods.groups import group_accuracy, group_counts
@@ -247,7 +247,7 @@ def test_entropy_advantage_is_detached():
 @pytest.mark.parametrize(
     ("correct", "incorrect", "parts"),
     [
-        (-0.4, -0.4, ["are negative", "raised on correct completions and lowered on wrong ones", "2604.04894"]),
+        (-0.4, -0.4, ["are negative", "raised in correct completions and lowered in wrong ones", "2604.04894"]),
         (-0.4, 0.0, ["`ces_beta_correct` is -0.4", "correct completions rises"]),
         (-0.4, 0.4, ["`ces_beta_correct` is -0.4: the entropy of correct completions rises; CES lowers it"]),
         (0.0, -0.4, ["`ces_beta_incorrect` is -0.4", "wrong completions falls"]),
@@ -257,7 +257,7 @@ def test_entropy_advantage_is_detached():
     ],
 )
 def test_negative_betas_cause_a_warning(correct, incorrect, parts):
-    warning = warn_of_negative_betas(correct, incorrect)
+    warning = warn_about_negative_betas(correct, incorrect)
     assert [part for part in parts if part not in warning] == []
     assert bool(warning) == bool(parts)
 

@@ -28,7 +28,7 @@ def test_groups_are_separated_and_joined():
     groups = groups_of([1.0, 0.0, UNSCORED, 1.0, 0.0, 0.0])
     assert groups.group(1).correct.tolist() == [[False, True]]
     assert groups.group(1).scored.tolist() == [[False, True]]
-    joined = Groups.joined([groups.group(2), replace(groups.group(0), max_length=9)])
+    joined = Groups.concatenate([groups.group(2), replace(groups.group(0), max_length=9)])
     assert joined.correct.tolist() == [[False, False], [True, False]]
     assert (joined.lengths.tolist(), joined.max_length) == ([[5, 5], [5, 5]], 8)
 

@@ -85,7 +85,7 @@ def test_the_batch_size_of_an_overlay_cannot_be_replaced_by_the_recipes_section_
 def test_the_token_rule_of_an_overlay_cannot_be_replaced_by_a_later_one(first, second):
     rule = compose(["R1-7B", first])["shaping"]
     assert compose(["R1-7B", second, first])["shaping"] == rule
-    with pytest.raises(UserError, match=rf"would replace the {rule} of `{first}`: name `{first}` after"):
+    with pytest.raises(UserError, match=rf"would replace the {rule} set by `{first}`: name `{first}` after"):
         compose(["R1-7B", first, second])
 
 

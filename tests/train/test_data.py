@@ -80,7 +80,7 @@ def test_rows_without_a_usable_reference_answer_are_replaced_and_reported(tmp_pa
     rows[order[20]]["final_answer"] = None  # not drawn, hence not reported
     wanted = script(write_lines(tmp_path, rows), max_train_samples=5, reward_funcs=[reward])
     printed = []
-    train, _ = load_datasets(wanted, say=printed.append)
+    train, _ = load_datasets(wanted, report=printed.append)
     assert train["_row"][:] == [order[i] for i in (0, 3, 5, 6, 7)]
     dropped = ", ".join(str(order[i]) for i in (1, 2, 4))
     assert printed[0].endswith("5 training rows and 0 evaluation rows of 30.")
@@ -123,7 +123,7 @@ def test_other_columns_reach_rewards_and_a_message_names_renamed_ones(tmp_path, 
     reserved = {"completion": "c", "environments": "e", "_row": "r"}
     rows = [{"question": f"q{n}", "answer": n, "row": f"shelf {n}", **reserved} for n in range(3)]
     messages = []
-    data, _ = load_datasets(script(write(tmp_path, rows)), say=messages.append)
+    data, _ = load_datasets(script(write(tmp_path, rows)), report=messages.append)
     for record in data:
         number = record.pop("_row")
         kept = {"answer": number, "row": f"shelf {number}", "_completion": "c", "_environments": "e", "__row": "r"}
@@ -137,14 +137,14 @@ def test_other_columns_reach_rewards_and_a_message_names_renamed_ones(tmp_path, 
 def test_another_solution_of_the_data_reaches_rewards(tmp_path, fields):
     rows = [{"question": "q", "answer": "7", "solution": "long #7"}]
     messages = []
-    data, _ = load_datasets(script(write_lines(tmp_path, rows), **fields), say=messages.append)
+    data, _ = load_datasets(script(write_lines(tmp_path, rows), **fields), report=messages.append)
     assert (data[0]["solution"], data[0]["_solution"], data[0]["answer"]) == ("7", "long #7", "7")
     assert messages[1].endswith("solution as _solution.")
 
 
 @pytest.mark.parametrize("column", ["image", "images", "video", "audio"])
 def test_images_are_refused(tmp_path, column):
-    with pytest.raises(UserError, match=f"has the column `{column}`, and a recipe trains on text only"):
+    with pytest.raises(UserError, match=f"has the column `{column}`, but recipes train on text only"):
         load_datasets(script(write_lines(tmp_path, [{"question": "q", "answer": "1", column: "x.png"}])))
 
 
@@ -153,7 +153,7 @@ def test_images_are_refused(tmp_path, column):
 def test_numbers_that_are_not_finite_are_no_reference_answers(tmp_path, write, value):
     rows = [{"question": "q", "answer": value if n % 2 else float(n)} for n in range(6)]
     messages = []
-    data, _ = load_datasets(script(write(tmp_path, rows)), say=messages.append)
+    data, _ = load_datasets(script(write(tmp_path, rows)), report=messages.append)
     assert sorted(data["solution"]) == ["0.0", "2.0", "4.0"]
     assert "dropped 3 rows" in messages[1]
 
@@ -162,13 +162,13 @@ def test_texts_for_missing_values_are_reported_and_refused_without_others(tmp_pa
     golds = ["1", "None", "2", "NaN", "3", "N/A", "null"]
     rows = [{"question": "q", "answer": gold} for gold in golds]
     messages = []
-    data, _ = load_datasets(script(write_lines(tmp_path, rows)), say=messages.append)
+    data, _ = load_datasets(script(write_lines(tmp_path, rows)), report=messages.append)
     assert sorted(data["solution"]) == sorted(golds)
     numbers = ", ".join(str(row) for row in shuffled(7, 42) if row in (1, 3, 5, 6))
     assert messages[1].endswith(
         f"4 reference answers look like missing values ('N/A', 'NaN', 'None', 'null'), in the rows: {numbers}."
     )
-    with pytest.raises(UserError, match="every reference answer is 'NaN', 'None'"):
+    with pytest.raises(UserError, match="every reference answer looks missing \('NaN', 'None'"):
         load_datasets(script(write_lines(tmp_path, [rows[1], rows[3]])))
 
 
@@ -232,8 +232,11 @@ def test_a_prompt_template_makes_text_prompts(tmp_path):
         ({"prompt_template": "Q:"}, "`prompt_template` is 'Q:': it must contain {question} once"),
         ({"prompt_template": ""}, "must contain {question} once"),
         ({"prompt_template": "{question} {question}"}, "must contain {question} once"),
-        ({"prompt_template": "{question}", "system_prompt": "Think."}, "excludes `system_prompt`"),
-        ({"prompt_template": "{question}", "dataset_name": None, "dataset_builder": "x.y"}, "excludes `dataset_bui"),
+        ({"prompt_template": "{question}", "system_prompt": "Think."}, "cannot be combined with `system_prompt`"),
+        (
+            {"prompt_template": "{question}", "dataset_name": None, "dataset_builder": "x.y"},
+            "cannot be combined with `dataset_bui",
+        ),
     ],
 )
 def test_invalid_prompt_templates_are_refused(fields, message):
@@ -312,12 +315,12 @@ def test_the_reference_answer_is_the_group_of_the_last_match():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"prompt_column": "quest"}, r"0 of them fit `prompt_column` \(quest\)\. Did you mean `question`"),
+        ({"prompt_column": "quest"}, r"0 of them match `prompt_column` \(quest\)\. Did you mean `question`"),
         (
             {"solution_column": "gold"},
-            r"The columns of .* are question, final_answer, answer: 0 of them fit `solution_column` \(gold\)",
+            r"The columns of .* are question, final_answer, answer: 0 of them match `solution_column` \(gold\)",
         ),
-        ({}, r"2 of them fit `solution_column` \(solution, final_answer, answer\)\. Set `solution_column`"),
+        ({}, r"2 of them match `solution_column` \(solution, final_answer, answer\)\. Set `solution_column`"),
     ],
 )
 def test_missing_and_ambiguous_columns_are_refused(tmp_path, fields, message):
@@ -330,9 +333,9 @@ def test_missing_and_ambiguous_columns_are_refused(tmp_path, fields, message):
     ("name", "content", "message"),
     [
         ("absent.jsonl", None, "absent.jsonl does not exist"),
-        ("data.csv", "a,b", "neither a file nor a folder of files of one kind"),
-        ("empty.jsonl", "", "empty.jsonl holds no rows"),
-        ("array.json", "[]", "array.json holds no rows"),
+        ("data.csv", "a,b", "neither a file nor a folder of files of one type"),
+        ("empty.jsonl", "", "empty.jsonl contains no rows"),
+        ("array.json", "[]", "array.json contains no rows"),
         ("rows.json", "[1]", r"rows.json, row 0 cannot be read \(one int\)"),
         ("cut.parquet", "PAR1 and no more", "cannot be read"),
     ],
@@ -355,7 +358,7 @@ def test_all_files_of_a_folder_must_have_the_same_suffix(tmp_path):
     write_lines(tmp_path, ZWHE99[2:5], "b.jsonl")
     assert len(read_rows(script(tmp_path), str(tmp_path), "train").golds) == 5
     (tmp_path / "c.json").write_text("[]")
-    with pytest.raises(UserError, match="neither a file nor a folder of files of one kind"):
+    with pytest.raises(UserError, match="neither a file nor a folder of files of one type"):
         check_source(script(tmp_path))
 
 

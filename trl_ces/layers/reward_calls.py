@@ -1,8 +1,8 @@
 """Call reward functions with the text of the model's last turn, and check their results.
 
-Each completion must get a finite number or `None`; otherwise, an error that names the function is raised. TRL trains
-on infinite rewards, treats NaN as `None`, and does not report the row of an invalid value. `trainer.reward_funcs`
-contains the user's own objects, which are replaced by guards only while TRL calls them.
+Each completion must get a finite number or `None`; otherwise, an error that names the function is raised. TRL itself
+trains on infinite rewards, treats NaN as `None`, and does not report the row of an invalid value.
+`trainer.reward_funcs` contains the user's own objects, which are replaced by guards only while TRL calls them.
 
 Overrides of TRL: `_generate`, `_calculate_rewards`.
 """
@@ -38,8 +38,8 @@ class RewardCalls(Layer):
     """
     Pass `REWARD_KEYWORDS` to the reward functions that accept them, and check the rewards of every function.
 
-    With `on_reward_error="skip"`, the layer warns of an invalid result and returns `None` for the invalid rows, or for
-    all rows if the function raised or returned the wrong number of rewards. Reward models are not checked.
+    With `on_reward_error="skip"`, the layer warns about an invalid result and returns `None` for the invalid rows, or
+    for all rows if the function raised or returned the wrong number of rewards. Reward models are not checked.
 
     Raises:
         [`RewardError`]: During training, with `on_reward_error="stop"`, if a function raises, or does not return an
@@ -97,10 +97,10 @@ def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: st
         else:
             result = result.float()
             checked = torch.where(groups.scored & result.isfinite() & (result.abs() <= LARGEST), result, math.nan)
-            bad = (groups.scored & checked.isnan()).nonzero().tolist()
-            if not bad:
+            invalid = (groups.scored & checked.isnan()).nonzero().tolist()
+            if not invalid:
                 return checked.flatten()
-            group, member = bad[0]
+            group, member = invalid[0]
             problem = f"returned {result[group, member].item()} for completion {member} of group {group}"
     except (Exception, SystemExit) as error:
         cause, problem = error, f"raised {type(error).__name__}: {error}"
@@ -115,7 +115,7 @@ def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: st
 
 
 def guard(func: Any, name: str, on_error: str) -> Any:
-    """Wrap `func` in a guard, async if `func` is async, that reports it as `name`. Return a reward model unchanged."""
+    """Wrap `func` in a guard that calls it `name` in messages; async if `func` is. Return a reward model unchanged."""
     if isinstance(func, torch.nn.Module):
         return func
 
@@ -147,25 +147,25 @@ def _as_list(rewards: Any) -> Any:
 def _check(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) -> list[float | None]:
     count = len(arguments["completions"])
     checked: list[float | None] = [None] * count
-    num_unscored, where = count, ""
+    num_unscored, location = count, ""
     if isinstance(rewards, Exception | SystemExit):
         problem = f"raised {type(rewards).__name__}: {rewards}"
         if isinstance(rewards, AttributeError | TypeError) and count and isinstance(arguments["completions"][0], list):
-            where = ' (this completion is a list of messages: its text is `completion[-1]["content"]`)'
+            location = ' (this completion is a list of messages: its text is `completion[-1]["content"]`)'
     elif not isinstance(rewards, list):
         problem = f"returned {reprlib.repr(rewards)}, a {type(rewards).__name__}, not one reward per completion"
     elif len(rewards) != count:
         problem = f"returned {len(rewards)} rewards for {count} completions"
     else:
         checked = [_number(reward) for reward in rewards]
-        bad = [row for row in range(count) if checked[row] is None and rewards[row] is not None]
-        if not bad:
+        invalid = [row for row in range(count) if checked[row] is None and rewards[row] is not None]
+        if not invalid:
             return checked
-        num_unscored, row = len(bad), bad[0]
+        num_unscored, row = len(invalid), invalid[0]
         shown = [reprlib.repr(arguments[column][row]) for column in ("prompts", "completions")]
         problem = f"returned {reprlib.repr(rewards[row])}"
-        where = f" for row {row} of {count} (prompt {shown[0]}, completion {shown[1]})"
-    message = f"The reward function {name!r} {problem}{where}"
+        location = f" for row {row} of {count} (prompt {shown[0]}, completion {shown[1]})"
+    message = f"The reward function {name!r} {problem}{location}"
     if on_error == "stop":
         raise RewardError(
             f"{message}: return a finite number for each completion, or None to leave it unscored, or set "
@@ -179,6 +179,6 @@ def _number(reward: Any) -> float | None:
     """Return `reward` as a float, or `None` if it is not a finite number in the range of float32."""
     try:
         value = math.nan if isinstance(reward, str | bytes | bytearray) else float(reward)
-    except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a tensor of several elements
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a tensor with several elements
         return None
     return value if abs(value) <= LARGEST else None

@@ -1,4 +1,4 @@
-"""Trainer callbacks: a checkpoint on SIGTERM, files of a run, and a progress bar with metrics."""
+"""Trainer callbacks: a checkpoint on SIGTERM, a run's files, and a progress bar with metrics."""
 
 import math
 import signal
@@ -48,7 +48,7 @@ class SaveOnSigterm(TrainerCallback):
 
 class RunFiles(TrainerCallback):
     """
-    Write a run's files after its first optimizer step, so that a start that fails changes nothing, and add them and a
+    Write a run's files after its first optimizer step, so that a failed start changes nothing, and add them and a
     manifest to each checkpoint. `write` takes the folder; `overwrite` deletes the checkpoints of an earlier run.
     """
 
@@ -65,7 +65,7 @@ class RunFiles(TrainerCallback):
         self.is_first = False
 
     def on_save(self, args, state, control, **kwargs):
-        self.accelerator.wait_for_everyone()  # each process writes files of its own
+        self.accelerator.wait_for_everyone()  # each process writes its own files
         if args.should_save:  # on each machine with `save_on_each_node`
             checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             self.write(checkpoint)
