@@ -1,4 +1,4 @@
-"""Rollouts use the recipe's sampling settings alone, whatever the model's own generation config contains."""
+"""Rollouts use only the recipe's sampling settings, regardless of the model's own generation config."""
 
 import pytest
 import torch
@@ -41,9 +41,9 @@ def sampled(folder, own=None, more=None, trainer_class=CESTrainer, **changes):
 @pytest.mark.parametrize("name", OWN)
 def test_the_models_own_settings_do_not_change_its_completions(tmp_path, name):
     expected, _ = sampled(tmp_path)
-    found, model = sampled(tmp_path, {name: OWN[name]})
-    assert found == expected
-    assert getattr(model.generation_config, name) == OWN[name]  # what is saved with the model
+    completions, model = sampled(tmp_path, {name: OWN[name]})
+    assert completions == expected
+    assert getattr(model.generation_config, name) == OWN[name]  # saved with the model
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,9 @@ def test_the_models_own_settings_do_not_change_completions_of(tmp_path, case):
 
 def test_end_tokens_of_the_model_end_completions(tmp_path):
     ends = list(range(2, 30))
-    found, _ = sampled(tmp_path, {"eos_token_id": ends})
-    assert all(ids[-1] in [1, *ends] and not {*ids[:-1]} & {1, *ends} for ids in found if len(ids) < 12)
-    assert max(map(len, found)) < 12
+    completions, _ = sampled(tmp_path, {"eos_token_id": ends})
+    assert all(ids[-1] in [1, *ends] and not {*ids[:-1]} & {1, *ends} for ids in completions if len(ids) < 12)
+    assert max(map(len, completions)) < 12
 
 
 def test_top_k_none_keeps_all_tokens(tmp_path):
@@ -81,8 +81,9 @@ def test_top_k_none_keeps_all_tokens(tmp_path):
         patch.setattr(
             type(tiny_model()),
             "generate",
-            lambda self, **given: (
-                calls.append(self._prepare_generation_config(given["generation_config"])[0]) or generate(self, **given)
+            lambda self, **inputs: (
+                calls.append(self._prepare_generation_config(inputs["generation_config"])[0])
+                or generate(self, **inputs)
             ),
         )
         sampled(tmp_path, top_k=None, trim_padding=False)

@@ -109,7 +109,7 @@ OTHERS = (
 )
 
 
-def test_settings_about_tokens_of_text_are_no_secrets():
+def test_names_of_text_tokens_are_not_secrets():
     names = [name for name in recipe_fields() if name != "hub_token"]
     assert [name for name in (*names, *GENERATION, *OTHERS) if is_secret(name)] == []
     refuse_secrets({"token": True, "password": None, "eos_token": "<|im_end|>", "x_token": 5, "secret": ""}, "file")

@@ -231,7 +231,7 @@ def test_async_rewards_and_a_threshold_determine_correctness(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("names", "wanted", "index"),
+    ("names", "name", "index"),
     [
         (["anything"], None, 0),
         (["format", "my_accuracy_reward"], None, 1),
@@ -239,12 +239,12 @@ def test_async_rewards_and_a_threshold_determine_correctness(tmp_path):
         (["accuracy", "exact"], "exact", 1),
     ],
 )
-def test_the_accuracy_reward_is_found_by_name(names, wanted, index):
-    assert accuracy_reward_index(names, wanted) == index
+def test_the_accuracy_reward_is_found_by_name(names, name, index):
+    assert accuracy_reward_index(names, name) == index
 
 
 @pytest.mark.parametrize(
-    ("names", "wanted", "sentence"),
+    ("names", "name", "sentence"),
     [
         (["format", "length"], None, "0 of them have 'accuracy' in their name"),
         (["accuracy_a", "accuracy_b"], None, "2 of them have 'accuracy' in their name"),
@@ -252,9 +252,9 @@ def test_the_accuracy_reward_is_found_by_name(names, wanted, index):
         (["exact", "exact"], "exact", "2 of them are named 'exact'"),
     ],
 )
-def test_the_error_for_an_ambiguous_accuracy_reward_lists_the_names(names, wanted, sentence):
+def test_the_error_for_an_ambiguous_accuracy_reward_lists_the_names(names, name, sentence):
     with pytest.raises(ValueError) as error:
-        accuracy_reward_index(names, wanted)
+        accuracy_reward_index(names, name)
     assert sentence in str(error.value)
     assert f"Reward functions: {', '.join(names)}." in str(error.value)
 

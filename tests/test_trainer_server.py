@@ -88,7 +88,7 @@ def test_temporary_failures_do_not_change_the_weights(tmp_path, stand_in, weight
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/update_weights", "/reset_prefix_cache"])
-def test_a_silent_server_ends_training_after_ddp_timeout_without_a_retry(tmp_path, stand_in, path):
+def test_an_unresponsive_server_ends_training_after_ddp_timeout_without_a_retry(tmp_path, stand_in, path):
     trainer = make_trainer(tmp_path, stand_in, ddp_timeout=1)
     stand_in.fail(path, "hang")  # a second request would be answered
     with pytest.raises(requests.exceptions.ReadTimeout):

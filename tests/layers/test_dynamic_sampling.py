@@ -58,7 +58,7 @@ def logged_batches(trainer):
 
 
 def alternating_accuracy_reward(completions, **kwargs):
-    """Make every group informative, whatever the model writes."""
+    """Make every group informative, regardless of the completions."""
     return [float(index % 2) for index in range(len(completions))]
 
 

@@ -90,10 +90,10 @@ def test_log_probs_entropies_and_gradients_match_padded_rows(kind):
     assert scored.sum() == sum(COMPLETIONS)
     assert expected.log_probs[scored].unique().numel() == sum(COMPLETIONS)  # all positions have different values
     for name in ("log_probs", "entropy"):
-        got, wanted = getattr(outputs, name), getattr(expected, name)
-        torch.testing.assert_close(got[scored], wanted[scored], rtol=1e-5, atol=1e-5)
-    for (name, got), wanted in zip(other.named_parameters(), plain.parameters(), strict=True):
-        assert (got.grad - wanted.grad).norm() < 1e-5 * wanted.grad.norm(), name
+        actual, reference = getattr(outputs, name), getattr(expected, name)
+        torch.testing.assert_close(actual[scored], reference[scored], rtol=1e-5, atol=1e-5)
+    for (name, actual), reference in zip(other.named_parameters(), plain.parameters(), strict=True):
+        assert (actual.grad - reference.grad).norm() < 1e-5 * reference.grad.norm(), name
 
 
 def call_inner(kind, ids, mask, *multiple):
@@ -169,9 +169,9 @@ def test_the_padding_that_can_be_omitted_depends_on_the_models_positions():
         (recurrent, (False, True, False), "recurrent"),
         (stateful, (False, True, False), "recurrent"),
     ):
-        found = padding_support(model)
-        assert found[:3] == support
-        assert reason in found.reason
+        result = padding_support(model)
+        assert result[:3] == support
+        assert reason in result.reason
     model, usual = tiny_model(), {"rope_type": "default", "rope_theta": 1e4}
     for parameters, support in (  # configs may have parameters per layer type
         ({"full_attention": usual, "sliding_attention": usual}, (True, True, True)),

@@ -50,12 +50,12 @@ def test_unlogged_metrics_are_kept(tmp_path):
     whole.train()
     resumed = make_trainer(tmp_path / "resumed", logging_steps=3)
     resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-5"))
-    expected, found = (
+    expected, actual = (
         next(entry for entry in run.state.log_history if entry["step"] == 6) for run in (whole, resumed)
     )
     names = ("reward", "entropy", "ces/selected_tokens", "ces/selected_entropy_incorrect", "completions/mean_length")
-    assert {name: expected[name] for name in names} == {name: found[name] for name in names}
-    assert expected["loss"] != found["loss"]  # the Trainer does not save its running sum of losses
+    assert {name: expected[name] for name in names} == {name: actual[name] for name in names}
+    assert expected["loss"] != actual["loss"]  # the Trainer does not save its running sum of losses
 
 
 @pytest.mark.parametrize("steps", [(8, 17), pytest.param((7, 9, 12), marks=pytest.mark.slow)])

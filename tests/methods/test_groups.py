@@ -20,11 +20,11 @@ def groups_of(accuracy, group_size=2):
 
 def correctness_of(rows, weights=(1.0, 1.0), group_size=2):
     groups = groups_of([row[0] for row in rows], group_size)
-    found = completion_facts(groups, torch.tensor(rows), torch.tensor(weights))
-    return {name: values.tolist() for name, values in found.items()}
+    facts = completion_facts(groups, torch.tensor(rows), torch.tensor(weights))
+    return {name: values.tolist() for name, values in facts.items()}
 
 
-def test_groups_are_separated_and_joined():
+def test_groups_are_split_and_concatenated():
     groups = groups_of([1.0, 0.0, UNSCORED, 1.0, 0.0, 0.0])
     assert groups.group(1).correct.tolist() == [[False, True]]
     assert groups.group(1).scored.tolist() == [[False, True]]

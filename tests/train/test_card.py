@@ -93,7 +93,7 @@ def test_the_card_holds_settings_results_and_citations(run):
     assert data.tags == ["trl", "grpo", "ces", "generated_from_trainer"]
 
 
-def test_the_card_of_an_adapter_says_how_to_load_it(tmp_path):
+def test_the_card_of_an_adapter_explains_how_to_load_it(tmp_path):
     tiny_model(seed=3).save_pretrained(tmp_path / "base")
     model = get_peft_model(tiny_model(seed=3), LoraConfig(target_modules=["q_proj"], r=4))
     write_state(tmp_path / "run")
@@ -122,7 +122,7 @@ def test_only_the_settings_of_the_selected_rule_are_shown(run):
 
 
 @pytest.mark.parametrize(("loss", "own"), [("dapo", ["dapo"]), ("grpo", [])])
-def test_a_run_without_ces_is_tagged_by_its_loss(run, loss, own):
+def test_a_run_without_ces_is_tagged_with_its_loss(run, loss, own):
     assert card(run, shaping="none", loss_type=loss).data.tags == ["trl", "grpo", *own, "generated_from_trainer"]
 
 

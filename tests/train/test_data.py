@@ -78,16 +78,16 @@ def test_rows_without_a_usable_reference_answer_are_replaced_and_reported(tmp_pa
     rows[order[2]]["final_answer"] = "  "
     rows[order[4]]["final_answer"] = "\\frac{1}{"  # unmatched braces: cannot be compared
     rows[order[20]]["final_answer"] = None  # not drawn, hence not reported
-    wanted = script(write_lines(tmp_path, rows), max_train_samples=5, reward_funcs=[reward])
+    arguments = script(write_lines(tmp_path, rows), max_train_samples=5, reward_funcs=[reward])
     printed = []
-    train, _ = load_datasets(wanted, report=printed.append)
+    train, _ = load_datasets(arguments, report=printed.append)
     assert train["_row"][:] == [order[i] for i in (0, 3, 5, 6, 7)]
     dropped = ", ".join(str(order[i]) for i in (1, 2, 4))
     assert printed[0].endswith("5 training rows and 0 evaluation rows of 30.")
     assert printed[1].endswith(f"dropped 3 rows (no usable reference answer): {dropped}.")
 
 
-def test_evaluation_rows_are_held_back_from_training(tmp_path):
+def test_evaluation_rows_are_held_out_from_training(tmp_path):
     train, evaluation = load_datasets(script(write_lines(tmp_path, ZWHE99), max_train_samples=6, num_eval_samples=4))
     order = shuffled(30, 42)
     assert train["_row"][:] == order[:6]
@@ -126,15 +126,15 @@ def test_other_columns_reach_rewards_and_a_message_names_renamed_ones(tmp_path, 
     data, _ = load_datasets(script(write(tmp_path, rows)), report=messages.append)
     for record in data:
         number = record.pop("_row")
-        kept = {"answer": number, "row": f"shelf {number}", "_completion": "c", "_environments": "e", "__row": "r"}
-        assert record == {**kept, "prompt": record["prompt"], "solution": str(number)}
+        others = {"answer": number, "row": f"shelf {number}", "_completion": "c", "_environments": "e", "__row": "r"}
+        assert record == {**others, "prompt": record["prompt"], "solution": str(number)}
     assert messages[1].endswith("completion, environments, _row as _completion, _environments, __row.")
 
 
 @pytest.mark.parametrize(
     "fields", [{"solution_column": "answer"}, {"solution_column": "solution", "solution_pattern": "#(.+)"}]
 )
-def test_another_solution_of_the_data_reaches_rewards(tmp_path, fields):
+def test_an_unused_solution_column_reaches_rewards(tmp_path, fields):
     rows = [{"question": "q", "answer": "7", "solution": "long #7"}]
     messages = []
     data, _ = load_datasets(script(write_lines(tmp_path, rows), **fields), report=messages.append)
@@ -150,7 +150,7 @@ def test_images_are_refused(tmp_path, column):
 
 @pytest.mark.parametrize("write", [write_lines, write_parquet])
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_numbers_that_are_not_finite_are_no_reference_answers(tmp_path, write, value):
+def test_nonfinite_numbers_are_not_reference_answers(tmp_path, write, value):
     rows = [{"question": "q", "answer": value if n % 2 else float(n)} for n in range(6)]
     messages = []
     data, _ = load_datasets(script(write(tmp_path, rows)), report=messages.append)
@@ -158,7 +158,7 @@ def test_numbers_that_are_not_finite_are_no_reference_answers(tmp_path, write, v
     assert "dropped 3 rows" in messages[1]
 
 
-def test_texts_for_missing_values_are_reported_and_refused_without_others(tmp_path):
+def test_missing_values_are_reported_and_refused_if_there_are_no_others(tmp_path):
     golds = ["1", "None", "2", "NaN", "3", "N/A", "null"]
     rows = [{"question": "q", "answer": gold} for gold in golds]
     messages = []
@@ -168,11 +168,11 @@ def test_texts_for_missing_values_are_reported_and_refused_without_others(tmp_pa
     assert messages[1].endswith(
         f"4 reference answers look like missing values ('N/A', 'NaN', 'None', 'null'), in the rows: {numbers}."
     )
-    with pytest.raises(UserError, match="every reference answer looks missing \('NaN', 'None'"):
+    with pytest.raises(UserError, match=r"every reference answer looks missing \('NaN', 'None'"):
         load_datasets(script(write_lines(tmp_path, [rows[1], rows[3]])))
 
 
-def test_message_keys_are_kept_as_they_are(tmp_path):
+def test_message_keys_are_unchanged(tmp_path):
     call = {"type": "function", "function": {"name": "add", "arguments": {"x": 1}}}
     other = {"type": "function", "function": {"name": "halve", "arguments": {"y": 2}}}
     chats = [
@@ -211,9 +211,9 @@ def test_content_that_is_not_text_is_refused(content):
 
 @pytest.mark.parametrize("question", ["1" * 1_000_001, [{"role": "user", "content": "1" * 1_000_001}]])
 def test_a_question_of_a_million_characters_is_refused_with_its_length(question):
-    with pytest.raises(UserError, match="data, row 7: the question has 1,000,001 characters") as found:
+    with pytest.raises(UserError, match="data, row 7: the question has 1,000,001 characters") as caught:
         make_prompt(question, None, "data, row 7")
-    assert len(str(found.value)) < 200
+    assert len(str(caught.value)) < 200
     assert make_prompt("1" * 1_000_000, None, "here")
 
 
@@ -267,7 +267,7 @@ def test_large_integers_are_reference_answers(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["data.jsonl", "data.parquet", "folder/data.json"])
-def test_a_pipe_is_refused_at_once(tmp_path, name):
+def test_a_pipe_is_refused_immediately(tmp_path, name):
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / name)
     with pytest.raises(UserError, match="neither a file nor a folder of files"):
@@ -369,11 +369,11 @@ def test_only_files_of_the_requested_split_are_read_from_a_folder(tmp_path):
 
 
 ARITHMETIC = "trl_ces.lab.tasks.arithmetic.make_datasets"
-WORLD = {"dataset_builder": ARITHMETIC, "max_train_samples": 6, "num_eval_samples": 3}
+TOY_TASK = {"dataset_builder": ARITHMETIC, "max_train_samples": 6, "num_eval_samples": 3}
 
 
 def test_a_builder_returns_disjoint_training_and_evaluation_problems():
-    train, evaluation = load_datasets(script(None, **WORLD))
+    train, evaluation = load_datasets(script(None, **TOY_TASK))
     assert (len(train), len(evaluation)) == (6, 3)
     assert not set(train["prompt"]) & set(evaluation["prompt"])
     for row in train:
@@ -382,11 +382,11 @@ def test_a_builder_returns_disjoint_training_and_evaluation_problems():
 
 def test_a_builder_gets_its_arguments_and_invalid_ones_are_refused():
     many = {"min_terms": 4, "max_terms": 4}
-    for rows in load_datasets(script(None, **WORLD, dataset_kwargs=many)):
+    for rows in load_datasets(script(None, **TOY_TASK, dataset_kwargs=many)):
         assert {prompt.count("+") for prompt in rows["prompt"]} == {3}
     for wrong, words in (
         ({"min_terms": 5}, "min_terms=5, max_terms=2"),
         ({"term": 3}, "unexpected keyword argument 'term'"),
     ):
         with pytest.raises(UserError, match=f"`dataset_builder` {ARITHMETIC} with .*{words}"):
-            check_source(script(None, **WORLD, dataset_kwargs=wrong))
+            check_source(script(None, **TOY_TASK, dataset_kwargs=wrong))

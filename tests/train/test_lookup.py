@@ -48,8 +48,8 @@ def test_a_function_at_a_dotted_path_is_called_if_it_has_settings(tmp_path, monk
     )
     monkeypatch.chdir(tmp_path)
     given = {"reward_funcs": ["mine.plain_reward", "mine.get_constant_reward"]}
-    plain, made = rewards_of(given | {"reward_kwargs": {"mine.get_constant_reward": {}}})
-    assert (plain.__name__, made.__name__) == ("plain_reward", "constant_reward")
+    plain, constant = rewards_of(given | {"reward_kwargs": {"mine.get_constant_reward": {}}})
+    assert (plain.__name__, constant.__name__) == ("plain_reward", "constant_reward")
     with pytest.raises(UserError, match=r"mine.plain_reward: .*missing 1 required.*accepted arguments: completions"):
         rewards_of({"reward_funcs": ["mine.plain_reward"], "reward_kwargs": {"mine.plain_reward": {"value": 1}}})
 

@@ -153,9 +153,13 @@ def test_the_default_of_every_field_matches_its_type():
     ],
 )
 def test_step_and_rollout_sizes_do_not_depend_on_the_number_of_processes(step, rollout, processes, micro, sizes):
-    found = batch_sizes(step, rollout, processes, micro)
-    assert list(found) == ["per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation"]
-    assert tuple(found.values()) == sizes
+    sizes_by_name = batch_sizes(step, rollout, processes, micro)
+    assert list(sizes_by_name) == [
+        "per_device_train_batch_size",
+        "gradient_accumulation_steps",
+        "steps_per_generation",
+    ]
+    assert tuple(sizes_by_name.values()) == sizes
 
 
 def test_eight_processes_cannot_share_four_completions():

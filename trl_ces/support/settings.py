@@ -110,7 +110,7 @@ def _check_generation_kwargs(config: Any, refuse: Callable[[str], NoReturn]) -> 
     for name, value in config.generation_kwargs.items():
         if name in _FIELDS:
             if value != getattr(config, name):
-                refuse(f"`{name}` is a separate field: set it there, and remove `{name}` here.")
+                refuse(f"`{name}` is a field of the config: set it there, and remove `{name}` here.")
         elif name in _CONTRADICTIONS and (name not in _NEUTRAL or value != _NEUTRAL[name]):
             refuse(f"{_CONTRADICTIONS[name]}, and remove `{name}`.")
         elif (name in transformers_fields) == config.use_vllm:
