@@ -32,7 +32,7 @@ def test_no_token_is_printed_by_env_or_an_error(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("given", "key"),
+    ("fields", "key"),
     [
         ({"model_init_kwargs": {"token": "x"}}, "model_init_kwargs.token"),
         ({"env": {"WANDB_API_KEY": "x"}}, "env.WANDB_API_KEY"),
@@ -54,8 +54,8 @@ def test_no_token_is_printed_by_env_or_an_error(capsys, monkeypatch):
         ({"model_init_kwargs": {"headers": ["hf_" + "a1" * 17]}}, "model_init_kwargs.headers"),
     ],
 )
-def test_a_secret_at_any_depth_of_a_recipe_is_refused(given, key):
-    recipe = {"model_name_or_path": "m", "dataset_name": "d", "output_dir": "out"} | given
+def test_a_secret_at_any_depth_of_a_recipe_is_refused(fields, key):
+    recipe = {"model_name_or_path": "m", "dataset_name": "d", "output_dir": "out"} | fields
     message = rf"recipe: `{re.escape(key)}` contains what looks like a secret.* set it in the environment"
     with pytest.raises(UserError, match=message):
         make_recipe(recipe, "recipe")
@@ -91,9 +91,9 @@ def test_a_secret_in_a_study_is_refused(tmp_path, group, inner):
 
 
 def test_a_secret_in_an_evaluation_is_refused():
-    for given in ({"model": "https://me:pass@host/m"}, {"model": "m", "token": "x"}):
-        with pytest.raises(UserError, match=rf"`{list(given)[-1]}` contains what looks like a secret"):
-            make_settings({"benchmarks": ["gsm8k"]} | given, "file")
+    for fields in ({"model": "https://me:pass@host/m"}, {"model": "m", "token": "x"}):
+        with pytest.raises(UserError, match=rf"`{list(fields)[-1]}` contains what looks like a secret"):
+            make_settings({"benchmarks": ["gsm8k"]} | fields, "file")
     with pytest.raises(UserError, match="`model` contains what looks like a secret"):
         EvaluationSettings(model="https://me:pass@host/m", benchmarks=["gsm8k"])
 

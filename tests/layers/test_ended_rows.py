@@ -80,8 +80,8 @@ def test_sampling_follows_the_models_distribution():
     model = bigram_model({"a": {"a": 0.25, "<eos>": 0.75}})
     ids = torch.full((4000, 1), token_of("a"))
     torch.manual_seed(0)
-    drawn = config(do_sample=True, top_k=0, top_p=1.0, temperature=1.0, eos_token_id=[EOS])
-    output = generate_in_pieces(model.generate, model.config, ids, ids * 0 + 1, drawn, 1)
+    sampling = config(do_sample=True, top_k=0, top_p=1.0, temperature=1.0, eos_token_id=[EOS])
+    output = generate_in_pieces(model.generate, model.config, ids, ids * 0 + 1, sampling, 1)
     lengths = (output[:, 1:] != PAD).sum(dim=1).double()
     deviation = math.sqrt(0.25) / 0.75 / math.sqrt(4000)
     assert abs(lengths.mean().item() - 4 / 3) < 4 * deviation

@@ -18,11 +18,11 @@ NAN = float("nan")
 def test_each_epoch_has_the_order_of_trls_sampler():
     sampler = RepeatSampler(range(12), mini_repeat_count=1, batch_size=4, shuffle=True, seed=5)
     expected = [prompt for _ in range(5) for prompt in sampler]  # five epochs of one sampler
-    stream, drawn = PromptStream(12, seed=5, shuffle=True), []
+    stream, drawn_prompts = PromptStream(12, seed=5, shuffle=True), []
     for count in (4, 7, 1, 30, 18):
-        drawn += stream.peek(count)
+        drawn_prompts += stream.peek(count)
         stream.position += count
-    assert drawn == expected
+    assert drawn_prompts == expected
 
 
 def test_an_epoch_includes_prompts_that_do_not_fill_a_batch():
@@ -125,13 +125,15 @@ def test_every_prompt_is_kept_or_dropped_once_per_epoch_in_order(monkeypatch):
             count = stream.position - reference.position
             expected_order = reference.peek(count + batch_size)
             handled = expected_order[:count]
-            kept = [prompt for prompt in handled if informative[prompt]]
-            drawn = [prompt for prompts in rounds for prompt in prompts]
-            assert drawn == expected_order[: len(drawn)]  # each round begins where the previous one ended
-            assert len(drawn) >= count
+            informative_prompts = [prompt for prompt in handled if informative[prompt]]
+            drawn_prompts = [prompt for prompts in rounds for prompt in prompts]
+            assert (
+                drawn_prompts == expected_order[: len(drawn_prompts)]
+            )  # each round begins where the previous one ended
+            assert len(drawn_prompts) >= count
             assert all(0 < len(prompts) <= batch_size for prompts in rounds)
             assert all(len(prompts) * group_size % processes == 0 for prompts in rounds)
-            missing = batch_size - len(kept)
+            missing = batch_size - len(informative_prompts)
             if missing:
                 assert len(rounds) == max_rounds < 1000
             else:
@@ -141,7 +143,7 @@ def test_every_prompt_is_kept_or_dropped_once_per_epoch_in_order(monkeypatch):
             assert groups == [prompt for place, prompt in enumerate(handled) if informative[prompt] or place in fill]
             assert metrics == {
                 "dynamic_sampling/prompts": count,
-                "dynamic_sampling/dropped_groups": (count - len(kept)) / count,
+                "dynamic_sampling/dropped_groups": (count - len(informative_prompts)) / count,
                 "dynamic_sampling/uninformative_groups": missing / batch_size,
                 "dynamic_sampling/epoch": stream.position / prompts,
                 "dynamic_sampling/rounds": len(rounds),

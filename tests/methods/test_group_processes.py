@@ -29,8 +29,8 @@ def expected_rewards():
 def test_rewards_of_a_group_split_over_processes_match_the_oracle(tmp_path, processes):
     one, _ = gathered_rewards(tmp_path, 1)
     for actual, expected in zip(one.T.tolist(), expected_rewards(), strict=True):
-        known = [math.nan if value is None else value for value in expected]
-        assert actual == pytest.approx(known, rel=1e-6, abs=1e-6, nan_ok=True)
+        values = [math.nan if value is None else value for value in expected]
+        assert actual == pytest.approx(values, rel=1e-6, abs=1e-6, nan_ok=True)
     run_processes("group_processes.py", tmp_path / "several", processes, timeout=240)
     for rank in range(processes):
         actual = torch.load(tmp_path / "several" / f"rewards{rank}.pt", weights_only=True)

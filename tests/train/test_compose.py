@@ -45,8 +45,8 @@ def test_an_overlay_extends_the_default_of_a_key_that_the_recipe_does_not_set(wr
 
 
 def test_a_trailing_slash_of_output_dir_is_removed(write):
-    given = compose([write("whole", {**WHOLE, "output_dir": "out/whole/"}), write("last", {"max_steps": 5})])
-    assert given["output_dir"] == "out/whole-last"
+    composed = compose([write("whole", {**WHOLE, "output_dir": "out/whole/"}), write("last", {"max_steps": 5})])
+    assert composed["output_dir"] == "out/whole-last"
 
 
 def test_shaping_kwargs_are_dropped_when_an_overlay_replaces_the_custom_rule(write):

@@ -105,8 +105,8 @@ def test_evaluation_may_use_a_separate_file(tmp_path):
 def test_each_data_set_is_loaded_with_its_own_configuration(monkeypatch, other, configuration):
     calls, data = [], Dataset.from_list(ZWHE99)
     monkeypatch.setattr("datasets.load_dataset", lambda *names, split: calls.append((*names, split)) or data)
-    given = {"dataset_config": "easy", "eval_dataset_config": "main", "eval_dataset_name": other}
-    load_datasets(script("me/sums", **given))
+    settings = {"dataset_config": "easy", "eval_dataset_config": "main", "eval_dataset_name": other}
+    load_datasets(script("me/sums", **settings))
     assert calls == [("me/sums", "easy", "train"), (other, configuration, "test")]
 
 

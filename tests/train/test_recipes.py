@@ -148,8 +148,8 @@ def test_an_overlay_makes_only_the_expected_changes_to_the_r1_recipes(model):
     assert EXPECTED.keys() == set(METHODS)
     for method, changes in EXPECTED.items():
         # The settings of CES are dropped if the overlay replaces CES.
-        kept = {name: value for name, value in paper.items() if name not in CES}
-        expected[method] = {**kept, **changes, "output_dir": f"outputs/{model}-{method}"}
+        remaining = {name: value for name, value in paper.items() if name not in CES}
+        expected[method] = {**remaining, **changes, "output_dir": f"outputs/{model}-{method}"}
     expected["lora"]["vllm_gpu_memory_utilization"] = {"R1-7B": 0.55, "R1-1.5B": 0.6}[model]
     assert {method: compose([model, method]) for method in METHODS} == expected
 
@@ -162,9 +162,9 @@ def test_an_overlay_makes_only_the_expected_changes_to_the_toy_recipe():
         if "reward_funcs" in changes:
             changes["reward_funcs"] = [*base["reward_funcs"], changes["reward_funcs"][-1]]
         changes |= {name: base[name] for name in CES if name in changes and changes[name] == CES[name]}
-        kept = {name: value for name, value in base.items() if name not in CES}
+        remaining = {name: value for name, value in base.items() if name not in CES}
         names = {name: f"{base[name]}-{method}" for name in ("output_dir", "run_name")}
-        assert actual == {**kept, **changes, **SMALL_NUMBERS.get(method, {}), **names}
+        assert actual == {**remaining, **changes, **SMALL_NUMBERS.get(method, {}), **names}
 
 
 @pytest.mark.parametrize("file", TRAINING, ids=name_of)

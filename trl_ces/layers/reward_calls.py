@@ -88,7 +88,7 @@ def supported_arguments(func: Callable, arguments: dict[str, Any]) -> dict[str, 
 def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: str, on_error: str) -> Tensor:
     """Call the rule of a [`group_reward`] and check its result. Shape (P * G,), float32, NaN for `None`."""
     shape = groups.correct.shape
-    checked, cause = torch.full(shape, math.nan, device=groups.correct.device), None
+    valid_rewards, cause = torch.full(shape, math.nan, device=groups.correct.device), None
     try:
         result = rule(copy.deepcopy(groups))  # the rule may modify its argument in place
         if not isinstance(result, Tensor) or result.shape != shape:
@@ -96,10 +96,12 @@ def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: st
             problem = f"returned {returned}, not a tensor of shape {tuple(shape)}"
         else:
             result = result.float()
-            checked = torch.where(groups.scored & result.isfinite() & (result.abs() <= LARGEST), result, math.nan)
-            invalid = (groups.scored & checked.isnan()).nonzero().tolist()
+            valid_rewards = torch.where(
+                groups.scored & result.isfinite() & (result.abs() <= LARGEST), result, math.nan
+            )
+            invalid = (groups.scored & valid_rewards.isnan()).nonzero().tolist()
             if not invalid:
-                return checked.flatten()
+                return valid_rewards.flatten()
             group, member = invalid[0]
             problem = f"returned {result[group, member].item()} for completion {member} of group {group}"
     except (Exception, SystemExit) as error:
@@ -109,9 +111,9 @@ def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: st
         raise RewardError(
             f'{message}: return a finite number for each completion, or set `on_reward_error="skip"`.'
         ) from cause
-    num_unscored = (groups.scored & checked.isnan()).sum()
-    logger.warning("%s; %d of %d completions get no reward from it.", message, num_unscored, checked.numel())
-    return checked.flatten()
+    num_unscored = (groups.scored & valid_rewards.isnan()).sum()
+    logger.warning("%s; %d of %d completions get no reward from it.", message, num_unscored, valid_rewards.numel())
+    return valid_rewards.flatten()
 
 
 def guard(func: Any, name: str, on_error: str) -> Any:
@@ -146,7 +148,7 @@ def _as_list(rewards: Any) -> Any:
 
 def _check(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) -> list[float | None]:
     count = len(arguments["completions"])
-    checked: list[float | None] = [None] * count
+    valid_rewards: list[float | None] = [None] * count
     num_unscored, location = count, ""
     if isinstance(rewards, Exception | SystemExit):
         problem = f"raised {type(rewards).__name__}: {rewards}"
@@ -157,14 +159,14 @@ def _check(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) ->
     elif len(rewards) != count:
         problem = f"returned {len(rewards)} rewards for {count} completions"
     else:
-        checked = [_number(reward) for reward in rewards]
-        invalid = [row for row in range(count) if checked[row] is None and rewards[row] is not None]
+        valid_rewards = [_number(reward) for reward in rewards]
+        invalid = [row for row in range(count) if valid_rewards[row] is None and rewards[row] is not None]
         if not invalid:
-            return checked
+            return valid_rewards
         num_unscored, row = len(invalid), invalid[0]
-        shown = [reprlib.repr(arguments[column][row]) for column in ("prompts", "completions")]
+        examples = [reprlib.repr(arguments[column][row]) for column in ("prompts", "completions")]
         problem = f"returned {reprlib.repr(rewards[row])}"
-        location = f" for row {row} of {count} (prompt {shown[0]}, completion {shown[1]})"
+        location = f" for row {row} of {count} (prompt {examples[0]}, completion {examples[1]})"
     message = f"The reward function {name!r} {problem}{location}"
     if on_error == "stop":
         raise RewardError(
@@ -172,7 +174,7 @@ def _check(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) ->
             '`on_reward_error="skip"`.'
         ) from (rewards if isinstance(rewards, BaseException) else None)
     logger.warning("%s; %d of %d completions get no reward from it.", message, num_unscored, count)
-    return checked
+    return valid_rewards
 
 
 def _number(reward: Any) -> float | None:

@@ -104,28 +104,28 @@ class DynamicSampler:
         data.
         """
         self._rollout_start = self.stream.position
-        kept: list[tuple[int, Any]] = []  # (position, data) of each group
-        dropped: list[tuple[int, Any]] = []
+        kept_groups: list[tuple[int, Any]] = []  # (position, data) of each group
+        dropped_groups: list[tuple[int, Any]] = []
         rounds, first_round_end = 0, 0.0
-        while len(kept) < self.batch_size and rounds < self.max_rounds:
-            size = round_size(self.batch_size, len(kept), len(kept) + len(dropped), self._unit)
+        while len(kept_groups) < self.batch_size and rounds < self.max_rounds:
+            size = round_size(self.batch_size, len(kept_groups), len(kept_groups) + len(dropped_groups), self._unit)
             informative, groups = generate(self.stream.peek(size))
             rounds += 1
             for is_informative, group in zip(informative, groups, strict=True):
-                if len(kept) == self.batch_size:  # later prompts are drawn again for the next batch
+                if len(kept_groups) == self.batch_size:  # later prompts are drawn again for the next batch
                     break
-                if not is_informative and len(kept) + len(dropped) >= self.batch_size:
+                if not is_informative and len(kept_groups) + len(dropped_groups) >= self.batch_size:
                     group = None  # free the data: at most `batch_size` groups are needed to fill the batch
-                (kept if is_informative else dropped).append((self.stream.position, group))
+                (kept_groups if is_informative else dropped_groups).append((self.stream.position, group))
                 self.stream.position += 1
             first_round_end = first_round_end or time.perf_counter()
-        missing, num_drawn = self.batch_size - len(kept), len(kept) + len(dropped)
-        batch = sorted(kept + dropped[:missing], key=itemgetter(0))
+        missing, num_drawn = self.batch_size - len(kept_groups), len(kept_groups) + len(dropped_groups)
+        batch = sorted(kept_groups + dropped_groups[:missing], key=itemgetter(0))
         if missing:
-            self._warn_about_filling(len(kept), rounds)
+            self._warn_about_filling(len(kept_groups), rounds)
         return [group for _, group in batch], {
             "dynamic_sampling/rounds": rounds,
-            "dynamic_sampling/dropped_groups": len(dropped) / num_drawn,
+            "dynamic_sampling/dropped_groups": len(dropped_groups) / num_drawn,
             "dynamic_sampling/prompts": num_drawn,
             "dynamic_sampling/uninformative_groups": missing / self.batch_size,
             "dynamic_sampling/extra_generation_time": time.perf_counter() - first_round_end if rounds > 1 else 0.0,

@@ -89,5 +89,5 @@ class ProgressWithMetrics(ProgressCallback):
         # Only the entropy is logged at every step; keep the other values of the last rollout.
         self.last |= {name: value for name, value in (logs or {}).items() if value is not None}
         if self.training_bar is not None:
-            shown = [(self.last[name], *style) for name, style in self.metrics.items() if name in self.last]
-            self.training_bar.set_postfix_str(", ".join(text.format(value * scale) for value, scale, text in shown))
+            entries = [(self.last[name], *style) for name, style in self.metrics.items() if name in self.last]
+            self.training_bar.set_postfix_str(", ".join(text.format(value * scale) for value, scale, text in entries))

@@ -125,9 +125,9 @@ def newest_checkpoint(
     return None
 
 
-def resume_hint(output_dir: Path, length: Length, since: float, resumed: str | None) -> str:
-    """Explain in one sentence how to resume a run that started at time `since` from `resumed`, if not `None`."""
-    checkpoint = newest_checkpoint(output_dir, length, since, thorough=False) or (resumed and Path(resumed))
+def resume_hint(output_dir: Path, length: Length, since: float, resumed_from: str | None) -> str:
+    """Explain how to resume a run that started at time `since`, possibly resumed from `resumed_from`."""
+    checkpoint = newest_checkpoint(output_dir, length, since, thorough=False) or (resumed_from and Path(resumed_from))
     if not checkpoint:
         option = " with `--overwrite_output_dir true`" if list_checkpoints(output_dir) else ""
         return f"There is no checkpoint yet: start again{option}."

@@ -175,21 +175,25 @@ def draw_rows(rows: Rows, script: ScriptArguments, count: int | None, grade: boo
 
     grade = grade and bool({"accuracy_reward", "boxed_accuracy_reward"} & set(script.reward_funcs))
     order = shuffled(len(rows.golds), script.dataset_seed)
-    drawn: list[int] = []
+    drawn_rows: list[int] = []
     dropped: list[int] = []
     for start in range(0, len(order), BATCH):
         golds = {
             row: clean_gold(rows.golds[row], script.solution_pattern, f"{rows.source}, row {row}")
             for row in order[start : start + BATCH]
         }
-        present = {row: gold for row, gold in golds.items() if gold is not None}
-        usable = dict(zip(present, usable_golds(list(present.values())), strict=True)) if grade and present else {}
+        known_golds = {row: gold for row, gold in golds.items() if gold is not None}
+        usable = (
+            dict(zip(known_golds, usable_golds(list(known_golds.values())), strict=True))
+            if grade and known_golds
+            else {}
+        )
         for row in golds:
-            if count is None or len(drawn) < count:
-                (drawn if row in present and usable.get(row, True) else dropped).append(row)
-        if count is not None and len(drawn) == count:
+            if count is None or len(drawn_rows) < count:
+                (drawn_rows if row in known_golds and usable.get(row, True) else dropped).append(row)
+        if count is not None and len(drawn_rows) == count:
             break
-    return drawn, dropped
+    return drawn_rows, dropped
 
 
 def check_source(script: ScriptArguments) -> Any:
@@ -233,26 +237,28 @@ def _draw_once(rows: Rows, script: ScriptArguments, num_held_out: int, grade: bo
         from accelerate.utils import broadcast_object_list
 
         state = PartialState()
-        [(drawn, dropped)] = broadcast_object_list(
+        [(drawn_rows, dropped)] = broadcast_object_list(
             [draw_rows(rows, script, count, grade) if state.is_main_process else ([], [])]
         )
         report = report if state.is_main_process else None
     else:
-        drawn, dropped = draw_rows(rows, script, count, grade)
+        drawn_rows, dropped = draw_rows(rows, script, count, grade)
     minimum = count if count is not None else num_held_out + 1
-    if len(drawn) < minimum:
+    if len(drawn_rows) < minimum:
         raise UserError(
-            f"{rows.source}: {len(drawn)} of {len(rows.golds)} rows have usable reference answers, fewer than "
+            f"{rows.source}: {len(drawn_rows)} of {len(rows.golds)} rows have usable reference answers, fewer than "
             f"{minimum}: lower `max_train_samples` or `num_eval_samples`, or check `solution_column` and "
             "`solution_pattern`."
         )
-    golds = {row: str(clean_gold(rows.golds[row], script.solution_pattern, rows.source)) for row in drawn}
-    missing = [row for row in drawn if golds[row].lower() in MISSING]
+    golds = {row: str(clean_gold(rows.golds[row], script.solution_pattern, rows.source)) for row in drawn_rows}
+    missing = [row for row in drawn_rows if golds[row].lower() in MISSING]
     texts = ", ".join(map(repr, sorted({golds[row] for row in missing})))
-    if len(missing) == len(drawn):
+    if len(missing) == len(drawn_rows):
         raise UserError(f"{rows.source}: every reference answer looks missing ({texts}): set `solution_column`.")
     if report:
-        counts = f"{len(drawn) - num_held_out} training rows and {num_held_out} evaluation rows of {len(rows.golds)}"
+        counts = (
+            f"{len(drawn_rows) - num_held_out} training rows and {num_held_out} evaluation rows of {len(rows.golds)}"
+        )
         report(f"{rows.source}: {counts}.")
         if rows.note:
             report(rows.note)
@@ -261,9 +267,9 @@ def _draw_once(rows: Rows, script: ScriptArguments, num_held_out: int, grade: bo
             (missing, f"{len(missing)} reference answers look like missing values ({texts}), in the rows"),
         ):
             if numbers:
-                listed = ", ".join(map(str, numbers[:20])) + (", ..." if len(numbers) > 20 else "")
-                report(f"{rows.source}: {problem}: {listed}.")
-    return drawn
+                row_list = ", ".join(map(str, numbers[:20])) + (", ..." if len(numbers) > 20 else "")
+                report(f"{rows.source}: {problem}: {row_list}.")
+    return drawn_rows
 
 
 def make_dataset(rows: Rows, numbers: list[int], script: ScriptArguments) -> "Dataset":

@@ -89,11 +89,11 @@ def check_resume(recipe: Recipe, output_dir: Path, config: CESConfig) -> Path:
             "old value, or start a new run with the checkpoint as `model_name_or_path`."
         )
     if changes and not recipe.script.resume_with_changes:
-        shown = ", ".join(
+        differences = ", ".join(
             f"`{name}` {reprlib.repr(old)} -> {reprlib.repr(new)}" for name, (old, new) in changes.items()
         )
         raise UserError(
-            f"The run of {checkpoint} had different settings: {shown}. Restore them, start a new run in another "
+            f"The run of {checkpoint} had different settings: {differences}. Restore them, start a new run in another "
             "`output_dir`, or allow the changes with `--resume_with_changes true`."
         )
     return checkpoint
@@ -109,12 +109,12 @@ def changed_settings(checkpoint: Path, recipe: Recipe, config: CESConfig) -> dic
         name: (old_recipe.get(name, entry.default), new_recipe.get(name, entry.default))
         for name, entry in recipe_fields().items()
     }
-    compared = {name: pair for name, pair in values.items() if name not in FREE and not name.startswith(FREE_PREFIXES)}
+    pairs = {name: pair for name, pair in values.items() if name not in FREE and not name.startswith(FREE_PREFIXES)}
     rows = old["per_device_train_batch_size"] * old["world_size"]
     step = config.per_device_train_batch_size * config.gradient_accumulation_steps * config.world_size
-    compared["completions per step"] = (rows * old["gradient_accumulation_steps"], step)
-    compared["completions per rollout"] = (rows * old["steps_per_generation"], config.generation_batch_size)
-    return {name: pair for name, pair in compared.items() if pair[0] != pair[1]}
+    pairs["completions per step"] = (rows * old["gradient_accumulation_steps"], step)
+    pairs["completions per rollout"] = (rows * old["steps_per_generation"], config.generation_batch_size)
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def list_changes(checkpoint: Path, recipe: Recipe, config: CESConfig) -> list[dict[str, Any]]:

@@ -146,10 +146,10 @@ def save(trainer: CESTrainer, recipe: Recipe, repo: str | None = None) -> None:
         return
     if missing := write_card(output_dir, repo or output_dir.resolve().name):
         print(missing, flush=True)
-    saved = sorted(file.name for file in output_dir.iterdir() if file.is_file() and file.name[0] != ".")
-    note = "  # an adapter: needs peft" if ADAPTER in saved else ""
+    saved_files = sorted(file.name for file in output_dir.iterdir() if file.is_file() and file.name[0] != ".")
+    note = "  # an adapter: needs peft" if ADAPTER in saved_files else ""
     print(
-        f"\nSaved in {output_dir}: {', '.join(saved)}.\nLoad it:\n"
+        f"\nSaved in {output_dir}: {', '.join(saved_files)}.\nLoad it:\n"
         "from transformers import AutoModelForCausalLM, AutoTokenizer\n"
         f'model = AutoModelForCausalLM.from_pretrained("{output_dir}"){note}\n'
         f'tokenizer = AutoTokenizer.from_pretrained("{output_dir}")',
