@@ -1,4 +1,4 @@
-"""The paper's system prompt, chat templates and the `<think>` tags. Importing it loads only the standard library."""
+"""The paper's system prompt, chat templates and `<think>` tags. Imports only the standard library at module level."""
 
 from typing import Any
 
