@@ -83,7 +83,7 @@ def test_rooms_import_only_from_rooms_below_them():
     assert upward == []
 
 
-def test_training_needs_neither_the_lab_nor_packages_that_only_a_server_installs():
+def test_training_imports_neither_the_lab_nor_the_packages_of_the_server_client():
     graph = import_graph()
     core = {module for module in graph if room_of(module) in CORE}
     assert {

@@ -20,7 +20,7 @@ def gpu():
     del sys.modules["gpu"]
 
 
-def test_the_parts_share_all_minutes(gpu):
+def test_the_minutes_of_the_parts_sum_to_the_total(gpu):
     assert sum(part.minutes for part in gpu.PARTS.values()) == pytest.approx(gpu.TOTAL_MINUTES)
 
 

@@ -56,7 +56,7 @@ def test_the_models_own_settings_do_not_change_its_completions(tmp_path, name):
         "kwargs",
     ],
 )
-def test_the_models_own_settings_do_not_change_completions_of(tmp_path, case):
+def test_the_models_own_settings_do_not_change_completions_in_other_cases(tmp_path, case):
     changes = {
         "a layer alone": {"trainer_class": Alone},
         "without row removal": {"trim_padding": False},

@@ -268,7 +268,7 @@ def test_an_unknown_reward_name_is_rejected_before_the_model_is_loaded(tmp_path)
         )
 
 
-def test_chat_prompts_without_chat_template_are_refused_before_the_model_is_loaded(tmp_path):
+def test_chat_prompts_without_a_chat_template_are_refused_before_the_model_is_loaded(tmp_path):
     data = Dataset.from_dict({"prompt": [[{"role": "user", "content": "1+1="}]] * 4})
     more = {"train_dataset": data, "processing_class": tiny_tokenizer(chat_template=None)}
     with pytest.raises(ValueError, match=r"no/such-model has no chat template, .* set `prompt_template`"):

@@ -47,7 +47,7 @@ def test_the_seed_determines_the_samples(tmp_path, model):
     assert samples[0].shape != samples[2].shape or not torch.equal(samples[0], samples[2])
 
 
-def test_dynamic_sampling_sends_the_weights_once_and_sleeps_once(tmp_path, model):
+def test_dynamic_sampling_sends_the_weights_once_and_puts_vllm_to_sleep_once(tmp_path, model):
     def rarely_correct(completions, **kwargs):
         """Return rewards with which only the first group of a round is informative."""
         return [float(index == 0) for index in range(len(completions))]

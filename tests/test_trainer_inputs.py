@@ -87,7 +87,7 @@ def test_metrics_that_a_reward_function_logs_are_accepted(tmp_path):
     tiny_trainer(tmp_path, reward, metric_for_best_model="mine", greater_is_better=True, **EVALUATES)
 
 
-def test_the_best_model_and_the_plateau_follow_a_reward(tmp_path):
+def test_the_best_model_and_the_plateau_scheduler_follow_a_reward(tmp_path):
     changes = {"lr_scheduler_type": "reduce_lr_on_plateau", "load_best_model_at_end": True, "max_steps": 2}
     metric = "eval_rewards/vowel_accuracy_reward/mean"
     trainer = tiny_trainer(tmp_path, metric_for_best_model=metric, ces_tau=0.3, **EVALUATES, **changes)

@@ -75,7 +75,7 @@ WRAPPERS = {
 
 
 @pytest.mark.parametrize("kind", WRAPPERS)
-def test_log_probs_entropies_and_gradients_match_padded_rows(kind):
+def test_log_probs_entropies_and_gradients_match_those_of_padded_rows(kind):
     arguments, spans, scored = padded_rows()
     plain = add_fused_head(tiny_model())
     other = add_fused_head(copy.deepcopy(tiny_model()))
@@ -259,7 +259,7 @@ NONE, TRIMMED, ALL = (False, False, False), (True, True, False), (True, True, Tr
         (lambda: make_unpackable(with_flash(tiny_model())), True, None, False, TRIMMED, "to keep packed rows apart"),
     ],
 )
-def test_the_plan_depends_on_settings_and_model_and_logs_why_padding_stays(
+def test_the_plan_depends_on_settings_and_model_and_the_reason_for_padding_is_logged(
     caplog, model, trim, pack, split, plan, logged
 ):
     with caplog.at_level(logging.INFO, "trl_ces.layers.padding"):
@@ -276,7 +276,7 @@ def test_packing_is_rejected_if_rows_cannot_be_packed():
 
 
 @pytest.mark.parametrize("config", [PromptTuningConfig, PrefixTuningConfig])
-def test_padding_stays_if_prompts_are_learned(config):
+def test_padding_is_kept_if_prompts_are_learned(config):
     model = get_peft_model(tiny_model(), config(task_type="CAUSAL_LM", num_virtual_tokens=3))
     support = padding_support(model)
     assert support[:3] == (False, False, False)

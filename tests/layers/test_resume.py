@@ -158,7 +158,7 @@ def test_the_position_in_the_prompt_stream_is_read_on_the_first_machine(tmp_path
     assert_same_bits(run_two(tmp_path, "resumed", tmp_path / "machine{rank}" / "checkpoint-4", **changes), whole)
 
 
-def test_micro_batches_are_loaded_as_they_were_saved(tmp_path):
+def test_loaded_micro_batches_equal_the_saved_ones(tmp_path):
     rows = torch.arange(12).view(4, 3)
     batches = [{"ids": rows[:2], "none": None}, {"ids": rows[2:].t(), "count": torch.tensor(0.5), "pieces": [1, 1]}]
     save_micro_batches(tmp_path / "deep" / "file.safetensors", batches, {"metrics": {"a": [1.5]}})

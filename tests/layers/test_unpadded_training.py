@@ -47,7 +47,7 @@ def test_shaped_gradients_do_not_depend_on_padding(tmp_path, shaping, changes):
                     assert entry[name] == pytest.approx(expected[name], rel=1e-4), name
 
 
-def test_an_adapter_and_its_reference_are_unpadded_too(tmp_path):
+def test_an_adapter_and_its_reference_run_without_padding(tmp_path):
     lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM", init_lora_weights=False)
     torch.manual_seed(0)
     _, padded = train(GRPOTrainer, tmp_path / "trl", peft_config=lora, beta=0.04)

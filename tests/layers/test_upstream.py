@@ -42,7 +42,7 @@ def test_a_refused_connection_is_not_retried(monkeypatch):
         )
 
 
-def test_other_retries_are_kept():
+def test_other_retry_settings_are_unchanged():
     original = Retry(
         total=5, connect=5, read=4, status=3, backoff_factor=2, status_forcelist=[503], allowed_methods=None
     )

@@ -265,7 +265,7 @@ def test_negative_betas_cause_a_warning(correct, incorrect, parts):
 @pytest.mark.parametrize(
     ("length", "tau"), [(3983, 0.01), (200, 0.01), (70, 0.0286), (40, 0.05), (25, 0.05), (2, 0.05), (0, 0.05)]
 )
-def test_automatic_tau_is_two_tokens_per_completion_between_0_01_and_0_05(length, tau):
+def test_automatic_tau_selects_two_tokens_per_completion_between_0_01_and_0_05(length, tau):
     assert automatic_tau(length) == tau
 
 

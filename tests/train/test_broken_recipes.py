@@ -235,7 +235,7 @@ def test_a_valid_recipe_starts_and_is_read_once(job, monkeypatch):
     assert read.count("recipe.yaml") == 1
 
 
-def test_chat_prompts_without_chat_template_are_refused(job, refused, monkeypatch):
+def test_chat_prompts_without_a_chat_template_are_refused(job, refused, monkeypatch):
     tiny_tokenizer(chat_template=None).save_pretrained(job / "model")
     tiny_model().config.save_pretrained(job / "model")
     write(job)

@@ -65,7 +65,7 @@ def card(run, repo="me/my-model", recipe=RECIPE, changed=None, **fields):
     return ModelCard((run / "README.md").read_text())
 
 
-def test_the_card_holds_settings_results_and_citations(run):
+def test_the_card_contains_settings_results_and_citations(run):
     recipe = f'{RECIPE}push_to_hub: true\nprompt_column: "a|b\\nc"\n'
     model_card = card(run, recipe=recipe, gradient_accumulation_steps=12, changed={"world_size": 2})
     for part in (

@@ -75,14 +75,14 @@ def test_an_incompatible_overlay_is_refused(write, overlay, message):
         load_recipe([write("whole", WHOLE), write("o", overlay)])
 
 
-def test_the_batch_size_of_an_overlay_cannot_be_replaced_by_the_recipes_section_for_a_later_one():
+def test_the_recipes_section_for_a_later_overlay_cannot_replace_a_batch_size():
     assert compose(["R1-7B", "dler", "colocate"])["responses_per_step"] == 48
     with pytest.raises(UserError, match=r"for the overlay `dler`, .* name `colocate` after `dler`"):
         compose(["R1-7B", "colocate", "dler"])
 
 
 @pytest.mark.parametrize(("first", "second"), [("ces_mai", "gdpo"), ("on_policy_sft", "alp")])
-def test_the_token_rule_of_an_overlay_cannot_be_replaced_by_a_later_one(first, second):
+def test_a_later_overlay_cannot_replace_the_token_rule_of_an_overlay(first, second):
     rule = compose(["R1-7B", first])["shaping"]
     assert compose(["R1-7B", second, first])["shaping"] == rule
     with pytest.raises(UserError, match=rf"would replace the {rule} set by `{first}`: name `{first}` after"):

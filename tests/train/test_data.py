@@ -63,7 +63,7 @@ def test_both_formats_of_deepmath_become_prompt_and_solution(tmp_path, rows, wri
         assert row["solution"] == str(2 * number)
 
 
-def test_the_draw_never_changes():
+def test_the_order_of_the_draw_is_fixed():
     # Order of the SHA-256 of "42:<row>". If it changed, runs of the same recipe would train on different problems.
     assert shuffled(10, 42) == [1, 0, 6, 4, 7, 9, 5, 8, 3, 2]
     assert shuffled(10, 43) != shuffled(10, 42)
@@ -217,7 +217,7 @@ def test_a_question_of_a_million_characters_is_refused_with_its_length(question)
     assert make_prompt("1" * 1_000_000, None, "here")
 
 
-def test_a_prompt_template_makes_text_prompts(tmp_path):
+def test_a_prompt_template_creates_text_prompts(tmp_path):
     rows = [{"question": "{question} {x}?", "answer": "1"}]
     data, _ = load_datasets(script(write_lines(tmp_path, rows), prompt_template="{y} Q: {question}\nA:"))
     assert data["prompt"][:] == ["{y} Q: {question} {x}?\nA:"]

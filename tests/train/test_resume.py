@@ -44,7 +44,7 @@ def check(folder, processes=1, **changes):
         ({"steps_per_generation": 2}, "`completions per rollout` 8 -> 4"),
     ],
 )
-def test_a_resume_with_other_settings_is_refused_by_name_unless_allowed(tmp_path, changes, words):
+def test_a_resume_with_changed_settings_is_refused_unless_allowed(tmp_path, changes, words):
     saved = write_run(tmp_path, **SIZES)
     with pytest.raises(UserError, match=f"{words}.*`--resume_with_changes true`"):
         check(tmp_path, **changes)
@@ -69,7 +69,7 @@ def test_settings_that_do_not_affect_training_may_change(tmp_path, changes):
     assert check(tmp_path, **changes) == saved
 
 
-def test_another_number_of_processes_is_refused_unless_batches_stay_equal(tmp_path):
+def test_a_different_number_of_processes_is_refused_unless_batches_stay_equal(tmp_path):
     saved = write_run(tmp_path, world_size=2, **SIZES)
     with pytest.raises(UserError, match="`completions per step` 8 -> 4, `completions per rollout` 16 -> 8"):
         check(tmp_path, 1)
