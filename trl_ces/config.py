@@ -349,7 +349,7 @@ class CESConfig(GRPOConfig):
         if self.off_policy_mask_threshold is not None:
             self._refuse(
                 "off_policy_mask_threshold",
-                f"it masks completions by the sign of A, but A' may have the other sign: set it to None, {OR_OFF}.",
+                f"it masks completions by the sign of A, but A' may have the opposite sign: set it to None, {OR_OFF}.",
             )
 
     def _warn_about_sequence_ratios(self) -> None:

@@ -127,9 +127,8 @@ def test_every_prompt_is_kept_or_dropped_once_per_epoch_in_order(monkeypatch):
             handled = expected_order[:count]
             informative_prompts = [prompt for prompt in handled if informative[prompt]]
             drawn_prompts = [prompt for prompts in rounds for prompt in prompts]
-            assert (
-                drawn_prompts == expected_order[: len(drawn_prompts)]
-            )  # each round begins where the previous one ended
+            # Each round begins where the previous one ended.
+            assert drawn_prompts == expected_order[: len(drawn_prompts)]
             assert len(drawn_prompts) >= count
             assert all(0 < len(prompts) <= batch_size for prompts in rounds)
             assert all(len(prompts) * group_size % processes == 0 for prompts in rounds)

@@ -119,7 +119,7 @@ def test_the_cap_bounds_wrong_completions_and_stops_the_gradient_where_it_binds(
     torch.testing.assert_close(entropies.grad, torch.tensor([[0.4, 0.4, 0.4], [0.0, 0.0, 0.5], [0.0, 0.0, 0.0]]))
 
 
-def test_the_cap_on_correct_completions_is_the_same_bound_with_the_other_sign():
+def test_the_cap_on_correct_completions_is_the_same_bound_with_the_opposite_sign():
     # kappa = 2. A = 1: 1 - min(0.4 H, 0.5). A = 0 or below: the bound is 0. Wrong: no cap.
     entropies = torch.tensor([[2.0, 1.25, 0.5]] * 4, requires_grad=True)
     selected = torch.ones(4, 3, dtype=torch.bool)

@@ -99,7 +99,7 @@ def test_the_card_lists_the_changes_of_a_resume_and_keeps_them(job):
     resume = ("--resume_from_checkpoint", "true", "--seed", "7")
     assert job.train("--max_steps", "2", *resume) == 2
     assert job.train("--max_steps", "2", *resume, "--resume_with_changes", "true") == 0
-    sentence = "Resumed at step 1 with other settings: `seed` 7 instead of 42."
+    sentence = "Resumed at step 1 with changed settings: `seed` 7 instead of 42."
     assert sentence in (job.output / "README.md").read_text()
     assert job.train("--max_steps", "3", *resume) == 0
     assert (job.output / "README.md").read_text().count(sentence) == 1

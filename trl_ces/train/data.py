@@ -182,15 +182,11 @@ def draw_rows(rows: Rows, script: ScriptArguments, count: int | None, grade: boo
             row: clean_gold(rows.golds[row], script.solution_pattern, f"{rows.source}, row {row}")
             for row in order[start : start + BATCH]
         }
-        known_golds = {row: gold for row, gold in golds.items() if gold is not None}
-        usable = (
-            dict(zip(known_golds, usable_golds(list(known_golds.values())), strict=True))
-            if grade and known_golds
-            else {}
-        )
+        texts = {row: gold for row, gold in golds.items() if gold is not None}
+        usable = dict(zip(texts, usable_golds(list(texts.values())), strict=True)) if grade and texts else {}
         for row in golds:
             if count is None or len(drawn_rows) < count:
-                (drawn_rows if row in known_golds and usable.get(row, True) else dropped).append(row)
+                (drawn_rows if row in texts and usable.get(row, True) else dropped).append(row)
         if count is not None and len(drawn_rows) == count:
             break
     return drawn_rows, dropped
