@@ -35,11 +35,11 @@ def test_the_loss_reads_the_advantages_before_the_forward_pass():
     class Forward(Exception):
         pass
 
-    read = []
+    keys_read = []
 
     class Watched(dict):
         def __getitem__(self, key):
-            read.append(key)
+            keys_read.append(key)
             return super().__getitem__(key)
 
     def model(**inputs):
@@ -47,7 +47,7 @@ def test_the_loss_reads_the_advantages_before_the_forward_pass():
 
     with pytest.raises(Forward):
         AsyncGRPOTrainer.compute_loss(SimpleNamespace(aux_loss_enabled=False), model, Watched(make_batch()))
-    assert "advantages" in read
+    assert "advantages" in keys_read
 
 
 def test_a_batch_has_one_advantage_per_token_and_no_rewards():
@@ -59,9 +59,9 @@ def test_a_batch_has_one_advantage_per_token_and_no_rewards():
 
 @pytest.mark.parametrize("reward", [accuracy_reward, boxed_accuracy_reward, think_format_reward])
 def test_rewards_of_single_completions_can_be_sent_to_the_rollout_worker(reward):
-    opened = functools.partial(reward, thinking_prefilled=True)
-    assert pickle.loads(pickle.dumps(opened)).func is reward
-    assert get_callable_name(opened) == reward.__name__
+    prefilled = functools.partial(reward, thinking_prefilled=True)
+    assert pickle.loads(pickle.dumps(prefilled)).func is reward
+    assert get_callable_name(prefilled) == reward.__name__
 
 
 def test_group_rewards_cannot_be_sent_to_the_rollout_worker():
@@ -69,7 +69,7 @@ def test_group_rewards_cannot_be_sent_to_the_rollout_worker():
         pickle.dumps(get_kimi_length_reward())
 
 
-def test_the_asynchronous_trainer_has_no_method_that_the_layers_override_in_a_rollout():
+def test_the_asynchronous_trainer_defines_no_rollout_method_that_the_layers_override():
     names = {name.rpartition(".")[2] for functions in known_fingerprints().values() for name in functions}
     rollout = {name for name in names if hasattr(GRPOTrainer, name)} - {"__init__", "log", "_save_checkpoint"}
     assert len(rollout) > 8

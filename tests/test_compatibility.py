@@ -39,8 +39,8 @@ def quality_model(tokenizer, num_labels=1):
     return model
 
 
-@pytest.mark.parametrize("wanted", [None, "quality"])
-def test_a_reward_model_works_with_or_as_the_accuracy_reward(tmp_path, wanted):
+@pytest.mark.parametrize("accuracy_reward", [None, "quality"])
+def test_a_reward_model_works_with_or_as_the_accuracy_reward(tmp_path, accuracy_reward):
     script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
     tokenizer = tiny_tokenizer()
     judge = quality_model(tokenizer)
@@ -51,14 +51,14 @@ def test_a_reward_model_works_with_or_as_the_accuracy_reward(tmp_path, wanted):
             for row in group
         ]
         scores = [judge(torch.tensor([tokenizer.encode(text)])).logits.item() for text in texts]
-    threshold = statistics.median(scores) if wanted else 1.0
+    threshold = statistics.median(scores) if accuracy_reward else 1.0
     trainer = scripted_trainer(
         tmp_path,
         script,
         [judge, scripted_accuracy_reward],
         more={"reward_processing_classes": [tokenizer, None]},
         max_steps=1,
-        ces_accuracy_reward=wanted,
+        ces_accuracy_reward=accuracy_reward,
         ces_correct_threshold=threshold,
         ces_tau=0.3,
     )
@@ -66,14 +66,14 @@ def test_a_reward_model_works_with_or_as_the_accuracy_reward(tmp_path, wanted):
     assert trainer.reward_func_names == ["quality", "scripted_accuracy_reward"]
     by_function = [True, False, False, True, False, False, False, True]
     by_model = [score >= threshold for score in scores]
-    assert sum(by_model) == 4 or not wanted
-    assert batch["correct"].tolist() == (by_model if wanted else by_function)
+    assert sum(by_model) == 4 or not accuracy_reward
+    assert batch["correct"].tolist() == (by_model if accuracy_reward else by_function)
     trainer._compute_loss(trainer.model, batch)
     trainer.log({})
     logged = trainer.state.log_history[-1]
     assert logged["rewards/quality/mean"] == pytest.approx(statistics.mean(scores), rel=1e-4)
     assert logged["rewards/scripted_accuracy_reward/mean"] == 0.375
-    assert logged["ces/group_accuracy"] == (0.5 if wanted else 0.375)
+    assert logged["ces/group_accuracy"] == (0.5 if accuracy_reward else 0.375)
 
 
 class ExactAnswer:
@@ -86,11 +86,11 @@ def graded_accuracy(completions, level, **kwargs):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "index", "accuracy"), [(None, 1, 0.0), ("graded_accuracy", 1, 0.0), ("ExactAnswer", 0, 1.0)]
+    ("accuracy_reward", "index", "accuracy"), [(None, 1, 0.0), ("graded_accuracy", 1, 0.0), ("ExactAnswer", 0, 1.0)]
 )
-def test_partial_functions_and_callable_objects_are_named_as_in_trl(tmp_path, wanted, index, accuracy):
+def test_partial_functions_and_callable_objects_are_named_as_in_trl(tmp_path, accuracy_reward, index, accuracy):
     rewards = [ExactAnswer(), functools.partial(functools.partial(graded_accuracy), level=0.5)]
-    changes = {"ces_accuracy_reward": wanted, "ces_correct_threshold": 0.75}
+    changes = {"ces_accuracy_reward": accuracy_reward, "ces_correct_threshold": 0.75}
     trainer = tiny_trainer(tmp_path, rewards, PROMPTS, max_steps=1, **changes)
     assert trainer.reward_func_names == ["ExactAnswer", "graded_accuracy"]
     assert trainer._accuracy_index == index

@@ -29,7 +29,7 @@ def dialogue_tokens(tokenizer, dialogue):
 
 
 def final_turn_accuracy_reward(completions, answer, **kwargs):
-    return [float(messages[-1]["content"] == wanted) for messages, wanted in zip(completions, answer, strict=True)]
+    return [float(messages[-1]["content"] == gold) for messages, gold in zip(completions, answer, strict=True)]
 
 
 TOOL_DIALOGUES = [
@@ -115,11 +115,11 @@ def quiet_reward(completions, **kwargs):
 
 
 @pytest.mark.parametrize(
-    ("rewards", "wanted"), [(None, None), ([quiet_reward], "Till")], ids=["only reward", "chosen by name"]
+    ("rewards", "accuracy_reward"), [(None, None), ([quiet_reward], "Till")], ids=["only reward", "chosen by name"]
 )
-def test_the_reward_of_an_environment_determines_correctness(tmp_path, rewards, wanted):
+def test_the_reward_of_an_environment_determines_correctness(tmp_path, rewards, accuracy_reward):
     columns = {"prompt": [question("pay"), question("pay")], "owed": [2, 7]}
-    changes = {"ces_accuracy_reward": wanted}
+    changes = {"ces_accuracy_reward": accuracy_reward}
     trainer = chat_trainer(tmp_path, rewards, qwen_tokenizer(), columns, changes, environment_factory=Till)
     assert trainer.reward_func_names[-1] == "Till"
     script_turns(trainer, TILL_DIALOGUES + TILL_DIALOGUES)

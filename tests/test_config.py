@@ -63,8 +63,8 @@ REJECTED = [
     ({"shaping_kwargs": {"tau": 1}}, "`shaping_kwargs` is {'tau': 1}", "fields of `CESConfig`"),
     ({"num_generations": 1}, "`num_generations` is 1", "[2, inf)"),
     *(
-        ({"generation_kwargs": {name: value}, **more}, "`generation_kwargs` is", way_out)
-        for name, value, way_out, more in (
+        ({"generation_kwargs": {name: value}, **more}, "`generation_kwargs` is", remedy)
+        for name, value, remedy, more in (
             ("thinking_token_budget", 64, "remove `thinking_token_budget`", {}),
             *((name, 1, f"change it there, and remove `{name}`", {}) for name in ("eos_token_id", "pad_token_id")),
             ("eos_token_id", None, "remove `eos_token_id`", {}),
@@ -94,8 +94,8 @@ REJECTED = [
         "continuous batching ignores it",
     ),
     *(
-        ({name: value}, f"`{name}` is {value!r}", way_out)
-        for names, values, way_out in (
+        ({name: value}, f"`{name}` is {value!r}", remedy)
+        for names, values, remedy in (
             ("temperature", (0.0, -1.0, INF, NAN), "use 1.0"),
             ("top_p vllm_gpu_memory_utilization", (0.0, 2, NAN), "(0, 1]"),
             ("top_k", (-2, 1.5), "0 keeps all tokens"),
@@ -109,7 +109,7 @@ REJECTED = [
             ("learning_rate epsilon beta", (INF,), "[0, inf)"),
             ("delta", (0.0, -1.0, NAN), "[1, inf)"),
             ("adam_beta1 adam_beta2", (1.0, -0.1), "[0, 1)"),
-            ("max_grad_norm", (-1.0, NAN), "0 turns clipping off"),
+            ("max_grad_norm", (-1.0, NAN), "0 disables clipping"),
             ("max_steps", (0, -2, 1.5), "or -1 for `num_train_epochs`"),
             ("save_steps", (0, -5, 2.5, INF), "set `save_strategy` to no"),
             ("logging_steps", (0, -1), "set `logging_strategy` to no"),
@@ -258,7 +258,7 @@ def test_sequence_ratios_with_vllm_cause_a_warning(tmp_path, mode):
 
 @pytest.mark.parametrize(("greater", "metric"), [(True, "eval_rewards/f/mean"), (False, "completions/mean_length")])
 @pytest.mark.parametrize("scheduler", ["reduce_lr_on_plateau", "greedy"])
-def test_schedulers_that_read_a_metric_know_its_direction(tmp_path, scheduler, greater, metric):
+def test_schedulers_that_read_a_metric_get_its_direction(tmp_path, scheduler, greater, metric):
     changes = {"lr_scheduler_type": scheduler, "metric_for_best_model": metric, **EVALUATES}
     changes |= {} if greater else {"greater_is_better": False}
     for make in (CESConfig, lambda **fields: CESConfig.from_grpo(GRPOConfig(**fields))):

@@ -1,4 +1,4 @@
-"""benchmarks/gpu.py runs its parts in order, each with its own time limit, and keeps what they wrote."""
+"""benchmarks/gpu.py runs its parts in order, each with its own time limit, and keeps their output."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ def gpu():
     del sys.modules["gpu"]
 
 
-def test_the_parts_share_all_minutes(gpu):
+def test_the_minutes_of_the_parts_sum_to_the_total(gpu):
     assert sum(part.minutes for part in gpu.PARTS.values()) == pytest.approx(gpu.TOTAL_MINUTES)
 
 
@@ -49,7 +49,7 @@ def test_each_part_prints_its_table_and_a_failed_part_fails_the_script(
     assert ("| 7 |" in printed) is (result == 0)
 
 
-def test_parts_without_time_are_named(gpu, tmp_path, capsys):
+def test_parts_without_remaining_time_are_listed(gpu, tmp_path, capsys):
     assert gpu.main(["--shape", "tiny", "--minutes", "0", "--output_dir", str(tmp_path)]) == 0
     assert capsys.readouterr().out.count("no time is left") == len(gpu.PARTS)
 

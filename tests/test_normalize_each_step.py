@@ -33,8 +33,8 @@ def test_the_loss_of_a_step_is_divided_by_its_own_tokens(tmp_path, changes, opti
 def test_with_one_step_per_rollout_the_setting_has_no_effect(tmp_path):
     _, upstream = train(GRPOTrainer, tmp_path / "trl", **CASES["on-policy"])
     _, own = train(CESTrainer, tmp_path / "own", **CASES["on-policy"], **AS_TRL, normalize_each_step=True)
-    for expected, found in zip(upstream.gradients, own.gradients, strict=True):
-        assert all(torch.equal(value, found[name]) for name, value in expected.items())
+    for expected, actual in zip(upstream.gradients, own.gradients, strict=True):
+        assert all(torch.equal(value, actual[name]) for name, value in expected.items())
 
 
 def test_a_rollout_must_have_a_whole_number_of_steps(tmp_path):

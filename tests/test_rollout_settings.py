@@ -1,4 +1,4 @@
-"""Rollouts use the recipe's sampling settings alone, whatever the model's own generation config contains."""
+"""Rollouts use only the recipe's sampling settings, regardless of the model's own generation config."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ from trl_ces import CESTrainer
 from trl_ces.layers import FiniteSteps
 
 # Settings of a model's file that TRL leaves unset.
-OWN = {
+MODEL_SETTINGS = {
     "no_repeat_ngram_size": 1,
     "suppress_tokens": list(range(5, 25)),
     "min_new_tokens": 11,
@@ -26,7 +26,7 @@ OWN = {
 Alone = type("Alone", (FiniteSteps, GRPOTrainer), {})
 
 
-def sampled(folder, own=None, more=None, trainer_class=CESTrainer, **changes):
+def sample_completions(folder, own=None, more=None, trainer_class=CESTrainer, **changes):
     """Sample completions from a model whose own generation config contains `own`; return them and the model."""
     model = tiny_model()
     for name, value in (own or {}).items():
@@ -38,12 +38,12 @@ def sampled(folder, own=None, more=None, trainer_class=CESTrainer, **changes):
     return trainer._generate_single_turn([[5, 6], [7]] * 8, None, {}, 1)[0], model
 
 
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("name", MODEL_SETTINGS)
 def test_the_models_own_settings_do_not_change_its_completions(tmp_path, name):
-    expected, _ = sampled(tmp_path)
-    found, model = sampled(tmp_path, {name: OWN[name]})
-    assert found == expected
-    assert getattr(model.generation_config, name) == OWN[name]  # what is saved with the model
+    expected, _ = sample_completions(tmp_path)
+    completions, model = sample_completions(tmp_path, {name: MODEL_SETTINGS[name]})
+    assert completions == expected
+    assert getattr(model.generation_config, name) == MODEL_SETTINGS[name]  # saved with the model
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_the_models_own_settings_do_not_change_its_completions(tmp_path, name):
         "kwargs",
     ],
 )
-def test_the_models_own_settings_do_not_change_completions_of(tmp_path, case):
+def test_the_models_own_settings_do_not_change_completions_in_other_cases(tmp_path, case):
     changes = {
         "a layer alone": {"trainer_class": Alone},
         "without row removal": {"trim_padding": False},
@@ -64,15 +64,15 @@ def test_the_models_own_settings_do_not_change_completions_of(tmp_path, case):
         "continuous batching": {"use_transformers_continuous_batching": True},
         "kwargs": {"generation_kwargs": {"min_new_tokens": 3}},
     }[case]
-    own = {name: OWN[name] for name in ("suppress_tokens", "no_repeat_ngram_size", "typical_p")}
-    assert sampled(tmp_path, own, **changes)[0] == sampled(tmp_path, **changes)[0]
+    own = {name: MODEL_SETTINGS[name] for name in ("suppress_tokens", "no_repeat_ngram_size", "typical_p")}
+    assert sample_completions(tmp_path, own, **changes)[0] == sample_completions(tmp_path, **changes)[0]
 
 
 def test_end_tokens_of_the_model_end_completions(tmp_path):
     ends = list(range(2, 30))
-    found, _ = sampled(tmp_path, {"eos_token_id": ends})
-    assert all(ids[-1] in [1, *ends] and not {*ids[:-1]} & {1, *ends} for ids in found if len(ids) < 12)
-    assert max(map(len, found)) < 12
+    completions, _ = sample_completions(tmp_path, {"eos_token_id": ends})
+    assert all(ids[-1] in [1, *ends] and not {*ids[:-1]} & {1, *ends} for ids in completions if len(ids) < 12)
+    assert max(map(len, completions)) < 12
 
 
 def test_top_k_none_keeps_all_tokens(tmp_path):
@@ -81,11 +81,12 @@ def test_top_k_none_keeps_all_tokens(tmp_path):
         patch.setattr(
             type(tiny_model()),
             "generate",
-            lambda self, **given: (
-                calls.append(self._prepare_generation_config(given["generation_config"])[0]) or generate(self, **given)
+            lambda self, **inputs: (
+                calls.append(self._prepare_generation_config(inputs["generation_config"])[0])
+                or generate(self, **inputs)
             ),
         )
-        sampled(tmp_path, top_k=None, trim_padding=False)
+        sample_completions(tmp_path, top_k=None, trim_padding=False)
     assert calls[0].top_k == 0  # transformers' default is 50
 
 

@@ -32,7 +32,7 @@ def test_no_token_is_printed_by_env_or_an_error(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("given", "key"),
+    ("fields", "key"),
     [
         ({"model_init_kwargs": {"token": "x"}}, "model_init_kwargs.token"),
         ({"env": {"WANDB_API_KEY": "x"}}, "env.WANDB_API_KEY"),
@@ -54,9 +54,9 @@ def test_no_token_is_printed_by_env_or_an_error(capsys, monkeypatch):
         ({"model_init_kwargs": {"headers": ["hf_" + "a1" * 17]}}, "model_init_kwargs.headers"),
     ],
 )
-def test_a_secret_at_any_depth_of_a_recipe_is_refused(given, key):
-    recipe = {"model_name_or_path": "m", "dataset_name": "d", "output_dir": "out"} | given
-    message = rf"recipe: `{re.escape(key)}` holds what looks like a secret.* set it in the environment"
+def test_a_secret_at_any_depth_of_a_recipe_is_refused(fields, key):
+    recipe = {"model_name_or_path": "m", "dataset_name": "d", "output_dir": "out"} | fields
+    message = rf"recipe: `{re.escape(key)}` contains what looks like a secret.* set it in the environment"
     with pytest.raises(UserError, match=message):
         make_recipe(recipe, "recipe")
 
@@ -70,7 +70,7 @@ def test_a_secret_on_the_command_line_or_in_an_overlay_is_refused(tmp_path, caps
     overlay.write_text("" if words else "env+: {OPENAI_API_KEY: SECRET}\n")
     assert main(["train", "--config", str(recipe), str(overlay), *words]) == 2
     printed = capsys.readouterr().err
-    assert "holds what looks like a secret" in printed
+    assert "contains what looks like a secret" in printed
     assert "SECRET" not in printed
     assert not output.exists()
 
@@ -86,15 +86,15 @@ def test_a_secret_on_the_command_line_or_in_an_overlay_is_refused(tmp_path, caps
 def test_a_secret_in_a_study_is_refused(tmp_path, group, inner):
     content = {"output_dir": "out", "seeds": [0], "methods": {"a": {"config": "arithmetic"}}, group: inner}
     (tmp_path / "study.yaml").write_text(json.dumps(content))
-    with pytest.raises(UserError, match=rf"study.yaml: `{group}\..*` holds what looks like a secret"):
+    with pytest.raises(UserError, match=rf"study.yaml: `{group}\..*` contains what looks like a secret"):
         load_study(tmp_path / "study.yaml")
 
 
 def test_a_secret_in_an_evaluation_is_refused():
-    for given in ({"model": "https://me:pass@host/m"}, {"model": "m", "token": "x"}):
-        with pytest.raises(UserError, match=rf"`{list(given)[-1]}` holds what looks like a secret"):
-            make_settings({"benchmarks": ["gsm8k"]} | given, "file")
-    with pytest.raises(UserError, match="`model` holds what looks like a secret"):
+    for fields in ({"model": "https://me:pass@host/m"}, {"model": "m", "token": "x"}):
+        with pytest.raises(UserError, match=rf"`{list(fields)[-1]}` contains what looks like a secret"):
+            make_settings({"benchmarks": ["gsm8k"]} | fields, "file")
+    with pytest.raises(UserError, match="`model` contains what looks like a secret"):
         EvaluationSettings(model="https://me:pass@host/m", benchmarks=["gsm8k"])
 
 
@@ -109,7 +109,7 @@ OTHERS = (
 )
 
 
-def test_settings_about_tokens_of_text_are_no_secrets():
+def test_names_of_text_tokens_are_not_secrets():
     names = [name for name in recipe_fields() if name != "hub_token"]
     assert [name for name in (*names, *GENERATION, *OTHERS) if is_secret(name)] == []
     refuse_secrets({"token": True, "password": None, "eos_token": "<|im_end|>", "x_token": 5, "secret": ""}, "file")

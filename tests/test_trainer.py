@@ -231,7 +231,7 @@ def test_async_rewards_and_a_threshold_determine_correctness(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("names", "wanted", "index"),
+    ("names", "name", "index"),
     [
         (["anything"], None, 0),
         (["format", "my_accuracy_reward"], None, 1),
@@ -239,29 +239,29 @@ def test_async_rewards_and_a_threshold_determine_correctness(tmp_path):
         (["accuracy", "exact"], "exact", 1),
     ],
 )
-def test_the_accuracy_reward_is_found_by_name(names, wanted, index):
-    assert accuracy_reward_index(names, wanted) == index
+def test_the_accuracy_reward_is_found_by_name(names, name, index):
+    assert accuracy_reward_index(names, name) == index
 
 
 @pytest.mark.parametrize(
-    ("names", "wanted", "sentence"),
+    ("names", "name", "sentence"),
     [
-        (["format", "length"], None, "'accuracy' is in the name of 0 of them"),
-        (["accuracy_a", "accuracy_b"], None, "'accuracy' is in the name of 2 of them"),
-        (["format", "length"], "exact", "'exact' is the name of 0 of them"),
-        (["exact", "exact"], "exact", "'exact' is the name of 2 of them"),
+        (["format", "length"], None, "0 of them have 'accuracy' in their name"),
+        (["accuracy_a", "accuracy_b"], None, "2 of them have 'accuracy' in their name"),
+        (["format", "length"], "exact", "0 of them are named 'exact'"),
+        (["exact", "exact"], "exact", "2 of them are named 'exact'"),
     ],
 )
-def test_the_error_for_an_ambiguous_accuracy_reward_lists_the_names(names, wanted, sentence):
+def test_the_error_for_an_ambiguous_accuracy_reward_lists_the_names(names, name, sentence):
     with pytest.raises(ValueError) as error:
-        accuracy_reward_index(names, wanted)
+        accuracy_reward_index(names, name)
     assert sentence in str(error.value)
     assert f", one of {', '.join(names)}: " in str(error.value)
     assert str(error.value).count(".") == 1  # one sentence
 
 
 def test_an_unknown_reward_name_is_rejected_before_the_model_is_loaded(tmp_path):
-    with pytest.raises(ValueError, match=r"Set `ces_accuracy_reward` .*: 'exact' is the name of 0"):
+    with pytest.raises(ValueError, match=r"Set `ces_accuracy_reward` .*: 0 of them are named 'exact'"):
         CESTrainer(
             "no/such-model",
             reward_funcs=[vowel_accuracy_reward],
@@ -269,7 +269,7 @@ def test_an_unknown_reward_name_is_rejected_before_the_model_is_loaded(tmp_path)
         )
 
 
-def test_chat_prompts_without_chat_template_are_refused_before_the_model_is_loaded(tmp_path):
+def test_chat_prompts_without_a_chat_template_are_refused_before_the_model_is_loaded(tmp_path):
     data = Dataset.from_dict({"prompt": [[{"role": "user", "content": "1+1="}]] * 4})
     more = {"train_dataset": data, "processing_class": tiny_tokenizer(chat_template=None)}
     with pytest.raises(ValueError, match=r"no/such-model has no chat template, .* set `prompt_template`"):

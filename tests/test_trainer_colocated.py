@@ -39,15 +39,15 @@ def test_each_rollout_is_sampled_from_the_weights_of_its_step(tmp_path, model, s
 
 
 def test_the_seed_determines_the_samples(tmp_path, model):
-    drawn = []
+    samples = []
     for number, seed in enumerate([1, 1, 2]):
         trainer = ready(make_trainer(tmp_path / str(number), model, seed=seed, shuffle_dataset=False))
-        drawn.append(trainer._prepare_inputs(next(iter(trainer.get_train_dataloader())))["completion_ids"])
-    assert torch.equal(drawn[0], drawn[1])
-    assert drawn[0].shape != drawn[2].shape or not torch.equal(drawn[0], drawn[2])
+        samples.append(trainer._prepare_inputs(next(iter(trainer.get_train_dataloader())))["completion_ids"])
+    assert torch.equal(samples[0], samples[1])
+    assert samples[0].shape != samples[2].shape or not torch.equal(samples[0], samples[2])
 
 
-def test_dynamic_sampling_sends_the_weights_once_and_sleeps_once(tmp_path, model):
+def test_dynamic_sampling_sends_the_weights_once_and_puts_vllm_to_sleep_once(tmp_path, model):
     def rarely_correct(completions, **kwargs):
         """Return rewards with which only the first group of a round is informative."""
         return [float(index == 0) for index in range(len(completions))]

@@ -52,8 +52,8 @@ def test_a_frozen_model_with_a_new_adapter_and_one_trainable_layer_are_accepted(
     tiny_trainer(tmp_path, more={"model": model})
 
 
-def test_an_adapters_directory_is_refused_with_its_base(saved):
-    with pytest.raises(ValueError, match=r"adapter' is an adapter .* of .*base: name a model into which it is merged"):
+def test_the_error_for_an_adapter_directory_names_its_base(saved):
+    with pytest.raises(ValueError, match=r"adapter' is an adapter .* of .*base: merge it with `merge_and_unload`"):
         tiny_trainer(saved, more={"model": str(saved / "adapter")})
 
 
@@ -61,7 +61,9 @@ def test_an_adapters_directory_is_refused_with_its_base(saved):
 def test_a_tokenizer_larger_than_the_embedding_is_refused(tmp_path, peft_config):
     more = {"peft_config": peft_config, "processing_class": tiny_tokenizer(markers=["<think>", "</think>"])}
     first = len(tiny_tokenizer())
-    with pytest.raises(ValueError, match=rf"2 tokens without an embedding, first '<think>' with id {first}; .*resize"):
+    with pytest.raises(
+        ValueError, match=rf"2 tokens without an embedding, the first is '<think>' with id {first}; .*resize"
+    ):
         tiny_trainer(tmp_path, more=more)
 
 
@@ -85,7 +87,7 @@ def test_metrics_that_a_reward_function_logs_are_accepted(tmp_path):
     tiny_trainer(tmp_path, reward, metric_for_best_model="mine", greater_is_better=True, **EVALUATES)
 
 
-def test_the_best_model_and_the_plateau_follow_a_reward(tmp_path):
+def test_the_best_model_and_the_plateau_scheduler_follow_a_reward(tmp_path):
     changes = {"lr_scheduler_type": "reduce_lr_on_plateau", "load_best_model_at_end": True, "max_steps": 2}
     metric = "eval_rewards/vowel_accuracy_reward/mean"
     trainer = tiny_trainer(tmp_path, metric_for_best_model=metric, ces_tau=0.3, **EVALUATES, **changes)

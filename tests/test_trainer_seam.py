@@ -233,7 +233,7 @@ def test_an_evaluation_between_micro_batches_does_not_change_training_metrics(tm
     assert counted == {"train": [16.0], "eval": [8.0]}
 
 
-def test_help_shows_trls_parameters():
+def test_the_signature_shows_trls_parameters():
     assert list(inspect.signature(CESTrainer.__init__).parameters) == (
         list(inspect.signature(GRPOTrainer.__init__).parameters)
     )

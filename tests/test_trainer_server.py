@@ -57,8 +57,8 @@ def test_training_with_a_server_is_bit_identical_to_sampling_from_the_policy(tmp
         encoded = [tiny_tokenizer().encode(prompt) for prompt in prompts]
         assert body["prompt"] == encoded[::4]
         generator = seeded(digest(trainer.model), body)
-        drawn = [item for ids in body["prompt"] for item in sample(trainer.model, ids, body, generator, "")]
-        return {"prompt_ids": encoded, "completion_ids": [ids for ids, _ in drawn], "logprobs": None}
+        samples = [item for ids in body["prompt"] for item in sample(trainer.model, ids, body, generator, "")]
+        return {"prompt_ids": encoded, "completion_ids": [ids for ids, _ in samples], "logprobs": None}
 
     without_server = make_trainer(tmp_path / "without_server", rollout_func=sample_from_policy)
     without_server.train()
@@ -88,7 +88,7 @@ def test_temporary_failures_do_not_change_the_weights(tmp_path, stand_in, weight
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/update_weights", "/reset_prefix_cache"])
-def test_a_silent_server_ends_training_after_ddp_timeout_without_a_retry(tmp_path, stand_in, path):
+def test_an_unresponsive_server_ends_training_after_ddp_timeout_without_a_retry(tmp_path, stand_in, path):
     trainer = make_trainer(tmp_path, stand_in, ddp_timeout=1)
     stand_in.fail(path, "hang")  # a second request would be answered
     with pytest.raises(requests.exceptions.ReadTimeout):

@@ -160,16 +160,16 @@ def test_rewards_are_gathered_unweighted_with_none_as_nan_and_groups_contiguous(
 
 
 def test_a_column_added_to_the_inputs_reaches_the_reward_functions(trainer, examples):
-    found = []
+    received = []
 
     def reward(completions, thinking_prefilled, **kwargs):
-        found.append(thinking_prefilled)
+        received.append(thinking_prefilled)
         return [0.0] * len(completions)
 
     trainer.reward_funcs = [scripted_accuracy_reward, reward]
     inputs = [{**row, "thinking_prefilled": index == 2, "accuracy": 0} for index, row in enumerate(examples)]
     trainer._calculate_rewards(inputs, [row["prompt"] for row in inputs], [""] * 8, [[1]] * 8)
-    assert found == [[False, False, True, False, False, False, False, False]]
+    assert received == [[False, False, True, False, False, False, False, False]]
 
 
 def test_the_rollout_keeps_the_order_of_the_inputs(trainer, examples):
@@ -185,12 +185,12 @@ def test_the_rollout_keeps_the_order_of_the_inputs(trainer, examples):
 def test_added_tensors_are_shuffled_and_split_with_the_rollout():
     rollout = {"ids": torch.arange(8).view(8, 1), "correct": torch.arange(8) % 2 == 0, "items": torch.tensor(5)}
     parts = split_tensor_dict(shuffle_sequence_dict(rollout), 4)
-    found = []
+    ids = []
     for part in parts:
         assert torch.equal(part["correct"], part["ids"][:, 0] % 2 == 0)
         assert part["items"] == 5
-        found += part["ids"].flatten().tolist()
-    assert sorted(found) == list(range(8))
+        ids += part["ids"].flatten().tolist()
+    assert sorted(ids) == list(range(8))
 
 
 def test_the_buffered_rollout_is_returned_again_for_the_next_iteration(trainer, examples):
@@ -329,24 +329,24 @@ def test_the_data_loader_returns_the_samplers_rows_unchanged(tmp_path):
 
 @pytest.mark.parametrize("accumulation", [1, 2])
 def test_steps_are_counted_from_0_in_every_run_and_before_checkpoints(tmp_path, monkeypatch, accumulation):
-    found, rollouts = [], []
+    events, rollouts = [], []
 
     class Watched(GRPOTrainer):
         def _save_checkpoint(self, model, trial):
-            found.append(("save", self.state.global_step, self._step))
+            events.append(("save", self.state.global_step, self._step))
             super()._save_checkpoint(model, trial)
             assert Path(self._get_output_dir(trial=trial), f"checkpoint-{self.state.global_step}").is_dir()
 
         def _load_optimizer_and_scheduler(self, checkpoint):
             super()._load_optimizer_and_scheduler(checkpoint)
-            found.append(("load", self.state.global_step, self._step))
+            events.append(("load", self.state.global_step, self._step))
 
         def _generate_and_score_completions(self, inputs):
             rollouts.append(self._step)
             return super()._generate_and_score_completions(inputs)
 
     def run(checkpoint=None):
-        found.clear()
+        events.clear()
         rollouts.clear()
         trainer = make_trainer(
             tmp_path,
@@ -361,7 +361,7 @@ def test_steps_are_counted_from_0_in_every_run_and_before_checkpoints(tmp_path, 
             per_device_train_batch_size=8 // accumulation,
         )
         trainer.train(resume_from_checkpoint=checkpoint)
-        return list(found), list(rollouts)
+        return list(events), list(rollouts)
 
     assert run() == ([("save", step, step * accumulation) for step in (1, 2, 3, 4)], [0, 2 * accumulation])
     resumed, rollouts = run(str(tmp_path / "checkpoint-3"))
@@ -413,15 +413,15 @@ def test_each_rollout_is_a_new_list_of_micro_batches(trainer, examples):
     """The layers detect a new rollout by the identity of this list."""
     trainer.args.steps_per_generation = 2
     assert trainer._buffered_inputs is None
-    found = []
+    buffers = []
     for trainer._step in range(4):
         inputs = trainer._prepare_inputs([dict(row) for row in examples])
         assert inputs is trainer._buffered_inputs[trainer._step % 2]
-        found.append(trainer._buffered_inputs)
-    assert len(found[0]) == 2
-    assert found[0] is found[1]
-    assert found[1] is not found[2]
-    assert found[2] is found[3]
+        buffers.append(trainer._buffered_inputs)
+    assert len(buffers[0]) == 2
+    assert buffers[0] is buffers[1]
+    assert buffers[1] is not buffers[2]
+    assert buffers[2] is buffers[3]
 
 
 def test_dapo_divides_by_the_rollouts_tokens_over_its_optimizer_steps(trainer, examples):
@@ -446,19 +446,19 @@ def test_all_requests_of_the_client_go_through_its_retrying_session(model, monke
     """layers/upstream.py sets timeouts and retries in this session."""
     stub_here(monkeypatch)
     with served_here(model) as (stand_in, _):
-        client, found = VLLMClient(base_url=stand_in.url, group_port=free_port()), []
+        client, sent = VLLMClient(base_url=stand_in.url, group_port=free_port()), []
         assert isinstance(client.session, Session)
         for adapter in client.session.adapters.values():
             assert isinstance(adapter, HTTPAdapter)
             assert adapter.max_retries.total == 5
             assert adapter.max_retries.read == 5
         send, before = client.session.request, len(stand_in.log())
-        monkeypatch.setattr(client.session, "request", lambda *a, **k: [found.append(a), send(*a, **k)][1])
+        monkeypatch.setattr(client.session, "request", lambda *a, **k: [sent.append(a), send(*a, **k)][1])
         client.init_communicator(device="cpu")
         client.update_model_params(tiny_model(seed=3))
         client.reset_prefix_cache()
         client.generate([[2, 3]], max_tokens=2)
-        assert [url.removeprefix(stand_in.url) for _, url in found] == [e["path"] for e in stand_in.log()[before:]]
+        assert [url.removeprefix(stand_in.url) for _, url in sent] == [e["path"] for e in stand_in.log()[before:]]
 
 
 def test_a_rejected_request_raises_a_plain_exception_with_a_fixed_prefix(model, monkeypatch):

@@ -1,4 +1,4 @@
-"""No name of the package clashes with a name of TRL, so that a name that a new TRL adds is noticed."""
+"""The package's names do not clash with TRL's; a clash with a name that a new TRL adds is detected."""
 
 import dataclasses
 import re
@@ -50,6 +50,6 @@ def test_layers_override_exactly_the_methods_that_they_list(layer):
     assert overridden(layer, GRPOTrainer) == listed(layer)
 
 
-def test_a_method_that_trl_adds_is_found_in_the_layer_that_has_it():
+def test_a_clash_with_a_method_that_trl_adds_is_detected():
     newer = type("Newer", (GRPOTrainer,), {"_save_rollout": lambda self: None})
     assert [layer.__name__ for layer in LAYERS if overridden(layer, newer) != listed(layer)] == ["ExactResume"]

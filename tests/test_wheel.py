@@ -21,9 +21,9 @@ LINK = re.compile(r"\]\(([^)\s]+)")
 def run(command, cwd, timeout=280, **variables):
     """Run a command without the checkout on the path, and return its output."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": "", "COLUMNS": "120", **variables}
-    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=timeout, check=False)
-    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-    return done.stdout
+    result = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=timeout, check=False)
+    assert result.returncode == 0, f"{result.stdout[-3000:]}\n{result.stderr[-3000:]}"
+    return result.stdout
 
 
 @pytest.fixture(scope="module")

@@ -24,10 +24,10 @@ def steps(workflow):
 
 def test_workflows_run_existing_ci_scripts_and_make_targets():
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
-    started = [
+    commands = [
         line for name in ("tests", "weekly") for step in steps(name) for line in step.get("run", "").splitlines()
     ]
-    assert started == [
+    assert commands == [
         ".ci/run",
         "make test-upgrades UPGRADES=latest",
         "make vllm-signatures VLLM=vllm",
@@ -54,8 +54,8 @@ def test_changes_are_tested_with_every_supported_python():
 def test_a_release_must_match_the_version_and_the_repository(tag, repository, code):
     [check] = [step["run"] for step in steps("release") if "GITHUB_REF_NAME" in step.get("run", "")]
     variables = {"GITHUB_REF_NAME": tag, "GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": repository}
-    done = subprocess.run(["bash", "-e", "-c", check], cwd=ROOT, env={**os.environ, **variables}, check=False)
-    assert done.returncode == code
+    result = subprocess.run(["bash", "-e", "-c", check], cwd=ROOT, env={**os.environ, **variables}, check=False)
+    assert result.returncode == code
 
 
 def test_only_the_publish_job_may_request_an_id_token():
@@ -65,5 +65,5 @@ def test_only_the_publish_job_may_request_an_id_token():
 
 
 def test_the_owner_placeholder_occurs_only_in_pyproject():
-    found = subprocess.run(["git", "grep", "-lw", "OWNER"], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert set(found.stdout.split()) == {"pyproject.toml", "CONTRIBUTING.md", "tests/test_workflows.py"}
+    result = subprocess.run(["git", "grep", "-lw", "OWNER"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert set(result.stdout.split()) == {"pyproject.toml", "CONTRIBUTING.md", "tests/test_workflows.py"}

@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 # The command line and the grading workers import this package many times per run. Importing torch and TRL takes four
 # seconds, so these modules are imported on first use.
-_HOME = {"CESConfig": "config", "CESTrainer": "trainer"}
+_MODULES = {"CESConfig": "config", "CESTrainer": "trainer"}
 
 
 def __getattr__(name: str):
-    if name in _HOME:
+    if name in _MODULES:
         from importlib import import_module
 
-        return getattr(import_module(f".{_HOME[name]}", __name__), name)
+        return getattr(import_module(f".{_MODULES[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -84,7 +84,8 @@ class CESConfig(GRPOConfig):
         default=0.01,
         metadata={
             "help": "tau of Eq. 5: share of a completion's tokens, in [0, 1], with at most nine decimals. "
-            "`auto`: 2 / mean length of the first rollout, between 0.01 and 0.05."
+            "`auto`: 2 / mean length of the first rollout, between 0.01 and 0.05. Completions under about 40 tokens "
+            "are too short for CES."
         },
     )
     ces_beta_correct: float = field(
@@ -233,9 +234,9 @@ class CESConfig(GRPOConfig):
             return args
         config = object.__new__(cls)  # not cls(**...): __post_init__ would derive the batch sizes a second time
         config.__dict__.update(args.__dict__)
-        for own in fields(cls):
-            if own.name not in args.__dict__:
-                setattr(config, own.name, own.default)
+        for entry in fields(cls):
+            if entry.name not in args.__dict__:
+                setattr(config, entry.name, entry.default)
         config._check()
         config.lr_scheduler_kwargs = scheduler_kwargs(config)
         config._warn_about_sequence_ratios()
@@ -247,7 +248,7 @@ class CESConfig(GRPOConfig):
         return find_rule(self.shaping)
 
     def needs(self, need: Need) -> bool:
-        """Return whether the rule has `need`."""
+        """Return whether the rule requires `need`."""
         return self.rule is not None and need in self.rule.needs
 
     @property
@@ -282,7 +283,7 @@ class CESConfig(GRPOConfig):
         if self.packing and not self.trim_padding:
             refuse("packing", "packing removes the padding that `trim_padding=False` keeps: change one of the two.")
         if self.normalize_each_step and self.loss_type != "dapo":
-            refuse("normalize_each_step", 'only `loss_type="dapo"` divides by the tokens of a rollout.')
+            refuse("normalize_each_step", 'only `loss_type="dapo"` divides by the number of tokens.')
         if self.max_tokens_per_micro_batch is not None:
             self._check_token_budget()
         if self.needs(Need.RATIOS):
@@ -335,7 +336,7 @@ class CESConfig(GRPOConfig):
         if self.off_policy_mask_threshold is not None:
             self._refuse(
                 "off_policy_mask_threshold",
-                f"it masks completions by the sign of A, which A' may flip at a token: set it to None, {OR_OFF}.",
+                f"it masks completions by the sign of A, but A' may have the opposite sign: set it to None, {OR_OFF}.",
             )
 
     def _warn_about_sequence_ratios(self) -> None:
@@ -348,7 +349,7 @@ class CESConfig(GRPOConfig):
             warnings.warn(
                 f"`vllm_importance_sampling_mode` is {self.vllm_importance_sampling_mode!r}: it masks or scales each "
                 "completion by the product of its token ratios, which drifts far from 1 over thousands of tokens. For "
-                'long completions use "token_truncate", or, as the paper\'s recipes do, '
+                'long completions, use "token_truncate", or, as the paper\'s recipes do, '
                 "`vllm_importance_sampling_correction=False`.",
                 stacklevel=3,
             )

@@ -3,8 +3,8 @@ Reward functions for TRL.
 
 - [`accuracy_reward`], [`boxed_accuracy_reward`] and [`think_format_reward`] grade each completion separately. They
   take into account whether the chat template already opened `<think>` (docs/deviations.md, rows 17 and 18).
-- `get_NAME_length_reward`: length rewards, computed per group. [`group_reward`] makes one from a function
-  of your own.
+- `get_NAME_length_reward`: length rewards, computed per group. [`group_reward`] creates one from your
+  own function.
 
 For DAPO's soft overlong punishment, use TRL's `get_soft_overlong_punishment`.
 """
@@ -83,8 +83,8 @@ def accuracy_reward(
             have removed the thinking from a completion's `content`. If `None`, the `content` is graded.
         boxes_only (`bool`): Whether to accept only boxed final answers; see [`boxed_accuracy_reward`].
         **kwargs:
-            Additional columns that TRL passes. `prompts` determine the expected units, base, order and options; a
-            formula copied from the prompt is not accepted.
+            Additional columns that TRL passes. `prompts` determines the expected units, base, order and options;
+            a formula copied from the prompt is not accepted.
 
     Returns:
         `list[float | None]`: 1.0 if the final answer equals the reference answer and the thinking is closed, 0.0
@@ -173,11 +173,11 @@ def _last_text(messages: Completion, role: str) -> str:
     return content if isinstance(content, str) else "".join(part["text"] for part in content if part["type"] == "text")
 
 
-def _thinking_prefilled(given: bool | Sequence[bool] | None, count: int, prompts: Sequence[Any] | None) -> list[bool]:
+def _thinking_prefilled(flags: bool | Sequence[bool] | None, count: int, prompts: Sequence[Any] | None) -> list[bool]:
     """Return whether each prompt opened `<think>`, as given or read from string prompts."""
-    if given is None:
-        given = prompts is not None and [isinstance(prompt, str) and opens_thinking(prompt) for prompt in prompts]
-    return [given] * count if isinstance(given, bool) else list(given)
+    if flags is None:
+        flags = prompts is not None and [isinstance(prompt, str) and opens_thinking(prompt) for prompt in prompts]
+    return [flags] * count if isinstance(flags, bool) else list(flags)
 
 
 @functools.cache

@@ -1,6 +1,6 @@
 """`CESTrainer`: TRL's `GRPOTrainer` with the paper's shaped advantage.
 
-CES changes only the advantage. [`Shaping`] implements the paper by overriding methods of TRL. It relies on the
+CES changes only the advantage. [`Shaping`] implements the paper by overriding TRL's methods. It relies on the
 following behavior, which the tests in tests/test_trl_contract.py check:
 
 1. `_calculate_rewards` returns rewards gathered over all processes, with contiguous groups. At this point,
@@ -44,15 +44,15 @@ from .layers import (
     UpstreamFixes,
 )
 from .layers.divergence import DivergenceWatch
-from .layers.first_rollout import warn_of_rounding
+from .layers.first_rollout import warn_about_rounding
 from .layers.rows import NUM_ITEMS, rows_of_process
 from .methods.ces import (
     AUTO,
     automatic_tau,
+    warn_about_negative_betas,
     warn_if_rollout_is_unshaped,
     warn_if_too_short,
     warn_if_unshaped,
-    warn_of_negative_betas,
 )
 from .methods.group_reward import check_rewards
 from .methods.groups import completion_facts
@@ -86,8 +86,8 @@ class Shaping(Correctness):
         super().__init__(*args, **kwargs)
         self._rule = self.args.rule
         self._is_ces = self.args.shaping == "ces"
-        self._decides_tau = self._is_ces and self.args.ces_tau == AUTO
-        if self._decides_tau:  # copy the config before changing it, because another trainer may share it
+        self._uses_auto_tau = self._is_ces and self.args.ces_tau == AUTO
+        if self._uses_auto_tau:  # copy the config before changing it, because another trainer may share it
             self.args = copy.copy(self.args)
         steps = cast(int, self.args.steps_per_generation)
         if self.args.normalize_each_step and steps % self.args.gradient_accumulation_steps:
@@ -105,11 +105,11 @@ class Shaping(Correctness):
     def _warn_before_training(self):
         args = self.args
         if self._is_ces:
-            self._log_warning(warn_of_negative_betas(args.ces_beta_correct, args.ces_beta_incorrect))
+            self._log_warning(warn_about_negative_betas(args.ces_beta_correct, args.ces_beta_incorrect))
             self._log_warning(warn_if_unshaped(args.ces_tau, args.max_completion_length))
         sharded = self.is_deepspeed_enabled or self.is_fsdp_enabled  # both update float32 copies of the weights
         if not sharded and not is_peft_model(self.model):
-            self._log_warning(warn_of_rounding(max(self.model.parameters(), key=torch.numel), args.learning_rate))
+            self._log_warning(warn_about_rounding(max(self.model.parameters(), key=torch.numel), args.learning_rate))
 
     def _log_warning(self, warning: str):
         """Log a warning on the main process, unless it is empty."""
@@ -126,10 +126,10 @@ class Shaping(Correctness):
             facts = completion_facts(self._groups, rewards, self.reward_weights)
             self._facts = rows_of_process(facts, self.accelerator)
         if self._is_ces and self.model.training:
-            self._decide_tau(self._groups.lengths, is_first)
+            self._resolve_tau(self._groups.lengths, is_first)
         return rewards
 
-    def _decide_tau(self, lengths: torch.Tensor, is_first: bool):
+    def _resolve_tau(self, lengths: torch.Tensor, is_first: bool):
         """Replace `ces_tau: auto` with a number; warn if no token of the first rollout is shaped."""
         if self.args.ces_tau == AUTO:
             mean = lengths.float().mean().item()
@@ -191,7 +191,7 @@ class Shaping(Correctness):
         shaped = rule.function(batch, entropies_nats, mask, **settings)
         mode = "train" if self.model.training else "eval"
         has_facts = self.args.needs(Need.CORRECTNESS)
-        if has_facts:  # an unscored completion has no advantage, whatever a rule adds
+        if has_facts:  # an unscored completion has no advantage, regardless of the rule
             scored = inputs["scored"].unsqueeze(1)
             shaped = ShapedAdvantages(torch.where(scored, shaped.advantages, 0.0), shaped.selected & scored)
         sums = ces_sums(inputs, entropies_nats, mask, shaped) if has_facts else selection_sums(mask, shaped)
@@ -199,19 +199,19 @@ class Shaping(Correctness):
         return shaped.advantages
 
     def _prepare_inputs(self, generation_batch):
-        before = self._buffered_inputs
+        previous_buffer = self._buffered_inputs
         inputs = super()._prepare_inputs(generation_batch)
-        if self.args.normalize_each_step and self.model.training and self._buffered_inputs is not before:
+        if self.args.normalize_each_step and self.model.training and self._buffered_inputs is not previous_buffer:
             self._count_tokens_of_steps(cast(list[dict], self._buffered_inputs))
         return inputs
 
     def _count_tokens_of_steps(self, buffer: list[dict]):
-        """Make TRL divide the loss of an optimizer step by its own tokens (Eq. 1), not by the rollout's mean."""
+        """Make TRL divide the loss of each step by that step's token count (Eq. 1), not by the rollout's mean."""
         tokens = torch.stack([(batch["completion_mask"] * batch.get("tool_mask", 1)).sum() for batch in buffer])
         tokens_per_step = tokens.view(-1, self.args.gradient_accumulation_steps).sum(dim=1)
         totals = self.accelerator.reduce(tokens_per_step, reduction="sum") * len(tokens_per_step)
-        for number, batch in enumerate(buffer):
-            batch[NUM_ITEMS] = totals[number // self.args.gradient_accumulation_steps]
+        for index, batch in enumerate(buffer):
+            batch[NUM_ITEMS] = totals[index // self.args.gradient_accumulation_steps]
 
     def log(self, logs, start_time=None):
         mode = "train" if self.model.training else "eval"
@@ -226,11 +226,11 @@ class Shaping(Correctness):
         super().log(logs, start_time)
 
     def _rollout_settings(self):
-        return {**super()._rollout_settings(), "decides_tau": self._decides_tau}
+        return {**super()._rollout_settings(), "decides_tau": self._uses_auto_tau}
 
     def state_dict(self):
         totals = [totals.tolist() for totals in self._ces_totals["train"]]
-        return {**super().state_dict(), "totals": totals, "tau": self.args.ces_tau if self._decides_tau else None}
+        return {**super().state_dict(), "totals": totals, "tau": self.args.ces_tau if self._uses_auto_tau else None}
 
     def load_state_dict(self, state: dict[str, Any]):
         super().load_state_dict(state)
@@ -261,7 +261,7 @@ class CESTrainer(
     Trainer for Conditional Entropy Shaping with DAPO (arXiv 2605.19358).
 
     Takes the arguments of [`~trl.GRPOTrainer`]. If `args` is a plain [`~trl.GRPOConfig`], its settings are kept, and
-    the additional fields of [`CESConfig`] have their defaults.
+    the additional fields of [`CESConfig`] take their defaults.
 
     Reward functions receive two extra keyword arguments, with one entry per completion: `thinking_prefilled`
     (`list[bool]`), whether the model's last turn began inside an open `<think>`, and `last_turns` (`list[str]`), the
@@ -309,9 +309,9 @@ class CESTrainer(
                 check_reward_model(func)
         if isinstance(model, str):
             check_is_no_adapter(model)
-        given = dict(zip(("train_dataset", "eval_dataset", "processing_class"), positional, strict=False)) | kwargs
-        data, tokenizer = given.get("train_dataset"), given.get("processing_class")
-        if isinstance(data, Dataset) and data and "prompt" in data.column_names and not given.get("rollout_func"):
+        arguments = dict(zip(("train_dataset", "eval_dataset", "processing_class"), positional, strict=False)) | kwargs
+        data, tokenizer = arguments.get("train_dataset"), arguments.get("processing_class")
+        if isinstance(data, Dataset) and data and "prompt" in data.column_names and not arguments.get("rollout_func"):
             name = model if isinstance(model, str) else get_config_model_id(model.config)
             revision = (args.model_init_kwargs or {}).get("revision")
             check_chat_template(data["prompt"][0], name, tokenizer, revision, args.trust_remote_code)

@@ -11,19 +11,19 @@ from trl_ces.layers.arrangement import arrange, deal, piece_sizes, positions, so
 def r1_lengths(rows, seed=0):
     """Draw row lengths: prompts of 60 to 300 tokens plus completions of exp(N(ln 3200, 0.7)) in 200..12,000 tokens."""
     generator = torch.Generator().manual_seed(seed)
-    drawn = torch.exp(math.log(3200) + 0.7 * torch.randn(rows, generator=generator)).clamp(200, 12_000).int()
+    completions = torch.exp(math.log(3200) + 0.7 * torch.randn(rows, generator=generator)).clamp(200, 12_000).int()
     prompts = torch.randint(60, 301, (rows,), generator=generator)
-    return (prompts + drawn).tolist()
+    return (prompts + completions).tolist()
 
 
 @pytest.mark.parametrize("kind", [{}, {"packed": True}, {"in_pieces": True}], ids=str)
 @pytest.mark.parametrize(("processes", "micro_batches", "rows"), [(1, 24, 2), (2, 6, 4), (3, 5, 1), (4, 1, 3)])
 def test_each_row_is_placed_once_in_micro_batches_of_equal_size(processes, micro_batches, rows, kind):
     lengths = r1_lengths(processes * micro_batches * rows)
-    placed = arrange(lengths, processes, micro_batches, **kind)
-    assert [len(process) for process in placed] == [micro_batches] * processes
-    assert all(len(batch) == rows for process in placed for batch in process)
-    assert sorted(row for process in placed for batch in process for row in batch) == list(range(len(lengths)))
+    assignment = arrange(lengths, processes, micro_batches, **kind)
+    assert [len(process) for process in assignment] == [micro_batches] * processes
+    assert all(len(batch) == rows for process in assignment for batch in process)
+    assert sorted(row for process in assignment for batch in process for row in batch) == list(range(len(lengths)))
 
 
 def test_two_rows_per_micro_batch_have_at_most_5_percent_padding():
@@ -40,8 +40,8 @@ def test_two_rows_per_micro_batch_have_at_most_5_percent_padding():
 
 def loads_of(lengths, micro_batches, **kind):
     """Return the number of tokens by process and micro-batch."""
-    placed = arrange(lengths, 2, micro_batches, **kind)
-    return torch.tensor([[sum(lengths[row] for row in batch) for batch in process] for process in placed]).float()
+    assignment = arrange(lengths, 2, micro_batches, **kind)
+    return torch.tensor([[sum(lengths[row] for row in batch) for batch in process] for process in assignment]).float()
 
 
 def test_processes_get_similar_numbers_of_tokens():

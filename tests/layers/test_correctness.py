@@ -1,4 +1,4 @@
-"""Completions without an accuracy reward leave Eq. 3; graded accuracy rewards that never reach the threshold stop."""
+"""Eq. 3 excludes completions without an accuracy reward; graded rewards below the threshold stop training."""
 
 import logging
 import math
@@ -20,7 +20,7 @@ SAMPLED = {"shaping": "none", "dynamic_sampling": True}
 
 
 def script_of(accuracies=(1.0, 1.0, None, 0.0), bonus=1.0):
-    """One group of completions of 20 tokens, all with the same bonus."""
+    """Return a script with one group of completions of 20 tokens, all with the same bonus."""
     rows = [{"completion_ids": [5] * 19 + [1], "accuracy": value, "bonus": bonus} for value in accuracies]
     return {PROMPTS[0]: rows}
 
@@ -36,15 +36,15 @@ def rollout(trainer, size=4):
 
 zeros = group_reward(lambda groups: torch.zeros_like(groups.rewards))
 # Rewards 2, 2, 1 without the third completion: mean 5 / 3, deviation 0.577. As in TRL: 2, 2, 1, 1, deviation 0.577.
-LEFT_OUT, AS_IN_TRL = [0.577, 0.577, 0.0, -1.155], [0.866, 0.866, -0.866, -0.866]
+EXCLUDED, AS_IN_TRL = [0.577, 0.577, 0.0, -1.155], [0.866, 0.866, -0.866, -0.866]
 CASES = {
-    "ces": ({}, REWARDS, LEFT_OUT),
-    "on-policy SFT": (SFT, REWARDS, LEFT_OUT),
-    "dynamic sampling": (SAMPLED, REWARDS, LEFT_OUT),
-    "group reward": ({"shaping": "none"}, [*REWARDS, zeros], LEFT_OUT),
-    "length reward": ({"shaping": "none"}, [*REWARDS, get_kimi_length_reward()], LEFT_OUT),
-    "entropy advantage and a group reward": ({"shaping": "entropy_advantage"}, [*REWARDS, zeros], LEFT_OUT),
-    "accuracy alone": ({"shaping": "none"}, REWARDS[:1], LEFT_OUT),
+    "ces": ({}, REWARDS, EXCLUDED),
+    "on-policy SFT": (SFT, REWARDS, EXCLUDED),
+    "dynamic sampling": (SAMPLED, REWARDS, EXCLUDED),
+    "group reward": ({"shaping": "none"}, [*REWARDS, zeros], EXCLUDED),
+    "length reward": ({"shaping": "none"}, [*REWARDS, get_kimi_length_reward()], EXCLUDED),
+    "entropy advantage and a group reward": ({"shaping": "entropy_advantage"}, [*REWARDS, zeros], EXCLUDED),
+    "accuracy alone": ({"shaping": "none"}, REWARDS[:1], EXCLUDED),
     "none": ({"shaping": "none"}, REWARDS, AS_IN_TRL),
     "entropy advantage": ({"shaping": "entropy_advantage"}, REWARDS, AS_IN_TRL),
 }
@@ -58,36 +58,36 @@ def test_unscored_completions_are_excluded_from_eq_3_if_correctness_is_read(tmp_
 
 
 @pytest.mark.parametrize("scale", ["batch", "none"])
-def test_an_unscored_completion_leaves_every_scaling(tmp_path, scale):
+def test_every_scaling_excludes_unscored_completions(tmp_path, scale):
     trainer = make_trainer(tmp_path, scale_rewards=scale)
     advantages = rollout(trainer)["advantages"].tolist()
-    expected = {"batch": LEFT_OUT, "none": [1 / 3, 1 / 3, 0.0, -2 / 3]}[scale]
+    expected = {"batch": EXCLUDED, "none": [1 / 3, 1 / 3, 0.0, -2 / 3]}[scale]
     assert advantages == pytest.approx(expected, abs=1e-3)
 
 
-def test_an_unscored_completion_leaves_rewards_that_are_normalized_one_by_one(tmp_path):
+def test_separately_normalized_rewards_exclude_unscored_completions(tmp_path):
     script = script_of()
     script[PROMPTS[0]][2]["bonus"] = 9.0  # would move mean and deviation of the bonus
     trainer = make_trainer(tmp_path, script=script, multi_objective_aggregation="normalize_then_sum")
-    assert rollout(trainer)["advantages"].tolist() == pytest.approx(LEFT_OUT, abs=1e-3)
+    assert rollout(trainer)["advantages"].tolist() == pytest.approx(EXCLUDED, abs=1e-3)
 
 
-def test_the_layer_alone_leaves_unscored_completions_out(tmp_path):
+def test_the_layer_alone_excludes_unscored_completions(tmp_path):
     class Alone(GroupRewards, RewardCalls):
         pass
 
     trainer = make_trainer(tmp_path, [*REWARDS, zeros], trainer_class=Alone, shaping="none")
-    assert rollout(trainer)["advantages"].tolist() == pytest.approx(LEFT_OUT, abs=1e-3)
+    assert rollout(trainer)["advantages"].tolist() == pytest.approx(EXCLUDED, abs=1e-3)
 
 
-def test_a_reward_that_failed_for_a_row_leaves_it_out(tmp_path):
+def test_a_row_with_an_invalid_accuracy_reward_is_excluded(tmp_path):
     script = script_of((1.0, 1.0, math.nan, 0.0))
     trainer = make_trainer(tmp_path, script=script, on_reward_error="skip")
-    assert rollout(trainer)["advantages"].tolist() == pytest.approx(LEFT_OUT, abs=1e-3)
+    assert rollout(trainer)["advantages"].tolist() == pytest.approx(EXCLUDED, abs=1e-3)
 
 
 @pytest.mark.parametrize("changes", [{}, SAMPLED], ids=["ces", "dynamic sampling"])
-def test_evaluation_metrics_leave_unscored_completions_out(tmp_path, changes):
+def test_evaluation_metrics_exclude_unscored_completions(tmp_path, changes):
     script = script_of(bonus=0.0)
     script[PROMPTS[0]][2]["bonus"] = 1.0
     trainer = make_trainer(tmp_path, script=script, per_device_eval_batch_size=4, **changes)
@@ -97,7 +97,7 @@ def test_evaluation_metrics_leave_unscored_completions_out(tmp_path, changes):
     assert metrics["eval_reward"] == pytest.approx(2 / 3)
 
 
-def test_groups_of_equal_rewards_are_found_without_unscored_completions(tmp_path):
+def test_unscored_completions_are_ignored_when_rewards_are_compared(tmp_path):
     script = script_of((1.0, 1.0, None, 1.0), bonus=0.0)
     script[PROMPTS[0]][2]["bonus"] = 1.0
     assert rollout(make_trainer(tmp_path, script=script))["equal_rewards"].all()
@@ -122,7 +122,7 @@ def test_no_rule_gives_an_unscored_completion_an_advantage(tmp_path, monkeypatch
 
 
 def graded_trainer(folder, values, **changes):
-    """A trainer whose accuracy rewards repeat `values`; each rollout takes the next of its lists, the last forever."""
+    """Create a trainer whose accuracy rewards repeat one list of `values` per rollout, and finally the last list."""
     lists = list(values)
 
     def score(completions, **kwargs):
@@ -177,23 +177,23 @@ def test_a_graded_reward_stops_training_with_a_group_reward_or_after_a_rollout_o
         ([[0.2, 0.7]], {"ces_correct_threshold": 0.5}),
         ([[0.2, 0.7]], {"ces_correct_threshold": 0.999}),
         ([[0.2, 0.7]], {"shaping": "none"}),
-        ([[0.2, 0.7]], SAMPLED),  # which compares the rewards themselves
+        ([[0.2, 0.7]], SAMPLED),  # dynamic sampling compares the rewards themselves
     ],
     ids=str,
 )
-def test_other_rewards_train(tmp_path, values, changes):
+def test_training_continues_with_other_rewards(tmp_path, values, changes):
     trainer = graded_trainer(tmp_path, values, **changes)
     trainer.train()
     assert trainer.state.global_step == 2
 
 
-def test_zeros_are_warned_of(tmp_path, caplog):
+def test_a_first_rollout_of_zeros_causes_a_warning(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         graded_trainer(tmp_path, [[0.0]]).train()
     assert "of the first rollout is correct" in caplog.text
 
 
-def test_a_resumed_run_knows_that_the_threshold_was_reached(tmp_path):
+def test_checkpoints_record_that_the_threshold_was_reached(tmp_path):
     changes = {"save_strategy": "steps", "save_steps": 1}
     graded_trainer(tmp_path, [[0.5, 1.0]], **changes).train()
     resumed = graded_trainer(tmp_path, [[0.5]], **changes)

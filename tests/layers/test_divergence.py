@@ -55,5 +55,5 @@ def test_divergence_stops_training_with_a_checkpoint_if_requested():
 )
 def test_the_trainer_watches_for_divergence_if_ces_shapes_wrong_completions(tmp_path, changes, watches):
     trainer = tiny_trainer(tmp_path, **changes)
-    found = [callback for callback in trainer.callback_handler.callbacks if isinstance(callback, DivergenceWatch)]
-    assert [callback.accuracy for callback in found] == watches * ["rewards/vowel_accuracy_reward/mean"]
+    callbacks = [callback for callback in trainer.callback_handler.callbacks if isinstance(callback, DivergenceWatch)]
+    assert [callback.accuracy for callback in callbacks] == watches * ["rewards/vowel_accuracy_reward/mean"]

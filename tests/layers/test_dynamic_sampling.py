@@ -58,7 +58,7 @@ def logged_batches(trainer):
 
 
 def alternating_accuracy_reward(completions, **kwargs):
-    """Make every group informative, whatever the model writes."""
+    """Make every group informative, regardless of the completions."""
     return [float(index % 2) for index in range(len(completions))]
 
 
@@ -139,14 +139,14 @@ def test_batch_loss_and_gradients_match_a_trainer_that_gets_the_kept_prompts(tmp
     )
     for each in (trainer, plain):
         each.use_vllm, each._last_loaded_step = case.startswith("vllm"), 0  # as if the sampler had the current weights
-    used, rounds = record_batches(trainer)
+    used_prompts, rounds = record_batches(trainer)
     for number in range(2):
         rounds.clear()
         batch = one_batch(trainer)
         assert len(rounds) > 1, "the test needs more than one round"
-        assert set(used[number]) <= INFORMATIVE
-        assert len(set(used[number])) == 4
-        expected = one_batch(plain, [{"prompt": prompt} for prompt in used[number] for _ in range(4)])
+        assert set(used_prompts[number]) <= INFORMATIVE
+        assert len(set(used_prompts[number])) == 4
+        expected = one_batch(plain, [{"prompt": prompt} for prompt in used_prompts[number] for _ in range(4)])
         assert batch.keys() == expected.keys()
         for name, values in expected.items():
             assert batch[name].dtype == values.dtype, name
@@ -173,15 +173,17 @@ def test_batch_loss_and_gradients_match_a_trainer_that_gets_the_kept_prompts(tmp
 def test_in_one_epoch_all_batches_are_full_and_each_prompt_is_drawn_once(tmp_path, caplog):
     """16 of the 40 prompts are informative and each batch takes 4, so one epoch is exactly four batches."""
     trainer = make_trainer(tmp_path, make_script(), max_steps=16, **MULTI)
-    used, rounds = record_batches(trainer)
+    used_prompts, rounds = record_batches(trainer)
     trainer.train()
-    assert [prompt for batch in used for prompt in batch] == [prompt for prompt in ORDER if prompt in INFORMATIVE]
-    assert [len(batch) for batch in used] == [4, 4, 4, 4]
+    assert [prompt for batch in used_prompts for prompt in batch] == [
+        prompt for prompt in ORDER if prompt in INFORMATIVE
+    ]
+    assert [len(batch) for batch in used_prompts] == [4, 4, 4, 4]
     assert "informative groups in" not in caplog.text
     assert_weights_moved(trainer)
 
     logged = logged_batches(trainer)
-    ends = [ORDER.index(batch[-1]) + 1 for batch in used]
+    ends = [ORDER.index(batch[-1]) + 1 for batch in used_prompts]
     for entry, start, end in zip(logged, [0, *ends[:-1]], ends, strict=True):
         prompts = end - start
         assert entry["prompts"] == prompts
@@ -200,10 +202,10 @@ def test_in_one_epoch_all_batches_are_full_and_each_prompt_is_drawn_once(tmp_pat
 
 def test_if_no_group_is_informative_dropped_groups_fill_the_batch_and_a_warning_is_logged(tmp_path, caplog):
     trainer = make_trainer(tmp_path, make_script(outcomes=OUTCOMES[:1]), max_steps=2, dynamic_sampling_max_rounds=3)
-    used, rounds = record_batches(trainer)
+    used_prompts, rounds = record_batches(trainer)
     trainer.train()
     assert [prompt for drawn in rounds for prompt in drawn] == ORDER[:24]
-    assert used == [ORDER[:4], ORDER[12:16]]
+    assert used_prompts == [ORDER[:4], ORDER[12:16]]
     names = ("rounds", "prompts", "dropped_groups", "uninformative_groups")
     assert [[entry[name] for name in names] for entry in logged_batches(trainer)] == [[3, 12, 1, 1]] * 2
     assert_weights_moved(trainer)  # the other reward still produces a gradient
@@ -214,9 +216,9 @@ def test_evaluation_neither_drops_groups_nor_advances_the_prompt_stream(tmp_path
     runs = []
     for evaluate in ({}, {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 16}):
         trainer = make_trainer(tmp_path, make_script(), max_steps=3, **evaluate)
-        used, _ = record_batches(trainer)
+        used_prompts, _ = record_batches(trainer)
         trainer.train()
-        runs.append(used)
+        runs.append(used_prompts)
     assert runs[0] == runs[1]
     evaluations = [entry for entry in trainer.state.log_history if "eval_loss" in entry]
     assert len(evaluations) == 3
@@ -230,7 +232,7 @@ def test_resuming_inside_a_rollout_reuses_the_rollout_or_redraws_its_prompts(tmp
     script = make_script()
     saves = {"save_strategy": "steps", "save_steps": 1}
     whole = make_trainer(tmp_path / "whole", script, max_steps=8, **saves, **MULTI)  # four steps per rollout
-    used, _ = record_batches(whole)
+    used_prompts, _ = record_batches(whole)
     whole.train()
     positions = [
         json.loads((tmp_path / f"whole/checkpoint-{step}/dynamic_sampling.json").read_text())["position"]
@@ -239,7 +241,7 @@ def test_resuming_inside_a_rollout_reuses_the_rollout_or_redraws_its_prompts(tmp
     first, second = positions[3], positions[7]
     assert 4 <= first < second
     assert positions == [0, 0, 0, first, first, first, first, second]
-    for name, drawn in (("with its rollout", []), ("without", [used[1]])):
+    for name, drawn in (("with its rollout", []), ("without", [used_prompts[1]])):
         resumed = make_trainer(tmp_path / name, script, max_steps=8, **MULTI)
         used_after, _ = record_batches(resumed)
         resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-6"))

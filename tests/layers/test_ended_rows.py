@@ -24,7 +24,7 @@ from trl import GRPOTrainer
 
 from trl_ces import CESTrainer
 from trl_ces.layers import EndedRows
-from trl_ces.layers.ended_rows import ONLY_TEXT, can_drop_rows, generate_in_pieces
+from trl_ces.layers.ended_rows import TEXT_INPUTS, can_drop_rows, generate_in_pieces
 
 SMALL = {
     "vocab_size": 12, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -57,18 +57,18 @@ def test_greedy_completions_match_generate(name, piece):
     assert can_drop_rows(model)
     ids, mask = pad_left(PROMPTS)
     whole = model.generate(input_ids=ids, attention_mask=mask, generation_config=config())
-    found = generate_in_pieces(model.generate, model.config, ids, mask, config(), piece)
+    output = generate_in_pieces(model.generate, model.config, ids, mask, config(), piece)
     ended = torch.isin(whole[:, ids.size(1) :], torch.tensor([EOS, 11])).any(dim=1)
     assert 0 < ended.sum() < len(PROMPTS), "the test needs rows that end and rows that do not"
-    assert found[:, : whole.size(1)].tolist() == whole.tolist()
-    assert (found[:, whole.size(1) :] == PAD).all()
+    assert output[:, : whole.size(1)].tolist() == whole.tolist()
+    assert (output[:, whole.size(1) :] == PAD).all()
 
 
 def test_all_rows_may_end_in_one_piece_or_never():
     model = bigram_model()
     at_once = torch.tensor([[token_of("w")]] * 3)
-    found = generate_in_pieces(model.generate, model.config, at_once, at_once * 0 + 1, config(eos_token_id=[EOS]))
-    assert found.tolist() == [[token_of("w"), EOS]] * 3
+    output = generate_in_pieces(model.generate, model.config, at_once, at_once * 0 + 1, config(eos_token_id=[EOS]))
+    assert output.tolist() == [[token_of("w"), EOS]] * 3
     endless = bigram_model({"a": {"a": 1.0}})
     ids = torch.tensor([[token_of("a")]] * 3)
     whole = generate_in_pieces(endless.generate, endless.config, ids, ids * 0 + 1, config(max_new_tokens=7), 3)
@@ -80,9 +80,9 @@ def test_sampling_follows_the_models_distribution():
     model = bigram_model({"a": {"a": 0.25, "<eos>": 0.75}})
     ids = torch.full((4000, 1), token_of("a"))
     torch.manual_seed(0)
-    drawn = config(do_sample=True, top_k=0, top_p=1.0, temperature=1.0, eos_token_id=[EOS])
-    found = generate_in_pieces(model.generate, model.config, ids, ids * 0 + 1, drawn, 1)
-    lengths = (found[:, 1:] != PAD).sum(dim=1).double()
+    sampling = config(do_sample=True, top_k=0, top_p=1.0, temperature=1.0, eos_token_id=[EOS])
+    output = generate_in_pieces(model.generate, model.config, ids, ids * 0 + 1, sampling, 1)
+    lengths = (output[:, 1:] != PAD).sum(dim=1).double()
     deviation = math.sqrt(0.25) / 0.75 / math.sqrt(4000)
     assert abs(lengths.mean().item() - 4 / 3) < 4 * deviation
     share = (lengths == 2).double().mean().item()  # 1/4 x 3/4
@@ -144,7 +144,7 @@ def test_a_users_own_generate_is_called_as_in_trl(tmp_path):
     trainer.model.generate = generate
     for _ in range(2):
         trainer._generate_single_turn([[5, 6], [7]], None, {}, 1)
-    assert calls == [ONLY_TEXT, ONLY_TEXT]
+    assert calls == [TEXT_INPUTS, TEXT_INPUTS]
     assert trainer.model.generate is generate
 
 

@@ -9,7 +9,7 @@ from peft import LoraConfig
 from tiny import tiny_model
 from trainers import tiny_trainer
 
-from trl_ces.layers.first_rollout import describe_example, warn_if_nothing_to_learn, warn_of_rounding
+from trl_ces.layers.first_rollout import describe_example, warn_about_rounding, warn_if_nothing_to_learn
 from trl_ces.methods.groups import Groups
 
 
@@ -81,7 +81,7 @@ def test_the_trainer_warns_once(tmp_path, caplog):
     ],
 )
 def test_weights_that_rounding_leaves_unchanged_cause_a_warning(dtype, rate, share):
-    assert re.search(share, warn_of_rounding(torch.tensor([0.5, 0.5, 0.1, 0.1], dtype=dtype), rate))
+    assert re.search(share, warn_about_rounding(torch.tensor([0.5, 0.5, 0.1, 0.1], dtype=dtype), rate))
 
 
 def test_the_trainer_warns_about_16_bit_weights_unless_it_trains_an_adapter(tmp_path, caplog):

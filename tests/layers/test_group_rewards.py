@@ -65,8 +65,8 @@ def test_a_group_reward_receives_correctness_lengths_and_truncation_of_whole_gro
     assert groups.correct.tolist() == [[value == 1.0 for value in group] for group in OUTCOMES]
     assert groups.scored.tolist() == [[value is not None for value in group] for group in OUTCOMES]
     assert groups.truncated.flatten().nonzero().flatten().tolist() == sorted(TRUNCATED)
-    known = [[math.nan if value is None else value for value in group] for group in OUTCOMES]
-    assert torch.equal(groups.rewards.nan_to_num(9), torch.tensor(known).nan_to_num(9))
+    accuracies = [[math.nan if value is None else value for value in group] for group in OUTCOMES]
+    assert torch.equal(groups.rewards.nan_to_num(9), torch.tensor(accuracies).nan_to_num(9))
     assert groups.max_length == LIMIT
     torch.testing.assert_close(groups.group_accuracy, torch.tensor([0.5, 1.0, 0.0, 0.0]))
 
@@ -74,7 +74,7 @@ def test_a_group_reward_receives_correctness_lengths_and_truncation_of_whole_gro
 def test_a_group_reward_has_a_weight_and_a_mean_and_skips_unscored_completions(tmp_path):
     reward = get_alp_length_reward(beta=0.5)
     trainer = make_trainer(tmp_path, [scripted_accuracy_reward, reward], reward_weights=[1.0, 3.0])
-    found = recorded(trainer, "_calculate_rewards")
+    recorded_rewards = recorded(trainer, "_calculate_rewards")
     trainer.train()
     script = script_of()
     rates = [0.5, 1.0, 0.25, 0.25]  # 1 / G if no completion is correct
@@ -86,10 +86,10 @@ def test_a_group_reward_has_a_weight_and_a_mean_and_skips_unscored_completions(t
         for prompt, rate in zip(PROMPTS, rates, strict=True)
     ]
     expected = torch.tensor(expected).flatten()
-    torch.testing.assert_close(found[0][:, 1], expected, equal_nan=True)
+    torch.testing.assert_close(recorded_rewards[0][:, 1], expected, equal_nan=True)
     entry = trainer.state.log_history[0]
     assert entry["rewards/alp_length_reward/mean"] == pytest.approx(expected.nanmean().item(), rel=1e-5)
-    total = (found[0][:, 0] + 3 * expected).nanmean().item()
+    total = (recorded_rewards[0][:, 0] + 3 * expected).nanmean().item()
     assert entry["reward"] == pytest.approx(total, rel=1e-5)
 
 
@@ -124,12 +124,12 @@ def test_dynamic_sampling_keeps_the_rewards_of_each_round(tmp_path):
     trainer = make_trainer(
         tmp_path, [scripted_accuracy_reward, reward], shaping="none", scale_rewards="batch", **changes
     )
-    found = recorded(trainer, "_calculate_rewards")
+    recorded_rewards = recorded(trainer, "_calculate_rewards")
     trainer.train()
     assert len(calls) == 2
-    kept = found[-1]
-    generated = torch.cat(found[:-1])
-    for group in kept.view(-1, 4, 2):
+    final_rewards = recorded_rewards[-1]
+    generated = torch.cat(recorded_rewards[:-1])
+    for group in final_rewards.view(-1, 4, 2):
         assert any(torch.equal(group.nan_to_num(9), other.nan_to_num(9)) for other in generated.view(-1, 4, 2))
 
 
@@ -163,15 +163,15 @@ BROKEN = {
 
 @pytest.mark.parametrize("case", BROKEN)
 def test_an_invalid_group_reward_stops_training_or_is_skipped(tmp_path, case, caplog):
-    rule, problem, lost = BROKEN[case]
+    rule, problem, num_lost = BROKEN[case]
     reward, _ = make_recording_reward(rule)
     with pytest.raises(RewardError, match=f"'recording_reward' {problem}.*finite number"):
         make_trainer(tmp_path / "stop", [scripted_accuracy_reward, reward]).train()
     trainer = make_trainer(tmp_path / "skip", [scripted_accuracy_reward, reward], on_reward_error="skip")
-    found = recorded(trainer, "_calculate_rewards")
+    recorded_rewards = recorded(trainer, "_calculate_rewards")
     trainer.train()
-    assert f"{lost} of 16 completions get no reward" in caplog.text
-    assert found[0][:, 1].isnan().sum() == 16 - SCORED + lost
+    assert f"{num_lost} of 16 completions get no reward" in caplog.text
+    assert recorded_rewards[0][:, 1].isnan().sum() == 16 - SCORED + num_lost
 
 
 def test_a_group_reward_may_change_its_groups_in_place_and_return_bools(tmp_path):
@@ -184,21 +184,21 @@ def test_a_group_reward_may_change_its_groups_in_place_and_return_bools(tmp_path
 
     correct, calls = make_recording_reward(lambda groups: groups.correct)
     trainer = make_trainer(tmp_path, [scripted_accuracy_reward, group_reward(destructive), correct])
-    found = recorded(trainer, "_calculate_rewards")
+    recorded_rewards = recorded(trainer, "_calculate_rewards")
     trainer.train()
-    known = torch.tensor([math.nan if value is None else value for group in OUTCOMES for value in group])
-    torch.testing.assert_close(found[0][:, 0], known, equal_nan=True)
-    torch.testing.assert_close(found[0][:, 2], known, equal_nan=True)  # 1.0 if correct
+    accuracies = torch.tensor([math.nan if value is None else value for group in OUTCOMES for value in group])
+    torch.testing.assert_close(recorded_rewards[0][:, 0], accuracies, equal_nan=True)
+    torch.testing.assert_close(recorded_rewards[0][:, 2], accuracies, equal_nan=True)  # 1.0 if correct
     assert calls[0].scored.sum() == SCORED
-    assert trainer.state.log_history[0]["ces/group_accuracy"] == pytest.approx(known.nanmean().item())
+    assert trainer.state.log_history[0]["ces/group_accuracy"] == pytest.approx(accuracies.nanmean().item())
 
 
 def test_the_largest_float32_is_a_valid_reward(tmp_path):
     reward = group_reward(lambda groups: torch.full(groups.rewards.shape, LARGEST))
     trainer = make_trainer(tmp_path, [scripted_accuracy_reward, reward], reward_weights=[1.0, 0.0])
-    found = recorded(trainer, "_calculate_rewards")
+    recorded_rewards = recorded(trainer, "_calculate_rewards")
     trainer.train()
-    assert (found[0][:, 1] == LARGEST).sum() == SCORED
+    assert (recorded_rewards[0][:, 1] == LARGEST).sum() == SCORED
 
 
 def test_a_group_reward_needs_an_accuracy_reward(tmp_path):

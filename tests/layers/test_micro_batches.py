@@ -14,7 +14,7 @@ PAD = 9
 
 
 @pytest.mark.parametrize(
-    ("distributed_type", "synced", "held"),
+    ("distributed_type", "synced", "unsynced_models"),
     [
         (DistributedType.MULTI_GPU, True, ["model"]),
         (DistributedType.DEEPSPEED, True, ["model"]),
@@ -22,7 +22,7 @@ PAD = 9
         (DistributedType.MULTI_GPU, False, []),  # within accumulation, gradients are not reduced anyway
     ],
 )
-def test_gradients_are_reduced_with_the_last_piece_except_under_fsdp(distributed_type, synced, held):
+def test_gradients_are_reduced_with_the_last_piece_except_under_fsdp(distributed_type, synced, unsynced_models):
     entered = []
 
     @contextmanager
@@ -37,7 +37,7 @@ def test_gradients_are_reduced_with_the_last_piece_except_under_fsdp(distributed
     with without_sync(accelerator, "model"):
         assert accelerator.sync_gradients is False
     assert accelerator.sync_gradients is synced
-    assert entered == held
+    assert entered == unsynced_models
 
 
 def test_pieces_split_rows_and_share_other_values():

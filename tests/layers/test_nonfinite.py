@@ -80,20 +80,20 @@ def test_max_nonfinite_steps_in_a_row_stop_training(tmp_path):
 @pytest.mark.parametrize("skipped", [True, False])
 def test_training_stops_unless_deepspeed_has_skipped_the_step(tmp_path, monkeypatch, skipped):
     trainer = with_poisoned_gradients(make_trainer(tmp_path, save_strategy="no"), {2})
-    assert not trainer._runs_deepspeed()
+    assert not trainer._uses_deepspeed()
     monkeypatch.setattr(type(trainer.accelerator), "distributed_type", DistributedType.DEEPSPEED)
-    assert trainer._runs_deepspeed()
+    assert trainer._uses_deepspeed()
     monkeypatch.setattr(
         type(trainer.accelerator), "distributed_type", DistributedType.NO
     )  # accelerate has no DeepSpeed engine
-    monkeypatch.setattr(trainer, "_runs_deepspeed", lambda: True)
+    monkeypatch.setattr(trainer, "_uses_deepspeed", lambda: True)
     monkeypatch.setattr(type(trainer.accelerator), "optimizer_step_was_skipped", skipped)
     if skipped:
         trainer.train()
         assert trainer._nonfinite_steps == 1
         return
     with pytest.raises(
-        RuntimeError, match=r"step 2 is not finite.*DeepSpeed has already made the step: .*grad_overflow"
+        RuntimeError, match=r"step 2 is not finite.*DeepSpeed has already taken the step: .*grad_overflow"
     ):
         trainer.train()
 

@@ -53,12 +53,12 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "fp32"])
 def test_the_first_importance_ratio_of_a_rollout_is_exactly_1(tmp_path, dtype, case):
-    found, logged = log_ratios(tmp_path, dtype, **CASES[case])
-    assert [found[0], found[4]] == logged == [0.0, 0.0]
-    assert min(found[1:4] + found[5:]) > 0  # the policy has changed
+    ratios, logged = log_ratios(tmp_path, dtype, **CASES[case])
+    assert [ratios[0], ratios[4]] == logged == [0.0, 0.0]
+    assert min(ratios[1:4] + ratios[5:]) > 0  # the policy has changed
 
 
 def test_the_ratio_is_1_in_each_micro_batch_of_the_first_step(tmp_path):
-    found, _ = log_ratios(tmp_path, torch.bfloat16, gradient_accumulation_steps=2, max_steps=4)
-    assert found[0] == found[1] == found[4] == found[5] == 0.0
-    assert found[2] > 0
+    ratios, _ = log_ratios(tmp_path, torch.bfloat16, gradient_accumulation_steps=2, max_steps=4)
+    assert ratios[0] == ratios[1] == ratios[4] == ratios[5] == 0.0
+    assert ratios[2] > 0

@@ -25,7 +25,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from trl.trainer.utils import add_fused_lm_head
 
 from trl_ces.layers.padding import (
-    PACKED_APART,
+    PACKABLE_MODEL_TYPES,
     PackedModel,
     Span,
     TrimmedModel,
@@ -75,7 +75,7 @@ WRAPPERS = {
 
 
 @pytest.mark.parametrize("kind", WRAPPERS)
-def test_log_probs_entropies_and_gradients_match_padded_rows(kind):
+def test_log_probs_entropies_and_gradients_match_those_of_padded_rows(kind):
     arguments, spans, scored = padded_rows()
     plain = add_fused_head(tiny_model())
     other = add_fused_head(copy.deepcopy(tiny_model()))
@@ -90,10 +90,10 @@ def test_log_probs_entropies_and_gradients_match_padded_rows(kind):
     assert scored.sum() == sum(COMPLETIONS)
     assert expected.log_probs[scored].unique().numel() == sum(COMPLETIONS)  # all positions have different values
     for name in ("log_probs", "entropy"):
-        got, wanted = getattr(outputs, name), getattr(expected, name)
-        torch.testing.assert_close(got[scored], wanted[scored], rtol=1e-5, atol=1e-5)
-    for (name, got), wanted in zip(other.named_parameters(), plain.parameters(), strict=True):
-        assert (got.grad - wanted.grad).norm() < 1e-5 * wanted.grad.norm(), name
+        actual, reference = getattr(outputs, name), getattr(expected, name)
+        torch.testing.assert_close(actual[scored], reference[scored], rtol=1e-5, atol=1e-5)
+    for (name, actual), reference in zip(other.named_parameters(), plain.parameters(), strict=True):
+        assert (actual.grad - reference.grad).norm() < 1e-5 * reference.grad.norm(), name
 
 
 def call_inner(kind, ids, mask, *multiple):
@@ -169,9 +169,9 @@ def test_the_padding_that_can_be_omitted_depends_on_the_models_positions():
         (recurrent, (False, True, False), "recurrent"),
         (stateful, (False, True, False), "recurrent"),
     ):
-        found = padding_support(model)
-        assert found[:3] == support
-        assert reason in found.reason
+        result = padding_support(model)
+        assert result[:3] == support
+        assert reason in result.reason
     model, usual = tiny_model(), {"rope_type": "default", "rope_theta": 1e4}
     for parameters, support in (  # configs may have parameters per layer type
         ({"full_attention": usual, "sliding_attention": usual}, (True, True, True)),
@@ -188,7 +188,7 @@ SIZES = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "nu
 SIZES |= {"num_key_value_heads": 2, "vocab_size": 40, "pad_token_id": 0, "head_dim": 8}
 
 
-@pytest.mark.parametrize("model_type", PACKED_APART)
+@pytest.mark.parametrize("model_type", PACKABLE_MODEL_TYPES)
 def test_packed_rows_of_supported_models_do_not_affect_each_other(model_type):
     torch.manual_seed(0)
     config = AutoConfig.for_model(model_type, **SIZES)
@@ -259,7 +259,7 @@ NONE, TRIMMED, ALL = (False, False, False), (True, True, False), (True, True, Tr
         (lambda: make_unpackable(with_flash(tiny_model())), True, None, False, TRIMMED, "to keep packed rows apart"),
     ],
 )
-def test_the_plan_depends_on_settings_and_model_and_logs_why_padding_stays(
+def test_the_plan_depends_on_settings_and_model_and_the_reason_for_padding_is_logged(
     caplog, model, trim, pack, split, plan, logged
 ):
     with caplog.at_level(logging.INFO, "trl_ces.layers.padding"):
@@ -276,7 +276,7 @@ def test_packing_is_rejected_if_rows_cannot_be_packed():
 
 
 @pytest.mark.parametrize("config", [PromptTuningConfig, PrefixTuningConfig])
-def test_padding_stays_if_prompts_are_learned(config):
+def test_padding_is_kept_if_prompts_are_learned(config):
     model = get_peft_model(tiny_model(), config(task_type="CAUSAL_LM", num_virtual_tokens=3))
     support = padding_support(model)
     assert support[:3] == (False, False, False)

@@ -50,12 +50,12 @@ def test_unlogged_metrics_are_kept(tmp_path):
     whole.train()
     resumed = make_trainer(tmp_path / "resumed", logging_steps=3)
     resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-5"))
-    expected, found = (
+    expected, actual = (
         next(entry for entry in run.state.log_history if entry["step"] == 6) for run in (whole, resumed)
     )
     names = ("reward", "entropy", "ces/selected_tokens", "ces/selected_entropy_incorrect", "completions/mean_length")
-    assert {name: expected[name] for name in names} == {name: found[name] for name in names}
-    assert expected["loss"] != found["loss"]  # the Trainer does not save its running sum of losses
+    assert {name: expected[name] for name in names} == {name: actual[name] for name in names}
+    assert expected["loss"] != actual["loss"]  # the Trainer does not save its running sum of losses
 
 
 @pytest.mark.parametrize("steps", [(8, 17), pytest.param((7, 9, 12), marks=pytest.mark.slow)])
@@ -158,7 +158,7 @@ def test_the_position_in_the_prompt_stream_is_read_on_the_first_machine(tmp_path
     assert_same_bits(run_two(tmp_path, "resumed", tmp_path / "machine{rank}" / "checkpoint-4", **changes), whole)
 
 
-def test_micro_batches_are_loaded_as_they_were_saved(tmp_path):
+def test_loaded_micro_batches_equal_the_saved_ones(tmp_path):
     rows = torch.arange(12).view(4, 3)
     batches = [{"ids": rows[:2], "none": None}, {"ids": rows[2:].t(), "count": torch.tensor(0.5), "pieces": [1, 1]}]
     save_micro_batches(tmp_path / "deep" / "file.safetensors", batches, {"metrics": {"a": [1.5]}})

@@ -111,8 +111,8 @@ def test_skip_warns_and_leaves_invalid_rows_without_a_reward(case, caplog):
         assert call(func, "skip") == rewards
     (record,) = caplog.records
     assert problem in record.getMessage()
-    lost = 2 if case == "two invalid rows" else rewards.count(None)
-    assert record.getMessage().endswith(f"{lost} of 3 completions get no reward from it.")
+    num_lost = 2 if case == "two invalid rows" else rewards.count(None)
+    assert record.getMessage().endswith(f"{num_lost} of 3 completions get no reward from it.")
 
 
 # TRL accepts any iterable.
@@ -175,15 +175,15 @@ def test_a_reward_model_is_not_guarded():
 
 
 def test_functions_receive_only_the_new_keywords_that_they_accept():
-    given = {name: ARGUMENTS[name] for name in ("completions", "solution")}
+    arguments = {name: ARGUMENTS[name] for name in ("completions", "solution")}
     new = {"thinking_prefilled": [True] * 3, "last_turns": ["ab"] * 3}
     neither = guard(lambda completions, solution: [float(len(gold)) for gold in solution], "neither", "stop")
     one = guard(lambda completions, last_turns: [float(len(turn)) for turn in last_turns], "one", "stop")
     every = guard(lambda **columns: [float(len(columns))] * 3, "every", "stop")
     compiled = guard(dict, "compiled", "skip")  # without a signature
-    assert neither(**given, **new) == [1.0] * 3
+    assert neither(**arguments, **new) == [1.0] * 3
     assert one(completions=["a"] * 3, **new) == [2.0] * 3
-    assert every(**given, **new) == [4.0] * 3
+    assert every(**arguments, **new) == [4.0] * 3
     assert compiled(prompts=["a", "b"], completions=["c", "d"], **new) == [None] * 2  # {"prompts", "completions"}
 
 
@@ -217,12 +217,12 @@ def test_the_trainer_keeps_the_users_own_objects(tmp_path):
             self.calls += 1
             return [self.scale] * len(completions)
 
-    given = Accuracy()
-    trainer = make_trainer(tmp_path, "stop", [given])
+    reward = Accuracy()
+    trainer = make_trainer(tmp_path, "stop", [reward])
     trainer.reward_funcs[0].scale = 2.0
     assert rewards_of(trainer) == [[2.0]] * 8
-    assert trainer.reward_funcs[0] is given
-    assert given.calls == 1
+    assert trainer.reward_funcs[0] is reward
+    assert reward.calls == 1
 
 
 def test_guards_are_removed_after_an_error(tmp_path):

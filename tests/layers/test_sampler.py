@@ -18,11 +18,11 @@ NAN = float("nan")
 def test_each_epoch_has_the_order_of_trls_sampler():
     sampler = RepeatSampler(range(12), mini_repeat_count=1, batch_size=4, shuffle=True, seed=5)
     expected = [prompt for _ in range(5) for prompt in sampler]  # five epochs of one sampler
-    stream, drawn = PromptStream(12, seed=5, shuffle=True), []
+    stream, drawn_prompts = PromptStream(12, seed=5, shuffle=True), []
     for count in (4, 7, 1, 30, 18):
-        drawn += stream.peek(count)
+        drawn_prompts += stream.peek(count)
         stream.position += count
-    assert drawn == expected
+    assert drawn_prompts == expected
 
 
 def test_an_epoch_includes_prompts_that_do_not_fill_a_batch():
@@ -39,7 +39,7 @@ def test_without_shuffling_an_epoch_has_the_datasets_order():
     assert stream.peek(6) == [2, 0, 1, 2, 0, 1]
 
 
-def test_the_position_is_the_whole_state_of_a_stream():
+def test_the_position_is_the_only_state_of_a_stream():
     expected = PromptStream(7, seed=3, shuffle=True).peek(200)
     used, choose = PromptStream(7, seed=3, shuffle=True), random.Random(0)
     for _ in range(200):
@@ -73,7 +73,7 @@ def test_a_group_is_informative_if_its_accuracy_rewards_differ(group, informativ
 
 
 @pytest.mark.parametrize(
-    ("wanted", "kept", "decided", "unit", "size"),
+    ("batch_size", "num_kept", "num_drawn", "unit", "size"),
     [
         (12, 0, 0, 1, 12),  # first round
         (12, 6, 12, 1, 12),  # half were kept, so 6 more need 12 prompts
@@ -85,16 +85,16 @@ def test_a_group_is_informative_if_its_accuracy_rewards_differ(group, informativ
         (12, 9, 13, 4, 8),  # 3 * 13 / 9 = 4.33
     ],
 )
-def test_the_size_of_a_round_follows_the_share_of_kept_groups(wanted, kept, decided, unit, size):
-    assert round_size(wanted, kept, decided, unit) == size
+def test_the_size_of_a_round_follows_the_share_of_kept_groups(batch_size, num_kept, num_drawn, unit, size):
+    assert round_size(batch_size, num_kept, num_drawn, unit) == size
 
 
 # Many batches, in which a group is represented by its prompt.
 
 
-def make_sampler(stream, is_informative, wanted, group_size, max_rounds, processes=1):
+def make_sampler(stream, is_informative, batch_size, group_size, max_rounds, processes=1):
     """Return a sampler, its `generate`, and the list to which `generate` adds the prompts of each round."""
-    sampler, rounds = DynamicSampler(stream, wanted, group_size, max_rounds, processes), []
+    sampler, rounds = DynamicSampler(stream, batch_size, group_size, max_rounds, processes), []
 
     def generate(prompts):
         rounds.append(list(prompts))
@@ -108,14 +108,14 @@ def test_every_prompt_is_kept_or_dropped_once_per_epoch_in_order(monkeypatch):
     for trial in range(150):
         prompts, group_size = choose.randint(3, 60), choose.choice([2, 3, 4])
         processes = choose.choice([1, 1, 2, 4])
-        wanted = processes * choose.randint(1, 6)
+        batch_size = processes * choose.randint(1, 6)
         share = choose.choice([0.05, 0.3, 0.6, 0.9, 1.0])
         informative = [choose.random() < share for _ in range(prompts)]
         max_rounds = choose.choice([1, 2, 4, 1000])
         informative[0] |= not any(informative)
         stream, reference = (PromptStream(prompts, seed=trial, shuffle=True) for _ in range(2))
         sampler, generate, rounds = make_sampler(
-            stream, informative.__getitem__, wanted, group_size, max_rounds, processes
+            stream, informative.__getitem__, batch_size, group_size, max_rounds, processes
         )
         # Simulate rounds of one second each.
         monkeypatch.setattr("trl_ces.layers.sampler.time.perf_counter", lambda rounds=rounds: float(len(rounds)))
@@ -123,26 +123,27 @@ def test_every_prompt_is_kept_or_dropped_once_per_epoch_in_order(monkeypatch):
             reference.position, rounds[:] = stream.position, []
             groups, metrics = sampler.sample(generate)
             count = stream.position - reference.position
-            expected_order = reference.peek(count + wanted)
-            decided = expected_order[:count]
-            kept = [prompt for prompt in decided if informative[prompt]]
-            drawn = [prompt for prompts in rounds for prompt in prompts]
-            assert drawn == expected_order[: len(drawn)]  # each round begins where the previous one ended
-            assert len(drawn) >= count
-            assert all(0 < len(prompts) <= wanted for prompts in rounds)
+            expected_order = reference.peek(count + batch_size)
+            handled = expected_order[:count]
+            informative_prompts = [prompt for prompt in handled if informative[prompt]]
+            drawn_prompts = [prompt for prompts in rounds for prompt in prompts]
+            # Each round begins where the previous one ended.
+            assert drawn_prompts == expected_order[: len(drawn_prompts)]
+            assert len(drawn_prompts) >= count
+            assert all(0 < len(prompts) <= batch_size for prompts in rounds)
             assert all(len(prompts) * group_size % processes == 0 for prompts in rounds)
-            missing = wanted - len(kept)
+            missing = batch_size - len(informative_prompts)
             if missing:
                 assert len(rounds) == max_rounds < 1000
             else:
                 assert len(rounds) <= max_rounds
-                assert informative[decided[-1]], "prompts after the last needed group must be drawn again"
-            fill = [place for place, prompt in enumerate(decided) if not informative[prompt]][:missing]
-            assert groups == [prompt for place, prompt in enumerate(decided) if informative[prompt] or place in fill]
+                assert informative[handled[-1]], "prompts after the last needed group must be drawn again"
+            fill = [place for place, prompt in enumerate(handled) if not informative[prompt]][:missing]
+            assert groups == [prompt for place, prompt in enumerate(handled) if informative[prompt] or place in fill]
             assert metrics == {
                 "dynamic_sampling/prompts": count,
-                "dynamic_sampling/dropped_groups": (count - len(kept)) / count,
-                "dynamic_sampling/uninformative_groups": missing / wanted,
+                "dynamic_sampling/dropped_groups": (count - len(informative_prompts)) / count,
+                "dynamic_sampling/uninformative_groups": missing / batch_size,
                 "dynamic_sampling/epoch": stream.position / prompts,
                 "dynamic_sampling/rounds": len(rounds),
                 "dynamic_sampling/extra_generation_time": len(rounds) - 1,

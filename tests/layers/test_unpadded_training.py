@@ -47,7 +47,7 @@ def test_shaped_gradients_do_not_depend_on_padding(tmp_path, shaping, changes):
                     assert entry[name] == pytest.approx(expected[name], rel=1e-4), name
 
 
-def test_an_adapter_and_its_reference_are_unpadded_too(tmp_path):
+def test_an_adapter_and_its_reference_run_without_padding(tmp_path):
     lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM", init_lora_weights=False)
     torch.manual_seed(0)
     _, padded = train(GRPOTrainer, tmp_path / "trl", peft_config=lora, beta=0.04)
@@ -110,11 +110,11 @@ def test_an_unknown_input_with_a_row_per_completion_moves_with_its_row(tmp_path,
     ],
     ids=["a list", "another shape on another process", "only on one process"],
 )
-def test_rows_keep_their_order_with_one_warning_if_an_input_has_no_clear_rows(
+def test_rows_keep_their_order_with_one_warning_if_an_input_has_irregular_rows(
     tmp_path, monkeypatch, caplog, make_entry, shapes_elsewhere
 ):
     monkeypatch.setattr(WithUnknownInput, "make_entry", staticmethod(make_entry))
-    monkeypatch.setattr("trl_ces.layers.real_tokens.gather_object", lambda found: [*found, shapes_elsewhere])
+    monkeypatch.setattr("trl_ces.layers.real_tokens.gather_object", lambda shapes: [*shapes, shapes_elsewhere])
     trainer, _ = train(WithUnknownInput, tmp_path, max_steps=2)
     assert not is_sorted_by_length(trainer)
     assert [record.message for record in caplog.records if "keep their order" in record.message] == [
@@ -158,6 +158,6 @@ def test_pieces_log_the_loss_of_the_micro_batch(tmp_path):
     whole, _ = train(CESTrainer, tmp_path / "whole", **step)
     pieces, record = train(CESTrainer, tmp_path / "pieces", max_tokens_per_micro_batch=90, **step)
     assert len(record.forwards) > 4
-    for expected, found in zip(whole.state.log_history[:2], pieces.state.log_history[:2], strict=True):
-        assert math.isclose(expected["loss"], found["loss"], rel_tol=1e-4)
-        assert math.isclose(expected["grad_norm"], found["grad_norm"], rel_tol=1e-4)
+    for expected, actual in zip(whole.state.log_history[:2], pieces.state.log_history[:2], strict=True):
+        assert math.isclose(expected["loss"], actual["loss"], rel_tol=1e-4)
+        assert math.isclose(expected["grad_norm"], actual["grad_norm"], rel_tol=1e-4)

@@ -42,10 +42,12 @@ def test_a_refused_connection_is_not_retried(monkeypatch):
         )
 
 
-def test_other_retries_are_kept():
-    given = Retry(total=5, connect=5, read=4, status=3, backoff_factor=2, status_forcelist=[503], allowed_methods=None)
-    found = session_with_timeout(given).get_adapter("http://").max_retries
-    assert {**vars(found), "connect": 5} == vars(given)
+def test_other_retry_settings_are_unchanged():
+    original = Retry(
+        total=5, connect=5, read=4, status=3, backoff_factor=2, status_forcelist=[503], allowed_methods=None
+    )
+    retries = session_with_timeout(original).get_adapter("http://").max_retries
+    assert {**vars(retries), "connect": 5} == vars(original)
 
 
 # _tool_call_loop
@@ -58,7 +60,7 @@ def test_ranks_with_unequal_tool_rounds_neither_hang_nor_mix_rows(tmp_path):
     run_processes("tool_processes.py", tmp_path / "two", 2, timeout=200, arguments=(str(tmp_path / "model"),))
     for rank, (name, calls) in enumerate(CALLS.items()):
         final_turns = json.loads((tmp_path / "two" / f"turns-{rank}.json").read_text())
-        assert final_turns == [f"{name} {member} {made}" for member, made in enumerate(calls)]
+        assert final_turns == [f"{name} {member} {num_calls}" for member, num_calls in enumerate(calls)]
 
 
 # keep_float32_outputs
@@ -185,8 +187,8 @@ def test_the_trainer_restores_the_base_if_vllm_receives_merged_weights(monkeypat
 
 
 def test_the_ranks_of_a_tensor_parallel_group_share_a_seed():
-    drawn = []
+    samples = []
     for rank in range(4):
         seed_colocated_vllm(SimpleNamespace(seed=7, vllm_tensor_parallel_size=2), rank)
-        drawn.append(torch.rand(1).item())
-    assert drawn[0] == drawn[1] != drawn[2] == drawn[3]
+        samples.append(torch.rand(1).item())
+    assert samples[0] == samples[1] != samples[2] == samples[3]

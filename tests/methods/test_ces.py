@@ -13,9 +13,9 @@ from trl_ces.methods.ces import (
     multiplier,
     selection_size,
     top_entropy_tokens,
+    warn_about_negative_betas,
     warn_if_rollout_is_unshaped,
     warn_if_unshaped,
-    warn_of_negative_betas,
 )
 from trl_ces.methods.entropy_advantage import entropy_advantage
 from trl_ces.methods.groups import group_accuracy, group_counts
@@ -119,7 +119,7 @@ def test_the_cap_bounds_wrong_completions_and_stops_the_gradient_where_it_binds(
     torch.testing.assert_close(entropies.grad, torch.tensor([[0.4, 0.4, 0.4], [0.0, 0.0, 0.5], [0.0, 0.0, 0.0]]))
 
 
-def test_the_cap_on_correct_completions_is_the_same_bound_with_the_other_sign():
+def test_the_cap_on_correct_completions_is_the_same_bound_with_the_opposite_sign():
     # kappa = 2. A = 1: 1 - min(0.4 H, 0.5). A = 0 or below: the bound is 0. Wrong: no cap.
     entropies = torch.tensor([[2.0, 1.25, 0.5]] * 4, requires_grad=True)
     selected = torch.ones(4, 3, dtype=torch.bool)
@@ -134,7 +134,7 @@ def test_the_cap_on_correct_completions_is_the_same_bound_with_the_other_sign():
 
 
 def test_with_caps_shaping_moves_no_advantage_across_0():
-    # Also of a wrong completion whose format reward makes A positive, and of a correct one with A < 0.
+    # This includes wrong completions whose format reward makes A positive, and correct ones with A < 0.
     generator = torch.Generator().manual_seed(0)
     advantages = 3 * torch.randn(64, generator=generator)
     entropies, selected = 9 * torch.rand(64, 17, generator=generator), torch.rand(64, 17, generator=generator) < 0.5
@@ -254,7 +254,7 @@ def test_entropy_advantage_is_detached():
 @pytest.mark.parametrize(
     ("correct", "incorrect", "parts"),
     [
-        (-0.4, -0.4, ["are negative", "raised on correct completions and lowered on wrong ones", "2604.04894"]),
+        (-0.4, -0.4, ["are negative", "raised in correct completions and lowered in wrong ones", "2604.04894"]),
         (-0.4, 0.0, ["`ces_beta_correct` is -0.4", "correct completions rises"]),
         (-0.4, 0.4, ["`ces_beta_correct` is -0.4: the entropy of correct completions rises; CES lowers it"]),
         (0.0, -0.4, ["`ces_beta_incorrect` is -0.4", "wrong completions falls"]),
@@ -264,7 +264,7 @@ def test_entropy_advantage_is_detached():
     ],
 )
 def test_negative_betas_cause_a_warning(correct, incorrect, parts):
-    warning = warn_of_negative_betas(correct, incorrect)
+    warning = warn_about_negative_betas(correct, incorrect)
     assert [part for part in parts if part not in warning] == []
     assert bool(warning) == bool(parts)
 
@@ -272,7 +272,7 @@ def test_negative_betas_cause_a_warning(correct, incorrect, parts):
 @pytest.mark.parametrize(
     ("length", "tau"), [(3983, 0.01), (200, 0.01), (70, 0.0286), (40, 0.05), (25, 0.05), (2, 0.05), (0, 0.05)]
 )
-def test_automatic_tau_is_two_tokens_per_completion_between_0_01_and_0_05(length, tau):
+def test_automatic_tau_selects_two_tokens_per_completion_between_0_01_and_0_05(length, tau):
     assert automatic_tau(length) == tau
 
 

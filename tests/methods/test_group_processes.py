@@ -28,10 +28,10 @@ def expected_rewards():
 @pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_rewards_of_a_group_split_over_processes_match_the_oracle(tmp_path, processes):
     one, _ = gathered_rewards(tmp_path, 1)
-    for found, expected in zip(one.T.tolist(), expected_rewards(), strict=True):
-        known = [math.nan if value is None else value for value in expected]
-        assert found == pytest.approx(known, rel=1e-6, abs=1e-6, nan_ok=True)
+    for actual, expected in zip(one.T.tolist(), expected_rewards(), strict=True):
+        values = [math.nan if value is None else value for value in expected]
+        assert actual == pytest.approx(values, rel=1e-6, abs=1e-6, nan_ok=True)
     run_processes("group_processes.py", tmp_path / "several", processes, timeout=240)
     for rank in range(processes):
-        found = torch.load(tmp_path / "several" / f"rewards{rank}.pt", weights_only=True)
-        assert torch.equal(found.nan_to_num(9), one.nan_to_num(9)), rank
+        actual = torch.load(tmp_path / "several" / f"rewards{rank}.pt", weights_only=True)
+        assert torch.equal(actual.nan_to_num(9), one.nan_to_num(9)), rank

@@ -20,15 +20,15 @@ def groups_of(accuracy, group_size=2):
 
 def correctness_of(rows, weights=(1.0, 1.0), group_size=2):
     groups = groups_of([row[0] for row in rows], group_size)
-    found = completion_facts(groups, torch.tensor(rows), torch.tensor(weights))
-    return {name: values.tolist() for name, values in found.items()}
+    facts = completion_facts(groups, torch.tensor(rows), torch.tensor(weights))
+    return {name: values.tolist() for name, values in facts.items()}
 
 
-def test_groups_are_separated_and_joined():
+def test_groups_are_split_and_concatenated():
     groups = groups_of([1.0, 0.0, UNSCORED, 1.0, 0.0, 0.0])
     assert groups.group(1).correct.tolist() == [[False, True]]
     assert groups.group(1).scored.tolist() == [[False, True]]
-    joined = Groups.joined([groups.group(2), replace(groups.group(0), max_length=9)])
+    joined = Groups.concatenate([groups.group(2), replace(groups.group(0), max_length=9)])
     assert joined.correct.tolist() == [[False, False], [True, False]]
     assert (joined.lengths.tolist(), joined.max_length) == ([[5, 5], [5, 5]], 8)
 
@@ -64,7 +64,7 @@ def test_equal_rewards_of_a_group_are_marked(rows, weights, equal):
     assert correctness_of([*rows, *unequal], weights=weights)["equal_rewards"] == [equal, equal, False, False]
 
 
-def test_the_first_reward_other_than_0_and_1_is_found():
+def test_the_first_reward_other_than_0_and_1_is_returned():
     assert graded_reward(torch.tensor([0.0, 1.0, UNSCORED, 1.0])) is None
     assert graded_reward(torch.tensor([0.0, 0.5, -1.0, 2.0])) == 0.5
     assert graded_reward(torch.tensor([1.0, UNSCORED, 2.0])) == 2.0

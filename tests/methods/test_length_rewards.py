@@ -78,8 +78,8 @@ def groups_of(rows, max_length=LIMIT):
 def assert_equal_where_scored(result, rows, expected):
     assert result.dtype == torch.float32
     assert result.shape == (len(rows), len(rows[0][1]))
-    for (accuracies, _), found, values in zip(rows, result.tolist(), expected, strict=True):
-        for accuracy, reward, value in zip(accuracies, found, values, strict=True):
+    for (accuracies, _), actual, values in zip(rows, result.tolist(), expected, strict=True):
+        for accuracy, reward, value in zip(accuracies, actual, values, strict=True):
             assert accuracy is None or reward == pytest.approx(value, rel=1e-6, abs=1e-6)
 
 
@@ -93,8 +93,8 @@ def test_every_length_reward_is_public_and_tested():
 def test_rewards_match_values_computed_by_hand(name):
     accuracies, lengths = GROUPS["mixed"]
     settings = SETTINGS[name][0]
-    found = FUNCTIONS[name](groups_of([(accuracies, lengths)]), **settings)[0].tolist()
-    assert found == pytest.approx(BY_HAND[name], abs=1e-6)
+    actual = FUNCTIONS[name](groups_of([(accuracies, lengths)]), **settings)[0].tolist()
+    assert actual == pytest.approx(BY_HAND[name], abs=1e-6)
     assert getattr(length_oracles, name)(accuracies, lengths, **settings) == pytest.approx(BY_HAND[name], abs=1e-6)
 
 
@@ -154,17 +154,17 @@ def test_defaults_match_the_source(name):
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_completions_without_a_token_get_a_finite_reward(name):
-    found = FUNCTIONS[name](groups_of([([1.0, 0.0], [0, 0])]), **SETTINGS[name][0])
+    actual = FUNCTIONS[name](groups_of([([1.0, 0.0], [0, 0])]), **SETTINGS[name][0])
     # these rewards are not 0 for correct completions of equal lengths
     expected = {"arora": [-0.1, 0.0], "laser": [0.5, 0.0], "grpo_lead": [1.0, -1.0]}.get(name, [0.0, 0.0])
-    assert found[0].tolist() == pytest.approx(expected)
+    assert actual[0].tolist() == pytest.approx(expected)
 
 
 def test_alp_divides_by_the_normalizer_or_by_max_completion_length():
     alp, rows = FUNCTIONS["alp"], [GROUPS["mixed"]]
     assert alp(groups_of(rows, max_length=500), beta=0.5)[0].tolist() == pytest.approx([-0.05, -0.1, -0.15, -0.25])
-    found = alp(groups_of(rows, max_length=None), beta=0.5, normalizer=1000)
-    assert found[0].tolist() == pytest.approx([-0.025, -0.05, -0.075, -0.125])
+    actual = alp(groups_of(rows, max_length=None), beta=0.5, normalizer=1000)
+    assert actual[0].tolist() == pytest.approx([-0.025, -0.05, -0.075, -0.125])
     with pytest.raises(ValueError, match="`max_completion_length`, which is None: set it, or pass `normalizer`"):
         alp(groups_of(rows, max_length=None), beta=0.5)
 
@@ -189,9 +189,9 @@ def test_a_factory_takes_the_settings_of_its_function(name):
     )
     assert of_factory == [(parameter, default) for parameter, default in of_function if parameter != "groups"]
     for settings in SETTINGS[name]:
-        made, groups = factory(**settings), groups_of([GROUPS["mixed"], GROUPS["graded"]])
-        assert made.__name__ == f"{name}_length_reward"
-        assert torch.equal(made.of_groups(groups), function(groups, **settings))
+        reward, groups = factory(**settings), groups_of([GROUPS["mixed"], GROUPS["graded"]])
+        assert reward.__name__ == f"{name}_length_reward"
+        assert torch.equal(reward.of_groups(groups), function(groups, **settings))
 
 
 def test_a_factory_checks_its_settings():

@@ -12,8 +12,8 @@ def test_tokens_of_correct_completions_get_the_inverse_importance_ratio():
     old = torch.tensor([[-1.0, -1.0, -2.0], [-3.0, -1.0, -2.0]])
     batch = {"correct": torch.tensor([True, False]), "logps": logps, "old_logps": old}
     mask = torch.tensor([[1, 1, 1], [1, 1, 0]])
-    found = on_policy_sft(batch, logps, mask)
-    assert not found.advantages.requires_grad
+    shaped = on_policy_sft(batch, logps, mask)
+    assert not shaped.advantages.requires_grad
     expected = torch.tensor([[1.0, math.exp(64), math.exp(-1)], [0.0, 0.0, 0.0]])
-    torch.testing.assert_close(found.advantages, expected)
-    assert torch.equal(found.selected, mask.bool())
+    torch.testing.assert_close(shaped.advantages, expected)
+    assert torch.equal(shaped.selected, mask.bool())

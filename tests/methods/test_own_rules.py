@@ -147,7 +147,7 @@ def test_a_rule_must_declare_that_it_reads_correctness():
 
 
 @pytest.mark.parametrize("name", ["ces", "entropy_advantage", "on_policy_sft"])
-def test_the_built_in_rules_pass(name):
+def test_built_in_rules_pass_the_check(name):
     check_rule(name)
 
 

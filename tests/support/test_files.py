@@ -32,7 +32,7 @@ def test_rows_are_read(text):
 
 
 @pytest.mark.parametrize(
-    ("content", "place", "problem"),
+    ("content", "location", "problem"),
     [
         ("\n".join(LINES).encode("utf-16"), "", "byte order mark (BOM) of UTF-16)"),
         (b'{"question": "caf\xe9"}', "", "'utf-8' codec can't decode byte 0xe9"),
@@ -49,11 +49,11 @@ def test_rows_are_read(text):
     ],
     ids=["utf16", "latin1", "cut", "cut_array", "list", "null", "object", "indented", "half", "key", "deep", "digits"],
 )
-def test_other_content_is_refused_with_its_place(content, place, problem):
-    with pytest.raises(UserError) as found:
+def test_the_error_for_other_content_names_its_location(content, location, problem):
+    with pytest.raises(UserError) as caught:
         parse_rows(content, Path("data.json"))
-    assert str(found.value).startswith(f"data.json{', ' if place else ''}{place} cannot be read ({problem}")
-    assert str(found.value).endswith("expected an array of objects, or one object per line, in UTF-8.")
+    assert str(caught.value).startswith(f"data.json{', ' if location else ''}{location} cannot be read ({problem}")
+    assert str(caught.value).endswith("expected an array of objects, or one object per line, in UTF-8.")
 
 
 def test_one_object_is_one_row_of_json_lines():

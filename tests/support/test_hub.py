@@ -61,7 +61,7 @@ def test_an_unreachable_hub_is_tried_once(monkeypatch, capsys):
 )
 def test_train_checks_the_hub_for_the_model_and_the_data(tmp_path, monkeypatch, changes, names):
     calls = []
-    monkeypatch.setattr(train, "try_hub_once", lambda *tried: calls.append(tried))
+    monkeypatch.setattr(train, "try_hub_once", lambda *names: calls.append(names))
     monkeypatch.setattr(train, "check", lambda line, recipe: None)
     monkeypatch.setattr(train, "run_training", lambda launch, recipe: 0)
     recipe = tmp_path / "my.yaml"

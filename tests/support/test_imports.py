@@ -1,4 +1,4 @@
-"""Objects named by dotted paths: the working directory is searched, and it replaces no module of Python."""
+"""Objects at dotted paths: the working directory is searched, but its files do not replace other modules."""
 
 import secrets
 import sys
@@ -13,7 +13,7 @@ REWARD = "def reward(completions, **columns):\n    return [1.0] * len(completion
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A working directory whose modules are imported only by the test."""
+    """Create and enter a working directory; the modules imported from it are forgotten after the test."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
     monkeypatch.chdir(tmp_path)
@@ -38,7 +38,7 @@ def test_a_module_with_the_name_of_another_is_refused_with_the_file_to_rename(fo
     assert sys.modules["secrets"] is secrets
 
 
-def test_a_wrong_name_in_a_module_is_no_name_of_another_module(folder):
+def test_the_error_for_an_unknown_name_suggests_a_similar_one(folder):
     (folder / "own_rewards.py").write_text(REWARD)
     with pytest.raises(UserError, match=r"own_rewards has no 'rewards'\. Did you mean `reward`\?"):
         import_path("own_rewards.rewards", "reward_funcs")

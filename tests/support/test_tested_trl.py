@@ -52,7 +52,7 @@ def stand_in(monkeypatch, newer_loss):
 
 
 @pytest.mark.parametrize("trainer_class", [CESTrainer, RealTokens])
-def test_a_trainer_warns_of_the_changed_method_and_says_what_to_run(tmp_path, stand_in, trainer_class):
+def test_a_trainer_warns_about_a_changed_method_and_names_the_remedy(tmp_path, stand_in, trainer_class):
     message = (
         f"trl 1.17.0 differs from {NEWEST}, the newest version that CESTrainer was tested with, in functions that it "
         f"overrides or calls: GRPOTrainer._compute_loss. Results may differ: pip install trl=={NEWEST}, or test this "

@@ -75,13 +75,13 @@ MERGES = "a0: &a0 {k: 1, l: 2}\n" + "".join(f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n
         ("a: *nowhere", "undefined alias"),
         ("<<: 5", "expected a mapping"),
         ('a: "x\x01"', "special characters are not allowed"),
-        (r'a: "x\0y"', r"line 1: .*'x\\x00y' holds a character that cannot be saved"),
-        (r'a: "x\ud800"', r"line 1: .*'x\\ud800' holds"),
+        (r'a: "x\0y"', r"line 1: .*'x\\x00y' contains a character that cannot be saved"),
+        (r'a: "x\ud800"', r"line 1: .*'x\\ud800' contains"),
         (r'"x\0": 1', "cannot be saved"),
         ("a: 1\n---\nb: 2", "found another document"),
     ],
 )
-def test_a_document_that_would_crash_or_stall_is_refused_in_a_short_line(text, problem):
+def test_a_document_that_would_crash_or_stall_the_parser_is_refused_in_one_short_line(text, problem):
     with pytest.raises(UserError, match="not valid YAML") as caught:
         parse_yaml(text)
     assert re.search(problem, str(caught.value))
@@ -98,7 +98,7 @@ def test_anchors_merge_keys_and_long_lists_are_read():
     assert parse_yaml(f"a: {2**64}") == {"a": 2**64}
 
 
-def test_a_file_too_large_for_settings_is_refused_unread(tmp_path):
+def test_a_file_that_is_too_large_is_refused_without_being_read(tmp_path):
     file = tmp_path / "data.yaml"
     with file.open("wb") as sparse:
         sparse.truncate(2**40)

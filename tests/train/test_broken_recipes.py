@@ -61,7 +61,7 @@ def content(folder):
 
 
 @pytest.mark.slow
-def test_a_real_run_is_refused_in_a_sentence(job):
+def test_a_real_run_is_refused_with_one_sentence(job):
     write(job, {"dataset_name": "gone.jsonl"})
     before = content(job)
     result = subprocess.run(
@@ -147,7 +147,7 @@ def refused(capsys, monkeypatch):
         ),
     ],
 )
-def test_a_wrong_recipe_is_refused_in_one_line(job, refused, changes, rest, parts):
+def test_an_invalid_recipe_is_refused_in_one_line(job, refused, changes, rest, parts):
     write(job, changes, rest)
     before = content(job)
     printed = refused("--config", "recipe.yaml")
@@ -188,7 +188,7 @@ def test_a_wrong_recipe_is_refused_in_one_line(job, refused, changes, rest, part
         (["--resume_from_checkpoint", "true"], ["`resume_from_checkpoint` is True", "has no complete checkpoint"]),
     ],
 )
-def test_a_wrong_command_line_is_refused_in_one_line(job, refused, monkeypatch, words, parts):
+def test_an_invalid_command_line_is_refused_in_one_line(job, refused, monkeypatch, words, parts):
     for module in (checks, launch):  # as if vLLM and DeepSpeed were not installed
         monkeypatch.setattr(module, "find_spec", lambda name: None)
     write(job)
@@ -236,7 +236,7 @@ def test_a_valid_recipe_starts_and_is_read_once(job, monkeypatch):
     assert read.count("recipe.yaml") == 1
 
 
-def test_chat_prompts_without_chat_template_are_refused(job, refused, monkeypatch):
+def test_chat_prompts_without_a_chat_template_are_refused(job, refused, monkeypatch):
     tiny_tokenizer(chat_template=None).save_pretrained(job / "model")
     tiny_model().config.save_pretrained(job / "model")
     write(job)

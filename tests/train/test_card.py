@@ -65,9 +65,9 @@ def card(run, repo="me/my-model", recipe=RECIPE, changed=None, **fields):
     return ModelCard((run / "README.md").read_text())
 
 
-def test_the_card_holds_settings_results_and_citations(run):
+def test_the_card_contains_settings_results_and_citations(run):
     recipe = f'{RECIPE}push_to_hub: true\nprompt_column: "a|b\\nc"\n'
-    shown = card(run, recipe=recipe, gradient_accumulation_steps=12, changed={"world_size": 2})
+    model_card = card(run, recipe=recipe, gradient_accumulation_steps=12, changed={"world_size": 2})
     for part in (
         "[some-org/base-model](https://huggingface.co/some-org/base-model), trained for 8 optimizer steps on "
         "[zwhe99/DeepMath-103K](https://huggingface.co/datasets/zwhe99/DeepMath-103K) with DAPO and Conditional ",
@@ -84,16 +84,16 @@ def test_the_card_holds_settings_results_and_citations(run):
         "yu2025dapo",
         "vonwerra2020trl",
     ):
-        assert part in shown.text, part
+        assert part in model_card.text, part
     for absent in ("| `vllm` |", "/home/someone", "\n\n\n", "# an adapter", "curves.png"):
-        assert absent not in shown.text
-    data = shown.data
+        assert absent not in model_card.text
+    data = model_card.data
     assert (data.base_model, data.base_model_relation) == ("some-org/base-model", "finetune")
     assert (data.datasets, data.library_name) == ("zwhe99/DeepMath-103K", "transformers")
     assert data.tags == ["trl", "grpo", "ces", "generated_from_trainer"]
 
 
-def test_the_card_of_an_adapter_says_how_to_load_it(tmp_path):
+def test_the_card_of_an_adapter_explains_how_to_load_it(tmp_path):
     tiny_model(seed=3).save_pretrained(tmp_path / "base")
     model = get_peft_model(tiny_model(seed=3), LoraConfig(target_modules=["q_proj"], r=4))
     write_state(tmp_path / "run")
@@ -109,10 +109,10 @@ def test_the_card_of_an_adapter_says_how_to_load_it(tmp_path):
 def test_local_models_and_data_are_named_without_links_and_paths(run):
     recipe = RECIPE.replace("some-org/base-model", "/data/models/mine")
     recipe = recipe.replace("zwhe99/DeepMath-103K", "/data/sets/mine.jsonl")
-    shown = card(run, recipe=recipe)
-    assert (shown.data.base_model, shown.data.datasets) == (None, None)
-    assert "`mine`, trained for" in shown.text
-    assert "/data/" not in shown.content
+    model_card = card(run, recipe=recipe)
+    assert (model_card.data.base_model, model_card.data.datasets) == (None, None)
+    assert "`mine`, trained for" in model_card.text
+    assert "/data/" not in model_card.content
 
 
 def test_only_the_settings_of_the_selected_rule_are_shown(run):
@@ -122,15 +122,15 @@ def test_only_the_settings_of_the_selected_rule_are_shown(run):
 
 
 @pytest.mark.parametrize(("loss", "own"), [("dapo", ["dapo"]), ("grpo", [])])
-def test_a_run_without_ces_is_tagged_by_its_loss(run, loss, own):
+def test_a_run_without_ces_is_tagged_with_its_loss(run, loss, own):
     assert card(run, shaping="none", loss_type=loss).data.tags == ["trl", "grpo", *own, "generated_from_trainer"]
 
 
 def test_a_custom_rule_is_shown_with_its_title_and_settings(run, monkeypatch):
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "docs" / "examples")
-    shown = card(run, shaping="my_rule:rule", shaping_kwargs={"gamma": 0.2})
-    assert "with DAPO and a penalty on the entropy of correct completions, by [TRL]" in shown.text
-    assert "| `shaping_kwargs` | {'gamma': 0.2} |" in shown.text
+    model_card = card(run, shaping="my_rule:rule", shaping_kwargs={"gamma": 0.2})
+    assert "with DAPO and a penalty on the entropy of correct completions, by [TRL]" in model_card.text
+    assert "| `shaping_kwargs` | {'gamma': 0.2} |" in model_card.text
 
 
 def test_the_usage_code_contains_the_system_prompt_of_the_training(run):

@@ -28,25 +28,25 @@ def write(tmp_path):
 
 def test_overlays_replace_or_extend_values_and_the_recipes_own_section_has_priority(write):
     more = {"reward_funcs+": ["b"], "reward_kwargs+": {"b": {"size": 1, "other": 2}}, "max_steps": 3}
-    found = compose([write("whole", WHOLE), write("more", more), write("last", {"max_steps": 5})])
-    assert found["reward_funcs"] == ["a", "b"]
-    assert found["reward_kwargs"] == {"b": {"size": 3, "other": 2}}
-    assert found["max_steps"] == 5
-    assert found["output_dir"] == "out/whole-more-last"
-    assert "overlays" not in found
+    composed = compose([write("whole", WHOLE), write("more", more), write("last", {"max_steps": 5})])
+    assert composed["reward_funcs"] == ["a", "b"]
+    assert composed["reward_kwargs"] == {"b": {"size": 3, "other": 2}}
+    assert composed["max_steps"] == 5
+    assert composed["output_dir"] == "out/whole-more-last"
+    assert "overlays" not in composed
 
 
 def test_an_overlay_extends_the_default_of_a_key_that_the_recipe_does_not_set(write):
     whole = {name: value for name, value in WHOLE.items() if name != "reward_funcs"}
     more = {"reward_funcs+": ["b"], "reward_kwargs+": {"b": {"other": 1}}}
-    found = compose([write("whole", whole), write("more", more)])
-    assert found["reward_funcs"] == ["accuracy_reward", "think_format_reward", "b"]
-    assert found["reward_kwargs"] == {"b": {"other": 1, "size": 3}}
+    composed = compose([write("whole", whole), write("more", more)])
+    assert composed["reward_funcs"] == ["accuracy_reward", "think_format_reward", "b"]
+    assert composed["reward_kwargs"] == {"b": {"other": 1, "size": 3}}
 
 
 def test_a_trailing_slash_of_output_dir_is_removed(write):
-    given = compose([write("whole", {**WHOLE, "output_dir": "out/whole/"}), write("last", {"max_steps": 5})])
-    assert given["output_dir"] == "out/whole-last"
+    composed = compose([write("whole", {**WHOLE, "output_dir": "out/whole/"}), write("last", {"max_steps": 5})])
+    assert composed["output_dir"] == "out/whole-last"
 
 
 def test_shaping_kwargs_are_dropped_when_an_overlay_replaces_the_custom_rule(write):
@@ -70,25 +70,25 @@ def test_settings_of_a_replaced_rule_are_dropped(write):
         ({"max_step": 3}, "the key `max_step` is not known. Did you mean `max_steps`"),
     ],
 )
-def test_an_overlay_that_does_not_fit_is_refused(write, overlay, message):
+def test_an_incompatible_overlay_is_refused(write, overlay, message):
     with pytest.raises(UserError, match=message):
         load_recipe([write("whole", WHOLE), write("o", overlay)])
 
 
-def test_the_batch_size_of_an_overlay_cannot_be_replaced_by_the_recipes_section_for_a_later_one():
+def test_the_recipes_section_for_a_later_overlay_cannot_replace_a_batch_size():
     assert compose(["R1-7B", "dler", "colocate"])["responses_per_step"] == 48
     with pytest.raises(UserError, match=r"for the overlay `dler`, .* name `colocate` after `dler`"):
         compose(["R1-7B", "colocate", "dler"])
 
 
 @pytest.mark.parametrize(("first", "second"), [("ces_mai", "gdpo"), ("on_policy_sft", "alp")])
-def test_the_token_rule_of_an_overlay_cannot_be_replaced_by_a_later_one(first, second):
+def test_a_later_overlay_cannot_replace_the_token_rule_of_an_overlay(first, second):
     rule = compose(["R1-7B", first])["shaping"]
     assert compose(["R1-7B", second, first])["shaping"] == rule
-    with pytest.raises(UserError, match=rf"would replace the {rule} of `{first}`: name `{first}` after"):
+    with pytest.raises(UserError, match=rf"would replace the {rule} set by `{first}`: name `{first}` after"):
         compose(["R1-7B", first, second])
 
 
 def test_a_reward_that_two_overlays_add_is_listed_once():
-    found = compose(["R1-7B", "overlong", "dapo_full"])["reward_funcs"]
-    assert found == ["accuracy_reward", "think_format_reward", "get_soft_overlong_punishment"]
+    composed = compose(["R1-7B", "overlong", "dapo_full"])["reward_funcs"]
+    assert composed == ["accuracy_reward", "think_format_reward", "get_soft_overlong_punishment"]

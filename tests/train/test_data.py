@@ -63,7 +63,7 @@ def test_both_formats_of_deepmath_become_prompt_and_solution(tmp_path, rows, wri
         assert row["solution"] == str(2 * number)
 
 
-def test_the_draw_never_changes():
+def test_the_order_of_the_draw_is_fixed():
     # Order of the SHA-256 of "42:<row>". If it changed, runs of the same recipe would train on different problems.
     assert shuffled(10, 42) == [1, 0, 6, 4, 7, 9, 5, 8, 3, 2]
     assert shuffled(10, 43) != shuffled(10, 42)
@@ -78,16 +78,16 @@ def test_rows_without_a_usable_reference_answer_are_replaced_and_reported(tmp_pa
     rows[order[2]]["final_answer"] = "  "
     rows[order[4]]["final_answer"] = "\\frac{1}{"  # unmatched braces: cannot be compared
     rows[order[20]]["final_answer"] = None  # not drawn, hence not reported
-    wanted = script(write_lines(tmp_path, rows), max_train_samples=5, reward_funcs=[reward])
+    arguments = script(write_lines(tmp_path, rows), max_train_samples=5, reward_funcs=[reward])
     printed = []
-    train, _ = load_datasets(wanted, say=printed.append)
+    train, _ = load_datasets(arguments, report=printed.append)
     assert train["_row"][:] == [order[i] for i in (0, 3, 5, 6, 7)]
     dropped = ", ".join(str(order[i]) for i in (1, 2, 4))
     assert printed[0].endswith("5 training rows and 0 evaluation rows of 30.")
     assert printed[1].endswith(f"dropped 3 rows (no usable reference answer): {dropped}.")
 
 
-def test_evaluation_rows_are_held_back_from_training(tmp_path):
+def test_evaluation_rows_are_held_out_from_training(tmp_path):
     train, evaluation = load_datasets(script(write_lines(tmp_path, ZWHE99), max_train_samples=6, num_eval_samples=4))
     order = shuffled(30, 42)
     assert train["_row"][:] == order[:6]
@@ -105,8 +105,8 @@ def test_evaluation_may_use_a_separate_file(tmp_path):
 def test_each_data_set_is_loaded_with_its_own_configuration(monkeypatch, other, configuration):
     calls, data = [], Dataset.from_list(ZWHE99)
     monkeypatch.setattr("datasets.load_dataset", lambda *names, split: calls.append((*names, split)) or data)
-    given = {"dataset_config": "easy", "eval_dataset_config": "main", "eval_dataset_name": other}
-    load_datasets(script("me/sums", **given))
+    settings = {"dataset_config": "easy", "eval_dataset_config": "main", "eval_dataset_name": other}
+    load_datasets(script("me/sums", **settings))
     assert calls == [("me/sums", "easy", "train"), (other, configuration, "test")]
 
 
@@ -123,56 +123,56 @@ def test_other_columns_reach_rewards_and_a_message_names_renamed_ones(tmp_path, 
     reserved = {"completion": "c", "environments": "e", "_row": "r"}
     rows = [{"question": f"q{n}", "answer": n, "row": f"shelf {n}", **reserved} for n in range(3)]
     messages = []
-    data, _ = load_datasets(script(write(tmp_path, rows)), say=messages.append)
+    data, _ = load_datasets(script(write(tmp_path, rows)), report=messages.append)
     for record in data:
         number = record.pop("_row")
-        kept = {"answer": number, "row": f"shelf {number}", "_completion": "c", "_environments": "e", "__row": "r"}
-        assert record == {**kept, "prompt": record["prompt"], "solution": str(number)}
+        others = {"answer": number, "row": f"shelf {number}", "_completion": "c", "_environments": "e", "__row": "r"}
+        assert record == {**others, "prompt": record["prompt"], "solution": str(number)}
     assert messages[1].endswith("completion, environments, _row as _completion, _environments, __row.")
 
 
 @pytest.mark.parametrize(
     "fields", [{"solution_column": "answer"}, {"solution_column": "solution", "solution_pattern": "#(.+)"}]
 )
-def test_another_solution_of_the_data_reaches_rewards(tmp_path, fields):
+def test_an_unused_solution_column_reaches_rewards(tmp_path, fields):
     rows = [{"question": "q", "answer": "7", "solution": "long #7"}]
     messages = []
-    data, _ = load_datasets(script(write_lines(tmp_path, rows), **fields), say=messages.append)
+    data, _ = load_datasets(script(write_lines(tmp_path, rows), **fields), report=messages.append)
     assert (data[0]["solution"], data[0]["_solution"], data[0]["answer"]) == ("7", "long #7", "7")
     assert messages[1].endswith("solution as _solution.")
 
 
 @pytest.mark.parametrize("column", ["image", "images", "video", "audio"])
 def test_images_are_refused(tmp_path, column):
-    with pytest.raises(UserError, match=f"has the column `{column}`, and a recipe trains on text only"):
+    with pytest.raises(UserError, match=f"has the column `{column}`, but recipes train on text only"):
         load_datasets(script(write_lines(tmp_path, [{"question": "q", "answer": "1", column: "x.png"}])))
 
 
 @pytest.mark.parametrize("write", [write_lines, write_parquet])
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_numbers_that_are_not_finite_are_no_reference_answers(tmp_path, write, value):
+def test_nonfinite_numbers_are_not_reference_answers(tmp_path, write, value):
     rows = [{"question": "q", "answer": value if n % 2 else float(n)} for n in range(6)]
     messages = []
-    data, _ = load_datasets(script(write(tmp_path, rows)), say=messages.append)
+    data, _ = load_datasets(script(write(tmp_path, rows)), report=messages.append)
     assert sorted(data["solution"]) == ["0.0", "2.0", "4.0"]
     assert "dropped 3 rows" in messages[1]
 
 
-def test_texts_for_missing_values_are_reported_and_refused_without_others(tmp_path):
+def test_missing_values_are_reported_and_refused_if_there_are_no_others(tmp_path):
     golds = ["1", "None", "2", "NaN", "3", "N/A", "null"]
     rows = [{"question": "q", "answer": gold} for gold in golds]
     messages = []
-    data, _ = load_datasets(script(write_lines(tmp_path, rows)), say=messages.append)
+    data, _ = load_datasets(script(write_lines(tmp_path, rows)), report=messages.append)
     assert sorted(data["solution"]) == sorted(golds)
     numbers = ", ".join(str(row) for row in shuffled(7, 42) if row in (1, 3, 5, 6))
     assert messages[1].endswith(
         f"4 reference answers look like missing values ('N/A', 'NaN', 'None', 'null'), in the rows: {numbers}."
     )
-    with pytest.raises(UserError, match="every reference answer is 'NaN', 'None'"):
+    with pytest.raises(UserError, match=r"every reference answer looks missing \('NaN', 'None'"):
         load_datasets(script(write_lines(tmp_path, [rows[1], rows[3]])))
 
 
-def test_message_keys_are_kept_as_they_are(tmp_path):
+def test_message_keys_are_unchanged(tmp_path):
     call = {"type": "function", "function": {"name": "add", "arguments": {"x": 1}}}
     other = {"type": "function", "function": {"name": "halve", "arguments": {"y": 2}}}
     chats = [
@@ -211,13 +211,13 @@ def test_content_that_is_not_text_is_refused(content):
 
 @pytest.mark.parametrize("question", ["1" * 1_000_001, [{"role": "user", "content": "1" * 1_000_001}]])
 def test_a_question_of_a_million_characters_is_refused_with_its_length(question):
-    with pytest.raises(UserError, match="data, row 7: the question has 1,000,001 characters") as found:
+    with pytest.raises(UserError, match="data, row 7: the question has 1,000,001 characters") as caught:
         make_prompt(question, None, "data, row 7")
-    assert len(str(found.value)) < 200
+    assert len(str(caught.value)) < 200
     assert make_prompt("1" * 1_000_000, None, "here")
 
 
-def test_a_prompt_template_makes_text_prompts(tmp_path):
+def test_a_prompt_template_creates_text_prompts(tmp_path):
     rows = [{"question": "{question} {x}?", "answer": "1"}]
     data, _ = load_datasets(script(write_lines(tmp_path, rows), prompt_template="{y} Q: {question}\nA:"))
     assert data["prompt"][:] == ["{y} Q: {question} {x}?\nA:"]
@@ -232,8 +232,11 @@ def test_a_prompt_template_makes_text_prompts(tmp_path):
         ({"prompt_template": "Q:"}, "`prompt_template` is 'Q:': it must contain {question} once"),
         ({"prompt_template": ""}, "must contain {question} once"),
         ({"prompt_template": "{question} {question}"}, "must contain {question} once"),
-        ({"prompt_template": "{question}", "system_prompt": "Think."}, "excludes `system_prompt`"),
-        ({"prompt_template": "{question}", "dataset_name": None, "dataset_builder": "x.y"}, "excludes `dataset_bui"),
+        ({"prompt_template": "{question}", "system_prompt": "Think."}, "cannot be combined with `system_prompt`"),
+        (
+            {"prompt_template": "{question}", "dataset_name": None, "dataset_builder": "x.y"},
+            "cannot be combined with `dataset_bui",
+        ),
     ],
 )
 def test_invalid_prompt_templates_are_refused(fields, message):
@@ -264,7 +267,7 @@ def test_large_integers_are_reference_answers(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["data.jsonl", "data.parquet", "folder/data.json"])
-def test_a_pipe_is_refused_at_once(tmp_path, name):
+def test_a_pipe_is_refused_immediately(tmp_path, name):
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / name)
     with pytest.raises(UserError, match="neither a file nor a folder of files"):
@@ -312,12 +315,12 @@ def test_the_reference_answer_is_the_group_of_the_last_match():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"prompt_column": "quest"}, r"0 of them fit `prompt_column` \(quest\)\. Did you mean `question`"),
+        ({"prompt_column": "quest"}, r"0 of them match `prompt_column` \(quest\)\. Did you mean `question`"),
         (
             {"solution_column": "gold"},
-            r"The columns of .* are question, final_answer, answer: 0 of them fit `solution_column` \(gold\)",
+            r"The columns of .* are question, final_answer, answer: 0 of them match `solution_column` \(gold\)",
         ),
-        ({}, r"2 of them fit `solution_column` \(solution, final_answer, answer\)\. Set `solution_column`"),
+        ({}, r"2 of them match `solution_column` \(solution, final_answer, answer\)\. Set `solution_column`"),
     ],
 )
 def test_missing_and_ambiguous_columns_are_refused(tmp_path, fields, message):
@@ -330,9 +333,9 @@ def test_missing_and_ambiguous_columns_are_refused(tmp_path, fields, message):
     ("name", "content", "message"),
     [
         ("absent.jsonl", None, "absent.jsonl does not exist"),
-        ("data.csv", "a,b", "neither a file nor a folder of files of one kind"),
-        ("empty.jsonl", "", "empty.jsonl holds no rows"),
-        ("array.json", "[]", "array.json holds no rows"),
+        ("data.csv", "a,b", "neither a file nor a folder of files of one type"),
+        ("empty.jsonl", "", "empty.jsonl contains no rows"),
+        ("array.json", "[]", "array.json contains no rows"),
         ("rows.json", "[1]", r"rows.json, row 0 cannot be read \(one int\)"),
         ("cut.parquet", "PAR1 and no more", "cannot be read"),
     ],
@@ -355,7 +358,7 @@ def test_all_files_of_a_folder_must_have_the_same_suffix(tmp_path):
     write_lines(tmp_path, ZWHE99[2:5], "b.jsonl")
     assert len(read_rows(script(tmp_path), str(tmp_path), "train").golds) == 5
     (tmp_path / "c.json").write_text("[]")
-    with pytest.raises(UserError, match="neither a file nor a folder of files of one kind"):
+    with pytest.raises(UserError, match="neither a file nor a folder of files of one type"):
         check_source(script(tmp_path))
 
 
@@ -366,11 +369,11 @@ def test_only_files_of_the_requested_split_are_read_from_a_folder(tmp_path):
 
 
 ARITHMETIC = "trl_ces.lab.tasks.arithmetic.make_datasets"
-WORLD = {"dataset_builder": ARITHMETIC, "max_train_samples": 6, "num_eval_samples": 3}
+TOY_TASK = {"dataset_builder": ARITHMETIC, "max_train_samples": 6, "num_eval_samples": 3}
 
 
 def test_a_builder_returns_disjoint_training_and_evaluation_problems():
-    train, evaluation = load_datasets(script(None, **WORLD))
+    train, evaluation = load_datasets(script(None, **TOY_TASK))
     assert (len(train), len(evaluation)) == (6, 3)
     assert not set(train["prompt"]) & set(evaluation["prompt"])
     for row in train:
@@ -379,11 +382,11 @@ def test_a_builder_returns_disjoint_training_and_evaluation_problems():
 
 def test_a_builder_gets_its_arguments_and_invalid_ones_are_refused():
     many = {"min_terms": 4, "max_terms": 4}
-    for rows in load_datasets(script(None, **WORLD, dataset_kwargs=many)):
+    for rows in load_datasets(script(None, **TOY_TASK, dataset_kwargs=many)):
         assert {prompt.count("+") for prompt in rows["prompt"]} == {3}
     for wrong, words in (
         ({"min_terms": 5}, "min_terms=5, max_terms=2"),
         ({"term": 3}, "unexpected keyword argument 'term'"),
     ):
         with pytest.raises(UserError, match=f"`dataset_builder` {ARITHMETIC} with .*{words}"):
-            check_source(script(None, **WORLD, dataset_kwargs=wrong))
+            check_source(script(None, **TOY_TASK, dataset_kwargs=wrong))

@@ -9,20 +9,20 @@ from trl_ces.train.recipe import make_recipe
 MINIMAL = {"model_name_or_path": "m", "dataset_name": "d", "output_dir": "out", "max_completion_length": 100}
 
 
-def rewards_of(given, **overrides):
-    return find_reward_functions(make_recipe(MINIMAL | given, "file.yaml", overrides))
+def rewards_of(content, **overrides):
+    return find_reward_functions(make_recipe(MINIMAL | content, "file.yaml", overrides))
 
 
 def test_a_factory_gets_its_settings_from_the_recipe_or_the_command_line():
-    given = {
+    content = {
         "reward_funcs": ["accuracy_reward", "get_alp_length_reward"],
         "reward_kwargs": {"get_alp_length_reward": {"beta": 0.5}},
     }
-    accuracy, alp = rewards_of(given)
+    accuracy, alp = rewards_of(content)
     assert (accuracy.__name__, alp.__name__) == ("accuracy_reward", "alp_length_reward")
     assert alp.of_groups.keywords == {"beta": 0.5, "normalizer": None, "correct_only": False}
     words = {"reward_kwargs": ["{get_alp_length_reward: {beta: 2, normalizer: 7}}"]}
-    assert rewards_of(given, **words)[1].of_groups.keywords == {"beta": 2, "normalizer": 7, "correct_only": False}
+    assert rewards_of(content, **words)[1].of_groups.keywords == {"beta": 2, "normalizer": 7, "correct_only": False}
 
 
 def test_factories_of_trl_are_called_with_their_settings():
@@ -47,9 +47,9 @@ def test_a_function_at_a_dotted_path_is_called_if_it_has_settings(tmp_path, monk
         "    return [0.0] * len(completions)\n"
     )
     monkeypatch.chdir(tmp_path)
-    given = {"reward_funcs": ["mine.plain_reward", "mine.get_constant_reward"]}
-    plain, made = rewards_of(given | {"reward_kwargs": {"mine.get_constant_reward": {}}})
-    assert (plain.__name__, made.__name__) == ("plain_reward", "constant_reward")
+    content = {"reward_funcs": ["mine.plain_reward", "mine.get_constant_reward"]}
+    plain, constant = rewards_of(content | {"reward_kwargs": {"mine.get_constant_reward": {}}})
+    assert (plain.__name__, constant.__name__) == ("plain_reward", "constant_reward")
     with pytest.raises(UserError, match=r"mine.plain_reward: .*missing 1 required.*accepted arguments: completions"):
         rewards_of({"reward_funcs": ["mine.plain_reward"], "reward_kwargs": {"mine.plain_reward": {"value": 1}}})
 

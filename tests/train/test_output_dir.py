@@ -1,4 +1,4 @@
-"""Faults of a whole run in one process: its directory, lock, files and exits."""
+"""Errors in a complete run in this process: its directory, lock, files and exits."""
 
 import json
 import os
@@ -73,7 +73,7 @@ def test_a_checkpoint_of_a_run_has_a_manifest_and_the_recipe(job):
     assert find_damage(folder) is None
 
 
-def test_a_start_that_fails_changes_nothing_in_a_finished_run(job, capsys):
+def test_a_failed_start_does_not_change_a_finished_run(job, capsys):
     assert job.train() == 0
     before = contents(job.output)
     assert job.train("--overwrite_output_dir", "true", "--seed", "3", body="raise ValueError('broken')") == 2
@@ -99,7 +99,7 @@ def test_the_card_lists_the_changes_of_a_resume_and_keeps_them(job):
     resume = ("--resume_from_checkpoint", "true", "--seed", "7")
     assert job.train("--max_steps", "2", *resume) == 2
     assert job.train("--max_steps", "2", *resume, "--resume_with_changes", "true") == 0
-    sentence = "Resumed at step 1 with other settings: `seed` 7 instead of 42."
+    sentence = "Resumed at step 1 with changed settings: `seed` 7 instead of 42."
     assert sentence in (job.output / "README.md").read_text()
     assert job.train("--max_steps", "3", *resume) == 0
     assert (job.output / "README.md").read_text().count(sentence) == 1
@@ -139,7 +139,7 @@ open("probe", "w").write(ended.stderr)
 
 
 @pytest.mark.parametrize("code", [0, 1, 3])
-def test_a_reward_that_exits_is_an_error_that_names_it(job, capsys, code):
+def test_the_error_for_a_reward_that_exits_names_the_reward(job, capsys, code):
     assert job.train(body=f"sys.exit({code})") == 2
     error = capsys.readouterr().err
     assert f"'accuracy_reward' raised SystemExit: {code}" in error
@@ -152,7 +152,7 @@ def test_other_code_that_exits_is_an_error(job, monkeypatch, capsys):
     assert "`sys.exit(0)` was called before the model was saved" in capsys.readouterr().err
 
 
-def test_a_reward_that_changes_the_directory_and_the_environment_does_no_harm(job, tmp_path):
+def test_a_reward_may_change_the_working_directory_and_the_environment(job, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     environment = dict(os.environ)
     try:
@@ -173,7 +173,7 @@ def test_the_first_signal_saves_a_checkpoint_after_the_step(job, capsys, number)
     assert job.train("--max_steps", "4", "--resume_from_checkpoint", "true") == 0
 
 
-def test_a_script_keeps_its_own_ctrl_c():
+def test_the_callback_does_not_handle_ctrl_c_by_default():
     before = signal.getsignal(signal.SIGINT)
     SaveOnSigterm(None)
     assert signal.getsignal(signal.SIGINT) is before

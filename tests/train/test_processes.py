@@ -76,7 +76,7 @@ def test_ctrl_c_saves_a_checkpoint_and_ends_without_a_traceback(tmp_path, proces
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_a_second_ctrl_c_ends_all_processes_at_once(tmp_path, processes):
+def test_a_second_ctrl_c_ends_all_processes_immediately(tmp_path, processes):
     run = Run(tmp_path, processes, "open('calls', 'a').write('x'); time.sleep(3600)")
     while not (tmp_path / "calls").exists():
         assert run.process.poll() is None, run.printed()
@@ -113,7 +113,7 @@ def test_the_processes_of_a_killed_command_end(tmp_path, processes):
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_a_reward_that_ends_the_process_is_a_failure_with_a_sentence(tmp_path, processes):
+def test_the_error_for_a_reward_that_ends_the_process_names_the_cause(tmp_path, processes):
     run = Run(tmp_path, processes, "os._exit(0)")
     code, printed = run.end()
     assert code == 1
@@ -121,7 +121,7 @@ def test_a_reward_that_ends_the_process_is_a_failure_with_a_sentence(tmp_path, p
 
 
 @pytest.mark.parametrize("call", ["sys.exit(0)", "os._exit(0)"])
-def test_one_of_two_processes_that_exits_is_a_failure(tmp_path, call):
+def test_an_exit_of_one_of_two_processes_is_an_error(tmp_path, call):
     run = Run(tmp_path, 2, f"os.environ['RANK'] == '1' and {call}")
     code, printed = run.end()
     assert code in (1, 2)

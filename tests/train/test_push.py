@@ -55,9 +55,9 @@ def test_the_model_is_pushed_to_a_private_repository_without_checkpoints_and_pic
     assert capsys.readouterr().out == f"Pushed to {hub.url}/me/live.\n"
 
 
-@pytest.mark.parametrize(("given", "private"), [(None, True), (True, True), (False, False)])
-def test_a_push_is_private_unless_the_recipe_sets_it_to_false(hub, run, given, private):
-    push_of(run, hub_private_repo=given).open()
+@pytest.mark.parametrize(("setting", "private"), [(None, True), (True, True), (False, False)])
+def test_a_push_is_private_unless_the_recipe_sets_it_to_false(hub, run, setting, private):
+    push_of(run, hub_private_repo=setting).open()
     assert hub.repos["me/live"].private == private
 
 

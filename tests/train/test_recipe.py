@@ -6,7 +6,7 @@ import os
 import pytest
 
 from trl_ces.support.errors import UserError
-from trl_ces.train.arguments import fit, fit_text
+from trl_ces.train.arguments import coerce, coerce_words
 from trl_ces.train.recipe import batch_sizes, load_recipe, make_recipe, recipe_fields
 
 BASE = "model_name_or_path: a/model\noutput_dir: out\ndataset_name: some/data\n"
@@ -99,7 +99,10 @@ def test_the_command_line_overrides_the_recipe(tmp_path):
         ("solution_pattern: '####'", ["`solution_pattern` is '####'", "one group"]),
         ("5: x", ["the key `5` is not known"]),
         ("dataset_kwargs: {max_terms: 3}", ["`dataset_kwargs`", "needs a `dataset_builder`"]),
-        ("dataset_builder: a.b", ["`dataset_builder` excludes `dataset_name`", "set one of them to null"]),
+        (
+            "dataset_builder: a.b",
+            ["`dataset_builder` cannot be combined with `dataset_name`", "set one of them to null"],
+        ),
         ("model_builder_kwargs: {seed: 3}", ["`model_builder_kwargs`", "needs a `model_builder`"]),
         ("- a list", ["not valid YAML"]),
         ("lora_r: 16", ["`lora_r` has no effect without `use_peft`"]),
@@ -135,7 +138,7 @@ def test_the_default_of_every_field_matches_its_type():
         if entry.name not in ("num_train_epochs", "scale_rewards"):
             plain = default.value if hasattr(default, "value") else default
             # Some defaults in transformers are ints for float fields, or "" for an empty list.
-            assert fit(plain, entry.hint) == plain, entry.name
+            assert coerce(plain, entry.hint) == plain, entry.name
 
 
 @pytest.mark.parametrize(
@@ -150,9 +153,13 @@ def test_the_default_of_every_field_matches_its_type():
     ],
 )
 def test_step_and_rollout_sizes_do_not_depend_on_the_number_of_processes(step, rollout, processes, micro, sizes):
-    found = batch_sizes(step, rollout, processes, micro)
-    assert list(found) == ["per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation"]
-    assert tuple(found.values()) == sizes
+    sizes_by_name = batch_sizes(step, rollout, processes, micro)
+    assert list(sizes_by_name) == [
+        "per_device_train_batch_size",
+        "gradient_accumulation_steps",
+        "steps_per_generation",
+    ]
+    assert tuple(sizes_by_name.values()) == sizes
 
 
 def test_eight_processes_cannot_share_four_completions():
@@ -201,11 +208,11 @@ def test_only_the_hub_strategy_end_is_accepted(tmp_path, text, strategy):
 
 
 def test_command_line_words_are_parsed_by_the_type_of_the_field():
-    assert fit_text(["a", "b"], list[str]) == ["a", "b"]
-    assert fit_text(["[1, 2.5]"], list[float] | None) == [1.0, 2.5]
-    assert fit_text([], bool) is True
-    assert fit_text(["True"], str | bool | None) is True  # the form in which the launcher passes it to workers
+    assert coerce_words(["a", "b"], list[str]) == ["a", "b"]
+    assert coerce_words(["[1, 2.5]"], list[float] | None) == [1.0, 2.5]
+    assert coerce_words([], bool) is True
+    assert coerce_words(["True"], str | bool | None) is True  # the form in which the launcher passes it to workers
     with pytest.raises(TypeError, match="expected int, got 2 values"):
-        fit_text(["1", "2"], int)
+        coerce_words(["1", "2"], int)
     with pytest.raises(TypeError, match="expected int, got 0 values"):
-        fit_text([], int)
+        coerce_words([], int)

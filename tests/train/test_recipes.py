@@ -34,8 +34,8 @@ SHORT = {"max_completion_length": 4000, "vllm_max_model_length": 6000}
 
 def rewarded(name, settings=None, **more):
     """Return the changes of an overlay that adds a reward to DAPO."""
-    found = {"shaping": "none", "reward_funcs": ["accuracy_reward", "think_format_reward", name], **more}
-    return found if settings is None else {**found, "reward_kwargs": {name: settings}}
+    changes = {"shaping": "none", "reward_funcs": ["accuracy_reward", "think_format_reward", name], **more}
+    return changes if settings is None else {**changes, "reward_kwargs": {name: settings}}
 
 
 # Changes that each overlay makes to the R1 recipes, with the values stated in the papers.
@@ -148,8 +148,8 @@ def test_an_overlay_makes_only_the_expected_changes_to_the_r1_recipes(model):
     assert EXPECTED.keys() == set(METHODS)
     for method, changes in EXPECTED.items():
         # The settings of CES are dropped if the overlay replaces CES.
-        kept = {name: value for name, value in paper.items() if name not in CES}
-        expected[method] = {**kept, **changes, "output_dir": f"outputs/{model}-{method}"}
+        remaining = {name: value for name, value in paper.items() if name not in CES}
+        expected[method] = {**remaining, **changes, "output_dir": f"outputs/{model}-{method}"}
     expected["lora"]["vllm_gpu_memory_utilization"] = {"R1-7B": 0.55, "R1-1.5B": 0.6}[model]
     assert {method: compose([model, method]) for method in METHODS} == expected
 
@@ -157,14 +157,14 @@ def test_an_overlay_makes_only_the_expected_changes_to_the_r1_recipes(model):
 def test_an_overlay_makes_only_the_expected_changes_to_the_toy_recipe():
     base = compose([SMALL])
     for method in set(METHODS) - FOR_R1 - {"dler"}:
-        found, changes = compose([SMALL, method]), dict(EXPECTED[method])
+        actual, changes = compose([SMALL, method]), dict(EXPECTED[method])
         changes.pop("vllm_max_model_length", None)  # only in the R1 recipes
         if "reward_funcs" in changes:
             changes["reward_funcs"] = [*base["reward_funcs"], changes["reward_funcs"][-1]]
         changes |= {name: base[name] for name in CES if name in changes and changes[name] == CES[name]}
-        kept = {name: value for name, value in base.items() if name not in CES}
+        remaining = {name: value for name, value in base.items() if name not in CES}
         names = {name: f"{base[name]}-{method}" for name in ("output_dir", "run_name")}
-        assert found == {**kept, **changes, **SMALL_NUMBERS.get(method, {}), **names}
+        assert actual == {**remaining, **changes, **SMALL_NUMBERS.get(method, {}), **names}
 
 
 @pytest.mark.parametrize("file", TRAINING, ids=name_of)
@@ -219,15 +219,15 @@ def changes(names, base):
 @pytest.mark.parametrize("model", R1)
 def test_the_cluster_recipes_change_only_batches_and_vllm_settings(model):
     assert changes([model, "server_paper"], [model]) == SERVER
-    found = changes([model, "colocate"], [model])
+    actual = changes([model, "colocate"], [model])
     assert changes([model, "server"], [model]) == {
         **SERVER,
-        **{key: value for key, value in found.items() if key != "vllm_gpu_memory_utilization"},
+        **{key: value for key, value in actual.items() if key != "vllm_gpu_memory_utilization"},
     }
-    before, after = found["learning_rate"] / compose([model])["learning_rate"], found["responses_per_step"] / 4
+    before, after = actual["learning_rate"] / compose([model])["learning_rate"], actual["responses_per_step"] / 4
     assert before == pytest.approx(after**0.5, rel=0.005)  # arXiv 2205.10287
     names = {"responses_per_step", "responses_per_rollout", "per_device_train_batch_size", "learning_rate"}
-    assert found.keys() == names | {"save_steps", "vllm_gpu_memory_utilization"}
+    assert actual.keys() == names | {"save_steps", "vllm_gpu_memory_utilization"}
 
 
 @pytest.mark.parametrize("model", R1)

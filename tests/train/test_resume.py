@@ -44,11 +44,11 @@ def check(folder, processes=1, **changes):
         ({"steps_per_generation": 2}, "`completions per rollout` 8 -> 4"),
     ],
 )
-def test_a_resume_with_other_settings_is_refused_by_name_unless_allowed(tmp_path, changes, words):
-    found = write_run(tmp_path, **SIZES)
+def test_a_resume_with_changed_settings_is_refused_unless_allowed(tmp_path, changes, words):
+    saved = write_run(tmp_path, **SIZES)
     with pytest.raises(UserError, match=f"{words}.*`--resume_with_changes true`"):
         check(tmp_path, **changes)
-    assert check(tmp_path, **changes, resume_with_changes=True) == found
+    assert check(tmp_path, **changes, resume_with_changes=True) == saved
 
 
 @pytest.mark.parametrize(
@@ -65,16 +65,16 @@ def test_a_resume_with_other_settings_is_refused_by_name_unless_allowed(tmp_path
     ],
 )
 def test_settings_that_do_not_affect_training_may_change(tmp_path, changes):
-    found = write_run(tmp_path, **SIZES)
-    assert check(tmp_path, **changes) == found
+    saved = write_run(tmp_path, **SIZES)
+    assert check(tmp_path, **changes) == saved
 
 
-def test_another_number_of_processes_is_refused_unless_batches_stay_equal(tmp_path):
-    found = write_run(tmp_path, world_size=2, **SIZES)
+def test_a_different_number_of_processes_is_refused_unless_batches_stay_equal(tmp_path):
+    saved = write_run(tmp_path, world_size=2, **SIZES)
     with pytest.raises(UserError, match="`completions per step` 8 -> 4, `completions per rollout` 16 -> 8"):
         check(tmp_path, 1)
-    assert check(tmp_path, 2) == found
-    assert check(tmp_path, 1, per_device_train_batch_size=4) == found
+    assert check(tmp_path, 2) == saved
+    assert check(tmp_path, 1, per_device_train_batch_size=4) == saved
 
 
 def test_settings_of_the_optimizer_cannot_change_even_with_the_flag(tmp_path):
@@ -83,10 +83,10 @@ def test_settings_of_the_optimizer_cannot_change_even_with_the_flag(tmp_path):
         check(tmp_path, learning_rate=0.1, resume_with_changes=True)
 
 
-def test_a_number_in_place_of_automatic_tau_is_no_change(tmp_path):
-    found = write_run(tmp_path, ces_tau=0.03)
+def test_automatic_tau_matches_the_number_that_replaced_it(tmp_path):
+    saved = write_run(tmp_path, ces_tau=0.03)
     recipe = recipe_of(tmp_path, ces_tau="auto", **SIZES)
-    assert changed_settings(found, recipe, recipe.check_training(1)) == {}
+    assert changed_settings(saved, recipe, recipe.check_training(1)) == {}
 
 
 @pytest.mark.parametrize("complete", [True, False])
@@ -100,13 +100,13 @@ def test_a_new_run_does_not_overwrite_checkpoints(tmp_path, complete):
     refuse_to_overwrite(recipe_of(tmp_path / "another"))
 
 
-def test_a_run_resumed_from_another_directory_does_not_overwrite_checkpoints_either(tmp_path):
+def test_a_run_resumed_from_another_directory_does_not_overwrite_checkpoints(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    found = checkpoint(tmp_path / "a", 4)
+    saved = checkpoint(tmp_path / "a", 4)
     checkpoint(tmp_path / "b", 8)
     with pytest.raises(UserError, match="holds checkpoints of another run"):
-        refuse_to_overwrite(recipe_of(tmp_path / "b", resume_from_checkpoint=str(found)))
+        refuse_to_overwrite(recipe_of(tmp_path / "b", resume_from_checkpoint=str(saved)))
 
 
 def test_relative_paths_are_absolute_in_a_recipe(tmp_path, monkeypatch):

@@ -29,10 +29,10 @@ NO_SYSTEM = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System 
 def test_a_chat_template_without_system_messages_is_explained():
     recipe = make_recipe({"model_name_or_path": "gemma", "output_dir": "out", "dataset_name": "d"}, "my.yaml")
     tokenizer, prompt = tiny_tokenizer(chat_template=NO_SYSTEM), make_prompt("1+2=", "Think.", "here")
-    with pytest.raises(TemplateError) as found:
+    with pytest.raises(TemplateError) as caught:
         tokenizer.apply_chat_template(prompt)
     message = r"The chat template of gemma rejects the prompts \(System role not supported\): .*`--system_prompt null`"
-    assert re.search(message, str(_known_problem(found.value, recipe)))
+    assert re.search(message, str(_known_problem(caught.value, recipe)))
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), SafetensorError(DISK_FULL)])
@@ -62,9 +62,9 @@ def test_the_resume_hint_of_a_failed_run_names_no_checkpoint_of_another_run(tmp_
         raise RewardError("The reward failed.")
 
     monkeypatch.setattr(trainer, "train", fail)
-    with pytest.raises(UserError) as found:
+    with pytest.raises(UserError) as caught:
         train_to_end(trainer, make_recipe(fields, "my.yaml"))
-    assert str(found.value).endswith(message.format(**names))
+    assert str(caught.value).endswith(message.format(**names))
 
 
 def test_the_error_for_a_model_that_cannot_be_loaded_names_it(tmp_path, monkeypatch):

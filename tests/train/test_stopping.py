@@ -42,7 +42,7 @@ def test_sigterm_saves_after_the_current_step_and_the_resumed_run_gets_the_same_
     assert_same_bits(weights(resumed), weights(whole))
 
 
-def test_a_disk_that_fills_up_while_a_checkpoint_is_written_leaves_the_one_before(tmp_path, monkeypatch):
+def test_the_previous_checkpoint_is_used_if_the_disk_fills_up_during_a_save(tmp_path, monkeypatch):
     trainer = make_trainer(tmp_path, save_steps=2, save_total_limit=1)
     trainer.add_callback(RunFiles(trainer.accelerator, lambda folder: None, overwrite=False))
     save = torch.save
@@ -150,9 +150,9 @@ ENDED = "pathlib.Path(os.environ['TRL_CES_REPORTED']).with_name('ended')"
         # a launcher whose worker has printed its error
         ("import os; open(os.environ['TRL_CES_REPORTED'], 'w'); raise SystemExit(1)", 2, ""),
     ],
-    ids=["well", "exit 0", "exit 130", "bug", "killed", "reported"],
+    ids=["success", "exit 0", "exit 130", "bug", "killed", "reported"],
 )
-def test_the_error_of_a_killed_training_says_how_to_resume(tmp_path, capfd, script, code, message):
+def test_the_error_for_a_killed_run_explains_how_to_resume(tmp_path, capfd, script, code, message):
     fields = {"model_name_or_path": "model", "dataset_name": "arithmetic", "output_dir": str(tmp_path)}
     recipe = make_recipe(fields, "recipe.yaml")
     earlier = tmp_path / "checkpoint-60"  # from an earlier run
@@ -167,7 +167,7 @@ def test_the_error_of_a_killed_training_says_how_to_resume(tmp_path, capfd, scri
     assert errors.count("\n") == bool(message)
 
 
-# A worker that stops on Ctrl-C and has saved; one that a second Ctrl-C kills; one that is still loading.
+# Workers: one saves and exits on Ctrl-C, one needs a second Ctrl-C, and one is still loading.
 SAVES = f"signal.signal(signal.SIGINT, lambda *_: ({ENDED}.touch(), os._exit(0)))"
 HANGS, LOADS = "signal.signal(signal.SIGINT, signal.SIG_IGN)", "signal.signal(signal.SIGINT, lambda *_: os._exit(0))"
 
@@ -183,7 +183,7 @@ def test_ctrl_c_stops_the_training_processes_and_ends_with_130(tmp_path, capfd, 
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_a_closed_terminal_stops_the_training_processes_as_sigterm_does(tmp_path):
+def test_closing_the_terminal_stops_the_training_processes_like_sigterm(tmp_path):
     fields = {"model_name_or_path": "model", "dataset_name": "arithmetic", "output_dir": str(tmp_path)}
     handler = f"signal.signal(signal.SIGTERM, lambda *_: ({ENDED}.touch(), os._exit(0)))"
     send = "os.kill(os.getppid(), signal.SIGHUP); time.sleep(60)"
@@ -191,7 +191,7 @@ def test_a_closed_terminal_stops_the_training_processes_as_sigterm_does(tmp_path
     assert run_training(Launch(1, None, command), make_recipe(fields, "recipe.yaml")) == 129
 
 
-def test_a_command_ends_with_the_process_that_runs_it(tmp_path):
+def test_a_command_is_killed_with_the_process_that_runs_it(tmp_path):
     command = [sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(60)"]
     code = f"from trl_ces.train.launch import run_child; run_child({command!r}, {{}})"
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)

@@ -28,25 +28,25 @@ def arrange(
     """
     Assign the rows of one optimizer step to processes and micro-batches, all with the same number of rows.
 
-    `lengths` are those of the rows on all processes. The longest rows form the first micro-batch on all processes, the
-    next longest form the second, and so on, because ZeRO-3 synchronizes processes in every forward pass. If mixed
-    lengths cost nothing, long and short rows are spread evenly instead: over all micro-batches if rows are packed, or
-    over the processes of a micro-batch if it is split into pieces. Returns row numbers by process and micro-batch,
-    longest first.
+    `lengths` are the token counts of the rows on all processes. The longest rows form the first micro-batch on all
+    processes, the next longest form the second, and so on, because ZeRO-3 synchronizes processes in every forward
+    pass. If mixed lengths cost nothing, long and short rows are spread evenly instead: over all micro-batches if rows
+    are packed, or over the processes of a micro-batch if it is split into pieces. Returns row numbers by process and
+    micro-batch, longest first.
     """
     order = sort_by_length(lengths)
     if packed:
         shares = deal(order, processes * micro_batches)
         return [shares[process::processes] for process in range(processes)]
     rows = len(lengths) // (processes * micro_batches)
-    assigned: list[list[list[int]]] = [[] for _ in range(processes)]
+    assignment: list[list[list[int]]] = [[] for _ in range(processes)]
     for step in range(micro_batches):
         step_rows = order[step * processes * rows : (step + 1) * processes * rows]
         shares = [step_rows[process * rows : (process + 1) * rows] for process in range(processes)]
         shares = deal(step_rows, processes) if in_pieces else shares
         for process, share in enumerate(shares if step % 2 == 0 else reversed(shares)):
-            assigned[process].append(share)
-    return assigned
+            assignment[process].append(share)
+    return assignment
 
 
 def positions(lengths: Sequence[int], packed: bool) -> int:
@@ -58,8 +58,8 @@ def piece_sizes(lengths: Sequence[Sequence[int]], budget: int, packed: bool) -> 
     """
     Split a micro-batch into pieces so that no forward pass on any process exceeds `budget` token positions.
 
-    `lengths`: for each process, the token counts of its rows. A longer row becomes its own piece. Every process gets
-    the same sizes, because ZeRO-3 and the metrics synchronize the processes in each forward pass.
+    `lengths`: for each process, the token counts of its rows. A row longer than `budget` becomes its own piece. Every
+    process gets the same sizes, because ZeRO-3 and the metrics synchronize the processes in each forward pass.
     """
     sizes, start = [], 0
     total = len(lengths[0])

@@ -64,8 +64,8 @@ class Correctness(Layer):
         if not self._inputs:
             return rewards
         index = cast(int, self._accuracy_index)
-        # TRL excludes rows of NaN from Eq. 3. With the other rewards alone, an unscored completion would be trained as
-        # wrong.
+        # TRL excludes rows of NaN from Eq. 3. With only its other rewards, an unscored completion would be trained on
+        # as if it were wrong.
         rewards = rewards.masked_fill(rewards[:, index : index + 1].isnan(), torch.nan)
         accuracy = rewards[:, index]
         lengths = torch.tensor(policy_lengths(completion_ids_list, self._masks), device=rewards.device)
@@ -98,26 +98,27 @@ class Correctness(Layer):
 
     def _truncated(self, completion_ids: list[list[int]]) -> torch.Tensor:
         """Return which completions lack an end token or padding at the end. Shape (len(completion_ids),), bool."""
-        ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
+        end_tokens = {*self.eos_token_ids, self._tokenizer.pad_token_id}
         # A user's rollout_func may return tensors.
-        truncated = [len(ids) == 0 or int(ids[-1]) not in ends for ids in completion_ids]
+        truncated = [len(ids) == 0 or int(ids[-1]) not in end_tokens for ids in completion_ids]
         return torch.tensor(truncated, device=self.accelerator.device)
 
     def _check_graded(self, accuracy: torch.Tensor) -> None:
         """
-        Refuse graded accuracy rewards that never reached the default threshold; warn once about others, unless the
-        user named the reward or set a threshold. A constant below 0 may be the reward of wrong completions.
+        Raise an error if graded accuracy rewards never reached the default threshold. Otherwise, warn once about
+        graded rewards, unless the user named the reward or set a threshold. A constant below 0 may be the reward of
+        wrong completions.
         """
         if self.model.training:
             self._had_correct = self._had_correct or bool(self._groups.correct.any())
         graded = graded_reward(accuracy) if self.args.ces_correct_threshold == 1.0 else None
         if graded is None:
             return
-        name, known = self.reward_func_names[cast(int, self._accuracy_index)], accuracy[~accuracy.isnan()]
-        if self.model.training and not self._had_correct and (known.max() > 0 or known.min() < known.max()):
+        name, values = self.reward_func_names[cast(int, self._accuracy_index)], accuracy[~accuracy.isnan()]
+        if self.model.training and not self._had_correct and (values.max() > 0 or values.min() < values.max()):
             raise RewardError(
                 f"The accuracy reward {name} returned {graded:g}, but no value of at least `ces_correct_threshold` "
-                "(1.0), so every completion would be trained as wrong: set the threshold to the lowest reward of a "
+                "(1.0), so every completion would be treated as wrong: set the threshold to the lowest reward of a "
                 "correct completion (0.999 if that is 1), or name another reward in `ces_accuracy_reward`."
             )
         if self.args.ces_accuracy_reward is None and not self._warned_of_graded:

@@ -23,7 +23,7 @@ from ..methods.groups import Groups
 from .correctness import Correctness
 from .rows import rows_of_process
 from .sampler import DynamicSampler, PromptStream, check_dataset, informative_groups
-from .upstream import kept_awake
+from .upstream import keep_awake
 
 # File in the checkpoint folder that stores the position in the prompt stream.
 STATE_FILE = "dynamic_sampling.json"
@@ -82,7 +82,7 @@ class DynamicSampling(Correctness):
     def _generate_and_score_completions(self, inputs):
         if self._sampler is None or not self.model.training:
             return super()._generate_and_score_completions(inputs)
-        with kept_awake(getattr(self, "vllm_generation", None)):
+        with keep_awake(getattr(self, "vllm_generation", None)):
             groups, metrics = self._sampler.sample(self._sample_round)
         batch = self._score(groups)
         for name, value in metrics.items():
@@ -94,13 +94,13 @@ class DynamicSampling(Correctness):
         size = self.num_generations
         rows = self._rows_of_this_process(torch.tensor(prompts).repeat_interleave(size))
         # vLLM's importance ratio needs old log-probs, which a round does not compute.
-        corrected, self.vllm_importance_sampling_correction = self.vllm_importance_sampling_correction, False
+        correction, self.vllm_importance_sampling_correction = self.vllm_importance_sampling_correction, False
         self._round = []
         try:
             self._sample(self._examples(rows))
             generated, rewards = self._round
         finally:
-            self._round, self.vllm_importance_sampling_correction = None, corrected
+            self._round, self.vllm_importance_sampling_correction = None, correction
         groups = [
             Group(prompt, group_rewards, self._groups.group(number), {})
             for number, (prompt, group_rewards) in enumerate(
@@ -125,7 +125,7 @@ class DynamicSampling(Correctness):
         self._replay = Replay(
             self._generated(groups),
             torch.cat([group.rewards for group in groups]),
-            Groups.joined([group.facts for group in groups]),
+            Groups.concatenate([group.facts for group in groups]),
         )
         try:
             with self._discarded_metrics(), self._hidden_environments():
@@ -169,12 +169,12 @@ class DynamicSampling(Correctness):
     @contextmanager
     def _hidden_environments(self) -> Iterator[None]:
         """Hide the environments within the context, because they already ran in the rounds."""
-        hidden = self.environment_factories, self.environments
+        saved = self.environment_factories, self.environments
         self.environment_factories = self.environments = None
         try:
             yield
         finally:
-            self.environment_factories, self.environments = hidden
+            self.environment_factories, self.environments = saved
 
     def _generate(self, prompts):
         if self._replay is not None:

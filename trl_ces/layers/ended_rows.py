@@ -21,7 +21,7 @@ from .layer import Layer
 from .padding import padding_support
 
 PIECE = 16  # tokens between two checks for ended rows
-ONLY_TEXT = {"input_ids", "attention_mask", "generation_config"}
+TEXT_INPUTS = {"input_ids", "attention_mask", "generation_config"}
 
 
 class EndedRows(Layer):
@@ -60,7 +60,7 @@ def dropping_ended_rows(model: Any) -> Iterator[None]:
     original = model.generate
 
     def generate(**inputs: Any) -> Any:
-        if inputs.keys() != ONLY_TEXT:
+        if inputs.keys() != TEXT_INPUTS:
             return original(**inputs)
         return generate_in_pieces(original, model.config, **inputs)
 
@@ -87,21 +87,21 @@ def generate_in_pieces(
     Returns prompts and completions, shape (B, P + T), padded on the right after the end token.
     """
     cache = DynamicCache(config=config.get_text_config(decoder=True))
-    ends = torch.as_tensor(generation_config.eos_token_id, device=input_ids.device)
+    end_tokens = torch.as_tensor(generation_config.eos_token_id, device=input_ids.device)
     longest = generation_config.max_new_tokens
     completions = input_ids.new_full((len(input_ids), longest), generation_config.pad_token_id)
-    rows, ids, mask, done = torch.arange(len(input_ids), device=input_ids.device), input_ids, attention_mask, 0
-    while done < longest and len(rows) > 0:
+    rows, ids, mask, length = torch.arange(len(input_ids), device=input_ids.device), input_ids, attention_mask, 0
+    while length < longest and len(rows) > 0:
         settings = copy.copy(generation_config)
-        settings.max_new_tokens = min(piece, longest - done)
+        settings.max_new_tokens = min(piece, longest - length)
         width = ids.size(1)
         ids = generate(input_ids=ids, attention_mask=mask, past_key_values=cache, generation_config=settings)
-        written = ids[:, width:]
-        completions[rows, done : done + written.size(1)] = written
-        done += written.size(1)
-        unfinished = (~torch.isin(written, ends).any(dim=1)).nonzero().squeeze(1)
-        mask = torch.cat([mask, torch.ones_like(written)], dim=1)
+        new_ids = ids[:, width:]
+        completions[rows, length : length + new_ids.size(1)] = new_ids
+        length += new_ids.size(1)
+        unfinished = (~torch.isin(new_ids, end_tokens).any(dim=1)).nonzero().squeeze(1)
+        mask = torch.cat([mask, torch.ones_like(new_ids)], dim=1)
         if len(unfinished) < len(rows):
             rows, ids, mask = rows[unfinished], ids[unfinished], mask[unfinished]
             cache.batch_select_indices(unfinished)
-    return torch.cat([input_ids, completions[:, :done]], dim=1)
+    return torch.cat([input_ids, completions[:, :length]], dim=1)

@@ -1,7 +1,7 @@
 """Make a resumed run match the uninterrupted run, even in the middle of a rollout (bitwise identical on a CPU).
 
-TRL keeps three things only in memory: the current rollout, the metrics not yet logged, and the random state of its
-sampler. This layer saves the rollout, the metrics and the state of the other layers in the checkpoint, and repeats the
+TRL keeps three things in memory only: the current rollout, the metrics not yet logged, and its sampler's random
+state. This layer saves the rollout, the metrics and the state of the other layers in the checkpoint, and repeats the
 sampler's random draws.
 
 Overrides of TRL and transformers: `_save_checkpoint`, `_load_optimizer_and_scheduler`, `_get_train_sampler`, `log`.
@@ -72,8 +72,8 @@ class ExactResume(Layer):
         return {**super()._rollout_settings(), **settings, "num_processes": self.accelerator.num_processes}
 
     def state_dict(self):
-        own = {"step": self._step, "metrics": self._metrics["train"], "settings": self._rollout_settings()}
-        return {**super().state_dict(), **own}
+        state = {"step": self._step, "metrics": self._metrics["train"], "settings": self._rollout_settings()}
+        return {**super().state_dict(), **state}
 
     def load_state_dict(self, state: dict[str, Any]):
         super().load_state_dict(state)
@@ -90,22 +90,24 @@ class ExactResume(Layer):
                 logger.warning("The rollout is not saved (%s): a resumed run generates it again.", error)
 
     def _load_rollout(self, checkpoint: Path):
-        """Restore the saved rollout if it fits on every process, else only the first process's state of the layers."""
-        found = load_micro_batches(checkpoint / self._rollout_file(), self.accelerator.device)
-        rollout, state = found or ([], {})
-        usable = state.get("settings") == self._rollout_settings()
+        """Restore the saved rollout if it is valid on every process, else only the first process's layer state."""
+        saved = load_micro_batches(checkpoint / self._rollout_file(), self.accelerator.device)
+        rollout, state = saved or ([], {})
+        is_valid = state.get("settings") == self._rollout_settings()
         # Rollouts with images are not saved.
-        usable = usable and bool(rollout) == (state["step"] % self._micro_steps_per_rollout() != 0)
-        if not all(gather_object([usable])):
+        is_valid = is_valid and bool(rollout) == (state["step"] % self._micro_steps_per_rollout() != 0)
+        if not all(gather_object([is_valid])):
             [state] = broadcast_object_list([state])
             if state:
                 self.load_state_dict({**state, "step": 0})
-            inside = self.state.global_step * self.args.gradient_accumulation_steps % self._micro_steps_per_rollout()
-            if inside and self.accelerator.is_main_process:
+            inside_rollout = (
+                self.state.global_step * self.args.gradient_accumulation_steps % self._micro_steps_per_rollout()
+            )
+            if inside_rollout and self.accelerator.is_main_process:
                 logger.warning(
                     "%s was saved in the middle of a rollout, but its rollout file is missing or damaged, or was "
-                    "saved with other settings or another number of processes. The rollout is generated again, so "
-                    "the results will differ slightly from those of an uninterrupted run.",
+                    "saved with different settings or a different number of processes. The rollout is generated "
+                    "again, so the results will differ slightly from those of an uninterrupted run.",
                     checkpoint,
                 )
             return

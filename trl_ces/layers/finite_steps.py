@@ -25,7 +25,7 @@ class FiniteSteps(Layer):
     """
     Skip a step whose gradient is not finite, save its rows, and stop after `max_nonfinite_steps` such steps in a row.
 
-    DeepSpeed makes optimizer steps in its backward pass and skips non-finite steps itself. If this check is disabled
+    DeepSpeed takes optimizer steps in its backward pass and skips non-finite steps itself. If this check is disabled
     (`check_grad_overflow` of `bf16`, under ZeRO-2), the first non-finite step stops training.
 
     Raises:
@@ -46,8 +46,8 @@ class FiniteSteps(Layer):
                 parameter.grad = None  # the optimizer skips parameters without a gradient
             self._nonfinite_steps += 1
             stop = None
-            if self._runs_deepspeed() and not self.accelerator.optimizer_step_was_skipped:
-                stop = "DeepSpeed has already made the step: remove `check_grad_overflow: false` from its config"
+            if self._uses_deepspeed() and not self.accelerator.optimizer_step_was_skipped:
+                stop = "DeepSpeed has already taken the step: remove `check_grad_overflow: false` from its config"
             elif self._nonfinite_in_a_row >= self.args.max_nonfinite_steps:
                 stop = f"`max_nonfinite_steps` is {self.args.max_nonfinite_steps}"
             self._report_nonfinite(stop)
@@ -65,7 +65,7 @@ class FiniteSteps(Layer):
         super().load_state_dict(state)
         self._nonfinite_steps, self._nonfinite_in_a_row = state["nonfinite"]
 
-    def _runs_deepspeed(self) -> bool:
+    def _uses_deepspeed(self) -> bool:
         return self.accelerator.distributed_type == DistributedType.DEEPSPEED
 
     def _report_nonfinite(self, stop: str | None):
@@ -75,12 +75,12 @@ class FiniteSteps(Layer):
         rows = buffer[max(0, end - self.args.gradient_accumulation_steps) : end]
         name = f"step-{step}-process-{self.accelerator.process_index}.safetensors"
         file = Path(cast(str, self.args.output_dir)) / FOLDER / name
-        where = f"are in {file}"
+        location = f"are in {file}"
         try:
             save_micro_batches(file, rows, {"global_step": step})
         except (TypeError, OSError) as error:
-            where = f"cannot be saved ({error})"
-        message = f"The gradient of step {step} is not finite (NaN or infinite). Its rows {where}"
+            location = f"cannot be saved ({error})"
+        message = f"The gradient of step {step} is not finite (NaN or infinite). Its rows {location}"
         if stop is not None:
             raise RuntimeError(
                 f"{message}. Training stops here ({stop}): inspect these rows and their rewards, lower "

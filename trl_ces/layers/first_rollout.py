@@ -11,7 +11,7 @@ from .reward_calls import parameters_of
 _MAX_SHOWN = 160  # characters of a completion and of a reference answer
 
 
-def warn_of_rounding(weight: torch.Tensor, rate: float) -> str:
+def warn_about_rounding(weight: torch.Tensor, rate: float) -> str:
     """Return a warning if rounding to 16 bits cancels Adam's steps of about size `rate`, else an empty string."""
     if weight.dtype not in (torch.bfloat16, torch.float16):
         return ""
@@ -42,8 +42,9 @@ def warn_if_nothing_to_learn(groups: Groups, example: str) -> str:
         truncated = 100 * groups.truncated.float().mean().item()
         return (
             f"None of the {count} completions of the first rollout is correct ({truncated:.0f} % were truncated at "
-            f"`max_completion_length`). {example} If that completion is correct, the reward expects another format. "
-            "Otherwise try easier problems, longer completions, or a stronger model. `trl-ces inspect` shows more."
+            f"`max_completion_length`). {example} If that completion is correct, the reward expects a different "
+            "format. Otherwise try easier problems, longer completions, or a stronger model. `trl-ces inspect` shows "
+            "more."
         )
     if groups.correct[groups.scored].all():
         return (

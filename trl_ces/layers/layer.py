@@ -1,5 +1,5 @@
 """
-Base class of the layers: check of the TRL version, rollouts by the recipe's settings, state saved in checkpoints.
+Base class of the layers: check the TRL version, ignore the model's sampling defaults, save state in checkpoints.
 
 Overrides of TRL: `_generate_single_turn`.
 """
@@ -36,7 +36,8 @@ class Layer(GRPOTrainer):
         super().__init__(*args, **kwargs)
 
     def _generate_single_turn(self, *args, **kwargs):
-        # Only end tokens are the model's, which TRL sets. vLLM gets all sampling parameters from TRL.
+        # Ignore the sampling defaults in the model's generation config. TRL passes the model's end tokens itself, and
+        # passes all sampling parameters to vLLM.
         neutral = GenerationConfig(top_k=0)  # transformers' default is 50
         with replaced_generation_config(self.accelerator.unwrap_model(self.model), neutral):
             return super()._generate_single_turn(*args, **kwargs)
@@ -49,7 +50,7 @@ class Layer(GRPOTrainer):
         """Restore the state that [`state_dict`] returned before the restart."""
 
     def _rollout_settings(self) -> dict[str, Any]:
-        """Return the settings, as JSON, of a saved rollout. If they change, the rollout is generated again."""
+        """Return, as JSON, the settings that a saved rollout depends on; if they change, it is generated again."""
         return {}
 
     def _checkpoint_folder(self, trial: Any) -> Path:

@@ -19,8 +19,8 @@ def row_shapes(
     micro_batches: Sequence[dict[str, Any]], layout: dict[str, Padding | None]
 ) -> dict[str, tuple[int, ...] | None]:
     """
-    Map each entry that is not in `layout` to the shape of its rows, or to `None` if it is no tensor with one row per
-    completion.
+    Map each entry that is not in `layout` to the shape of its rows, or to `None` if it is not a tensor with one row
+    per completion.
 
     Rows can move to another process only if all processes have the same shapes. The result omits scalars, which belong
     to no row, and the per-row tensors of `layout`, which can be padded.
@@ -63,9 +63,9 @@ def arrange_rows(
             rows = gather_rows(rows, layout, accelerator)
         prompts = rows["prompt_mask"].sum(1) if padding.left else rows["prompt_mask"].size(1)
         lengths = round_up((prompts + rows["completion_mask"].sum(1)).tolist(), multiple)
-        assigned = arrange(lengths, processes, per_step, padding.pack, in_pieces=budget is not None)
+        assignment = arrange(lengths, processes, per_step, padding.pack, in_pieces=budget is not None)
         for step, old in enumerate(step_batches):
-            shares = [process[step] for process in assigned]
+            shares = [process[step] for process in assignment]
             numbers = torch.tensor(shares[accelerator.process_index], device=rows["prompt_ids"].device)
             batch = {**old, **{name: values[numbers] for name, values in rows.items()}}
             if budget is not None:
@@ -82,7 +82,7 @@ def round_up(lengths: Sequence[int], multiple: int) -> list[int]:
 
 
 def pieces(micro_batch: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Split a micro-batch into its `PIECES`; each piece contains all values that are not per-row."""
+    """Split a micro-batch into its `PIECES`; every piece contains all values that are not per-row."""
     sizes = micro_batch.get(PIECES, [])
     if len(sizes) < 2:
         yield micro_batch

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 LENGTH_DEPENDENT_ROPE = ("dynamic", "longrope")
 # Model types in which packed rows do not affect each other: attention restarts where positions restart, and no
 # convolution or linear attention mixes positions. tests/layers/test_padding.py compares each with padded rows.
-PACKED_APART = ("llama", "mistral", "qwen2", "qwen3", "olmo2", "olmo3", "granite", "smollm3", "gemma2", "phi3")
+PACKABLE_MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3", "olmo2", "olmo3", "granite", "smollm3", "gemma2", "phi3")
 # Per-token outputs of TRL's fused LM head; see `FusedCausalLMOutput` in trl/trainer/utils.py.
 PER_TOKEN = ("log_probs", "entropy")
 
@@ -34,7 +34,7 @@ class Span(NamedTuple):
 
 
 def real_spans(attention_mask: Tensor) -> list[Span]:
-    """Return the span of real tokens in each row, or the entire row if its mask is 0; one device synchronization."""
+    """Return the span of real tokens in each row, or the entire row if its mask is 0. Synchronizes the device once."""
     real = attention_mask != 0
     start = real.int().argmax(dim=1)
     end = real.size(1) - real.flip(1).int().argmax(dim=1)
@@ -65,7 +65,7 @@ def padding_support(model: torch.nn.Module) -> PaddingSupport:
     if stateful or not rope_types:
         reason = "it is recurrent" if stateful else "its positions are not rotary"
         return PaddingSupport(left=False, right=True, pack=False, reason=reason)
-    if config.model_type not in PACKED_APART:
+    if config.model_type not in PACKABLE_MODEL_TYPES:
         reason = f"models of type {config.model_type} are not known to keep packed rows apart"
         return PaddingSupport(left=True, right=True, pack=False, reason=reason)
     return PaddingSupport(left=True, right=True, pack=True)
@@ -74,7 +74,7 @@ def padding_support(model: torch.nn.Module) -> PaddingSupport:
 def padding_plan(
     model: torch.nn.Module, trim: bool, pack: bool | None, sequences_are_split: bool = False
 ) -> PaddingSupport:
-    """Decide which padding to omit; raise `ValueError` if `pack` is `True`, but its rows cannot be packed."""
+    """Decide which padding to omit; raise `ValueError` if `pack` is `True` but rows cannot be packed."""
     support = padding_support(model)
     if sequences_are_split:
         support = PaddingSupport(False, False, False, "its sequences are split over processes")
@@ -119,7 +119,7 @@ class TrimmedModel:
     """
     Wrapper that takes TRL's padded rows and passes them to the model, trimmed to the longest row.
 
-    With `left`, rows are also shifted left, which absolute positions and recurrent states do not allow. They then need
+    With `left`, rows are also shifted left, which changes absolute positions and recurrent states. Shifted rows need
     no attention mask, because causal attention never reads padding after a row's end; faster kernels accept no mask.
     """
 

@@ -2,7 +2,7 @@
 
 TRL pads each row of a rollout to the longest row and runs every forward pass at that width. This layer wraps the
 model to remove the padding (padding.py). It also arranges the rows of an optimizer step by length in TRL's buffer of
-micro-batches, over all processes (micro_batches.py). Both change only the order of floating-point additions.
+micro-batches, across processes (micro_batches.py). Both change only the order of floating-point additions.
 
 Old log-probs are computed over the same micro-batches as the update, so that the first importance ratio of a rollout
 is exactly 1, even in bf16. TRL computes them earlier, in different batches. This layer makes that call return zeros,
@@ -42,7 +42,7 @@ class RealTokens(Layer):
     _defers_old_logps = False  # whether old log-probs of the current rollout are computed after the arrangement
     _expects_old_logps = False  # whether TRL's next forward pass would compute old log-probs that are deferred
     _loss_rows: dict[str, Any] | None = None  # the rows whose loss is being computed
-    _warned_of_unclear = False
+    _warned_of_irregular = False
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -61,10 +61,10 @@ class RealTokens(Layer):
             )
 
     def _prepare_inputs(self, generation_batch):
-        before = self._buffered_inputs
+        previous_buffer = self._buffered_inputs
         self._defers_old_logps = self.model.training and self._may_defer_old_logps()
         inputs = super()._prepare_inputs(generation_batch)
-        if not self.model.training or self._buffered_inputs is before:
+        if not self.model.training or self._buffered_inputs is previous_buffer:
             return inputs
         buffer = cast(list[dict], self._buffered_inputs)
         if self._per_step > 0:
@@ -78,24 +78,27 @@ class RealTokens(Layer):
     def _arrange(self, buffer: list[dict]) -> list[dict]:
         layout, budget = row_layout(self._tokenizer.pad_token_id), self.args.max_tokens_per_micro_batch
         # Gather the shapes, because only some processes may have images.
-        found = gather_object([row_shapes(buffer, layout)])
-        names = sorted({name for shapes in found for name in shapes})
-        unclear = [name for name in names if found[0].get(name) is None or len({s.get(name) for s in found}) > 1]
-        if not unclear:
+        all_shapes = gather_object([row_shapes(buffer, layout)])
+        names = {name for shapes in all_shapes for name in shapes}
+        first, others = all_shapes[0], all_shapes[1:]
+        irregular = sorted(
+            name for name in names if first.get(name) is None or any(s.get(name) != first[name] for s in others)
+        )
+        if not irregular:
             unit = cast(Any, self.pad_to_multiple_of) or 1
             return arrange_rows(buffer, self._per_step, layout, self.accelerator, self._padding, budget, unit)
-        if not self._warned_of_unclear and self.accelerator.is_main_process:
+        if not self._warned_of_irregular and self.accelerator.is_main_process:
             logger.warning(
                 "The rows of a rollout keep their order%s, because these inputs do not have one row of the same shape "
                 "per completion: %s.",
                 "" if budget is None else " and `max_tokens_per_micro_batch` is ignored",
-                ", ".join(unclear),
+                ", ".join(irregular),
             )
-        self._warned_of_unclear = True
+        self._warned_of_irregular = True
         return buffer
 
     def _may_defer_old_logps(self) -> bool:
-        """Return whether TRL computes old log-probs, but only the update needs them."""
+        """Return whether TRL computes old log-probs that only the update needs."""
         args = self.args
         computed = args.gradient_accumulation_steps % self._micro_steps_per_rollout() != 0
         corrected = self.use_vllm and self.vllm_importance_sampling_correction
@@ -111,8 +114,8 @@ class RealTokens(Layer):
                 for rows in pieces(batch):
                     ids = torch.cat([rows["prompt_ids"], rows["completion_ids"]], dim=1)
                     mask = torch.cat([rows["prompt_mask"], rows["completion_mask"]], dim=1)
-                    kept = rows["completion_ids"].size(1)
-                    parts.append(self._get_per_token_logps_and_entropies(self.model, ids, mask, kept)[0])
+                    width = rows["completion_ids"].size(1)
+                    parts.append(self._get_per_token_logps_and_entropies(self.model, ids, mask, width)[0])
                 batch[OLD] = torch.cat(parts)
 
     def _generate(self, prompts):
@@ -165,16 +168,16 @@ class RealTokens(Layer):
 
     def _compute_loss(self, model, inputs):
         *first, last = pieces(inputs)
-        total, earlier = inputs["prompt_ids"].size(0), 0.0
+        total, earlier_loss = inputs["prompt_ids"].size(0), 0.0
         for rows in first:
             with without_sync(self.accelerator, model):
                 loss = self._loss_of_piece(model, rows, total)
                 # As in `transformers.Trainer`.
                 deepspeed = self.accelerator.distributed_type == DistributedType.DEEPSPEED
                 self.accelerator.backward(loss, **({"scale_wrt_gas": False} if deepspeed else {}))
-            earlier = earlier + loss.detach()
+            earlier_loss = earlier_loss + loss.detach()
         loss = self._loss_of_piece(model, last, total)
-        return loss + earlier if first else loss  # `earlier` is detached: it affects only the logged loss
+        return loss + earlier_loss if first else loss  # detached: `earlier_loss` affects only the logged loss
 
     def _loss_of_piece(self, model, rows, total: int):
         """Return the share of `rows` in the loss of `total` rows; TRL normalizes by rollout tokens or by rows."""

@@ -1,8 +1,8 @@
 """Call reward functions with the text of the model's last turn, and check their results.
 
-Each completion must get a finite number or `None`; otherwise, an error that names the function is raised. TRL trains
-on infinite rewards, treats NaN as `None`, and does not report the row of an invalid value. `trainer.reward_funcs`
-contains the user's own objects, which are replaced by guards only while TRL calls them.
+Each completion must get a finite number or `None`; otherwise, an error that names the function is raised. TRL itself
+trains on infinite rewards, treats NaN as `None`, and does not report the row of an invalid value.
+`trainer.reward_funcs` contains the user's own objects, which are replaced by guards only while TRL calls them.
 
 Overrides of TRL: `_generate`, `_calculate_rewards`.
 """
@@ -38,8 +38,8 @@ class RewardCalls(Layer):
     """
     Pass `REWARD_KEYWORDS` to the reward functions that accept them, and check the rewards of every function.
 
-    With `on_reward_error="skip"`, the layer warns of an invalid result and returns `None` for the invalid rows, or for
-    all rows if the function raised or returned the wrong number of rewards. Reward models are not checked.
+    With `on_reward_error="skip"`, the layer warns about an invalid result and returns `None` for the invalid rows, or
+    for all rows if the function raised or returned the wrong number of rewards. Reward models are not checked.
 
     Raises:
         [`RewardError`]: During training, with `on_reward_error="stop"`, if a function raises, or does not return an
@@ -88,7 +88,7 @@ def supported_arguments(func: Callable, arguments: dict[str, Any]) -> dict[str, 
 def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: str, on_error: str) -> Tensor:
     """Call the rule of a [`group_reward`] and check its result. Shape (P * G,), float32, NaN for `None`."""
     shape = groups.correct.shape
-    checked, cause = torch.full(shape, math.nan, device=groups.correct.device), None
+    valid_rewards, cause = torch.full(shape, math.nan, device=groups.correct.device), None
     try:
         result = rule(copy.deepcopy(groups))  # the rule may modify its argument in place
         if not isinstance(result, Tensor) or result.shape != shape:
@@ -96,11 +96,13 @@ def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: st
             problem = f"returned {returned}, not a tensor of shape {tuple(shape)}"
         else:
             result = result.float()
-            checked = torch.where(groups.scored & result.isfinite() & (result.abs() <= LARGEST), result, math.nan)
-            bad = (groups.scored & checked.isnan()).nonzero().tolist()
-            if not bad:
-                return checked.flatten()
-            group, member = bad[0]
+            valid_rewards = torch.where(
+                groups.scored & result.isfinite() & (result.abs() <= LARGEST), result, math.nan
+            )
+            invalid = (groups.scored & valid_rewards.isnan()).nonzero().tolist()
+            if not invalid:
+                return valid_rewards.flatten()
+            group, member = invalid[0]
             problem = f"returned {result[group, member].item()} for completion {member} of group {group}"
     except (Exception, SystemExit) as error:
         cause, problem = error, f"raised {type(error).__name__}: {error}"
@@ -109,13 +111,13 @@ def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: st
         raise RewardError(
             f'{message}: return a finite number for each completion, or set `on_reward_error="skip"`.'
         ) from cause
-    num_unscored = (groups.scored & checked.isnan()).sum()
-    logger.warning("%s; %d of %d completions get no reward from it.", message, num_unscored, checked.numel())
-    return checked.flatten()
+    num_unscored = (groups.scored & valid_rewards.isnan()).sum()
+    logger.warning("%s; %d of %d completions get no reward from it.", message, num_unscored, valid_rewards.numel())
+    return valid_rewards.flatten()
 
 
 def guard(func: Any, name: str, on_error: str) -> Any:
-    """Wrap `func` in a guard, async if `func` is async, that reports it as `name`. Return a reward model unchanged."""
+    """Wrap `func` in a guard that calls it `name` in messages; async if `func` is. Return a reward model unchanged."""
     if isinstance(func, torch.nn.Module):
         return func
 
@@ -146,39 +148,39 @@ def _as_list(rewards: Any) -> Any:
 
 def _check(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) -> list[float | None]:
     count = len(arguments["completions"])
-    checked: list[float | None] = [None] * count
-    num_unscored, where = count, ""
+    valid_rewards: list[float | None] = [None] * count
+    num_unscored, location = count, ""
     if isinstance(rewards, Exception | SystemExit):
         problem = f"raised {type(rewards).__name__}: {rewards}"
         if isinstance(rewards, AttributeError | TypeError) and count and isinstance(arguments["completions"][0], list):
-            where = ' (this completion is a list of messages: its text is `completion[-1]["content"]`)'
+            location = ' (this completion is a list of messages: its text is `completion[-1]["content"]`)'
     elif not isinstance(rewards, list):
         problem = f"returned {reprlib.repr(rewards)}, a {type(rewards).__name__}, not one reward per completion"
     elif len(rewards) != count:
         problem = f"returned {len(rewards)} rewards for {count} completions"
     else:
-        checked = [_number(reward) for reward in rewards]
-        bad = [row for row in range(count) if checked[row] is None and rewards[row] is not None]
-        if not bad:
-            return checked
-        num_unscored, row = len(bad), bad[0]
-        shown = [reprlib.repr(arguments[column][row]) for column in ("prompts", "completions")]
+        valid_rewards = [_number(reward) for reward in rewards]
+        invalid = [row for row in range(count) if valid_rewards[row] is None and rewards[row] is not None]
+        if not invalid:
+            return valid_rewards
+        num_unscored, row = len(invalid), invalid[0]
+        examples = [reprlib.repr(arguments[column][row]) for column in ("prompts", "completions")]
         problem = f"returned {reprlib.repr(rewards[row])}"
-        where = f" for row {row} of {count} (prompt {shown[0]}, completion {shown[1]})"
-    message = f"The reward function {name!r} {problem}{where}"
+        location = f" for row {row} of {count} (prompt {examples[0]}, completion {examples[1]})"
+    message = f"The reward function {name!r} {problem}{location}"
     if on_error == "stop":
         raise RewardError(
             f"{message}: return a finite number for each completion, or None to leave it unscored, or set "
             '`on_reward_error="skip"`.'
         ) from (rewards if isinstance(rewards, BaseException) else None)
     logger.warning("%s; %d of %d completions get no reward from it.", message, num_unscored, count)
-    return checked
+    return valid_rewards
 
 
 def _number(reward: Any) -> float | None:
     """Return `reward` as a float, or `None` if it is not a finite number in the range of float32."""
     try:
         value = math.nan if isinstance(reward, str | bytes | bytearray) else float(reward)
-    except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a tensor of several elements
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a tensor with several elements
         return None
     return value if abs(value) <= LARGEST else None

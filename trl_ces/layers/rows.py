@@ -23,7 +23,7 @@ class Padding(NamedTuple):
 
 def row_layout(pad_token_id: int) -> dict[str, Padding | None]:
     """
-    Map each known tensor of a rollout to TRL's padding, or to `None` if its shape is not (B, T).
+    Map each known tensor of a rollout to its padding in TRL, or to `None` if its shape is not (B, T).
 
     `pad_token_id` is the pad token of the tokenizer.
     """
@@ -45,7 +45,7 @@ def row_layout(pad_token_id: int) -> dict[str, Padding | None]:
 
 
 def gather_rows(rows: dict[str, torch.Tensor], layout: dict[str, Padding | None], accelerator: Any) -> dict:
-    """Gather `rows` from all processes in process order, padded to the longest row as `layout` says."""
+    """Gather `rows` from all processes in process order, padded to the longest row as given by `layout`."""
     gathered = {}
     for name, values in rows.items():
         padding = layout.get(name)

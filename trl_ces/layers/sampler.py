@@ -41,11 +41,11 @@ class PromptStream:
         return [self._order(place // self.num_prompts)[place % self.num_prompts] for place in places]
 
     def _order(self, epoch: int) -> Sequence[int]:
-        return _shuffle(self.num_prompts, self.seed, epoch) if self.shuffle else range(self.num_prompts)
+        return _permutation(self.num_prompts, self.seed, epoch) if self.shuffle else range(self.num_prompts)
 
 
 @lru_cache(maxsize=2)
-def _shuffle(num_prompts: int, seed: int, epoch: int) -> list[int]:
+def _permutation(num_prompts: int, seed: int, epoch: int) -> list[int]:
     generator = torch.Generator().manual_seed(seed)
     for _ in range(epoch):
         torch.randperm(num_prompts, generator=generator)
@@ -58,35 +58,36 @@ def informative_groups(accuracy: torch.Tensor, group_size: int) -> torch.Tensor:
     return highest > lowest
 
 
-def round_size(wanted: int, kept: int, decided: int, unit: int) -> int:
+def round_size(batch_size: int, num_kept: int, num_drawn: int, unit: int) -> int:
     """
-    Return the number of prompts that fill a batch of `wanted` groups if the share of kept groups stays the same.
+    Return the number of prompts that fill a batch of `batch_size` groups if the share of kept groups stays the same.
 
-    It is at most `wanted` and a multiple of `unit`, so that the completions can be split evenly over the processes.
+    It is at most `batch_size` and a multiple of `unit`, so that the completions can be split evenly over the
+    processes.
     """
-    if decided == 0:
-        return wanted
-    expected = math.ceil((wanted - kept) * decided / max(kept, 1))
-    return min(wanted, math.ceil(expected / unit) * unit)
+    if num_drawn == 0:
+        return batch_size
+    expected = math.ceil((batch_size - num_kept) * num_drawn / max(num_kept, 1))
+    return min(batch_size, math.ceil(expected / unit) * unit)
 
 
 class DynamicSampler:
     """
-    Draw the prompts of a training run and select the groups of its generation batches: `wanted` groups of `group_size`
-    completions in at most `max_rounds` rounds.
+    Draw the prompts of a training run and select the groups of its generation batches: `batch_size` groups of
+    `group_size` completions in at most `max_rounds` rounds.
     """
 
     def __init__(
         self,
         stream: PromptStream,
-        wanted: int,
+        batch_size: int,
         group_size: int,
         max_rounds: int,
         num_processes: int,
         warns: bool = True,
     ):
         self.stream = stream
-        self.wanted = wanted
+        self.batch_size = batch_size
         self.max_rounds = max_rounds
         self._unit = num_processes // math.gcd(group_size, num_processes)
         self.warns = warns
@@ -103,35 +104,35 @@ class DynamicSampler:
         data.
         """
         self._rollout_start = self.stream.position
-        kept: list[tuple[int, Any]] = []  # (position, data) of each group
-        dropped: list[tuple[int, Any]] = []
+        kept_groups: list[tuple[int, Any]] = []  # (position, data) of each group
+        dropped_groups: list[tuple[int, Any]] = []
         rounds, first_round_end = 0, 0.0
-        while len(kept) < self.wanted and rounds < self.max_rounds:
-            size = round_size(self.wanted, len(kept), len(kept) + len(dropped), self._unit)
+        while len(kept_groups) < self.batch_size and rounds < self.max_rounds:
+            size = round_size(self.batch_size, len(kept_groups), len(kept_groups) + len(dropped_groups), self._unit)
             informative, groups = generate(self.stream.peek(size))
             rounds += 1
             for is_informative, group in zip(informative, groups, strict=True):
-                if len(kept) == self.wanted:  # later prompts are drawn again for the next batch
+                if len(kept_groups) == self.batch_size:  # later prompts are drawn again for the next batch
                     break
-                if not is_informative and len(kept) + len(dropped) >= self.wanted:
-                    group = None  # free the data: at most `wanted` groups are needed to fill the batch
-                (kept if is_informative else dropped).append((self.stream.position, group))
+                if not is_informative and len(kept_groups) + len(dropped_groups) >= self.batch_size:
+                    group = None  # free the data: at most `batch_size` groups are needed to fill the batch
+                (kept_groups if is_informative else dropped_groups).append((self.stream.position, group))
                 self.stream.position += 1
             first_round_end = first_round_end or time.perf_counter()
-        missing, decided = self.wanted - len(kept), len(kept) + len(dropped)
-        batch = sorted(kept + dropped[:missing], key=itemgetter(0))
+        missing, num_drawn = self.batch_size - len(kept_groups), len(kept_groups) + len(dropped_groups)
+        batch = sorted(kept_groups + dropped_groups[:missing], key=itemgetter(0))
         if missing:
-            self._warn_about_filling(len(kept), rounds)
+            self._warn_about_filling(len(kept_groups), rounds)
         return [group for _, group in batch], {
             "dynamic_sampling/rounds": rounds,
-            "dynamic_sampling/dropped_groups": len(dropped) / decided,
-            "dynamic_sampling/prompts": decided,
-            "dynamic_sampling/uninformative_groups": missing / self.wanted,
+            "dynamic_sampling/dropped_groups": len(dropped_groups) / num_drawn,
+            "dynamic_sampling/prompts": num_drawn,
+            "dynamic_sampling/uninformative_groups": missing / self.batch_size,
             "dynamic_sampling/extra_generation_time": time.perf_counter() - first_round_end if rounds > 1 else 0.0,
             "dynamic_sampling/epoch": self.stream.position / self.stream.num_prompts,
         }
 
-    def _warn_about_filling(self, kept: int, rounds: int):
+    def _warn_about_filling(self, num_kept: int, rounds: int):
         if self.warns and not self._warned:
             self._warned = True
             logger.warning(
@@ -139,13 +140,13 @@ class DynamicSampler:
                 "so the batch is filled with groups whose completions all have the same accuracy (their share is "
                 "logged as `dynamic_sampling/uninformative_groups`). Allow more rounds, raise "
                 "`num_generations`, or use problems that the model sometimes solves. This warning is logged once.",
-                kept,
-                self.wanted,
+                num_kept,
+                self.batch_size,
                 rounds,
             )
 
     def state_dict(self, inside_rollout: bool) -> dict[str, int]:
-        """Return the positions to save; without the saved batch, a run resumed `inside_rollout` generates it again."""
+        """Return the positions to save. A run resumed `inside_rollout` without its saved batch generates it again."""
         position = self._rollout_start if inside_rollout else self.stream.position
         return {"position": position, "after_rollout": self.stream.position}
 

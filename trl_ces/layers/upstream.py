@@ -79,21 +79,21 @@ class UpstreamFixes(Layer):
 
 
 def generate_with_dummies(run: Any, prompt_ids: list, *args: Any) -> Any:
-    """Generate on all ranks at once, with dummy prompts on ranks with fewer; `None` if no rank has a prompt."""
+    """Generate on all ranks, adding dummy prompts on ranks with fewer prompts; `None` if no rank has a prompt."""
     prompts_of_ranks = gather_object([prompt_ids])
-    most = max(map(len, prompts_of_ranks))
-    if most == 0:
+    max_count = max(map(len, prompts_of_ranks))
+    if max_count == 0:
         return None
     dummy = next(prompts[0] for prompts in prompts_of_ranks if prompts)
     count = len(prompt_ids)
-    ids, logps = run(prompt_ids + [dummy] * (most - count), *args)
+    ids, logps = run(prompt_ids + [dummy] * (max_count - count), *args)
     return ids[:count], None if logps is None else logps[:count]
 
 
 @contextmanager
 def restored_mode(model: torch.nn.Module) -> Iterator[None]:
     """
-    Restore the model's mode, which TRL sets to training in `use_transformers_continuous_batching`, even in evaluation.
+    Restore the model's mode. With `use_transformers_continuous_batching`, TRL sets it to training, even in evaluation.
 
     Upstream: `_generate_single_turn` of trl 1.16; no known issue. Obsolete once TRL restores the mode.
     """
@@ -133,7 +133,7 @@ def seed_colocated_vllm(args: Any, process_index: int) -> None:
     """
     Seed colocated vLLM from `args.seed`; ranks of one tensor-parallel group need the same seed.
 
-    TRL seeds the engine, which reseeds torch, numpy and random, with the number of the rank or group.
+    TRL seeds the engine with the rank or group number, and the engine reseeds torch, numpy and random.
 
     Upstream: `_init_vllm` of trl 1.16's `VLLMGeneration`; no known issue. Obsolete once TRL uses `seed`.
     """
@@ -141,11 +141,11 @@ def seed_colocated_vllm(args: Any, process_index: int) -> None:
 
 
 @contextmanager
-def kept_awake(generation: Any) -> Iterator[None]:
+def keep_awake(generation: Any) -> Iterator[None]:
     """
     Keep colocated vLLM awake within the context, so that it wakes and receives the weights only once.
 
-    TRL puts vLLM to sleep after each generation, which drops the weights, and sends all weights before the next one.
+    TRL puts vLLM to sleep after each generation, which discards its weights, and sends them again before the next.
     `generation` is a trainer's `VLLMGeneration`, or `None`.
     """
     if generation is None or generation.mode != "colocate" or not generation.enable_sleep_mode:
@@ -171,7 +171,7 @@ def keep_float32_outputs(plugin: Any) -> None:
     Keep log-probs and entropies in float32 under FSDP2, as under every other engine.
 
     With `bf16`, accelerate makes FSDP2 cast a model's outputs to bfloat16. Importance ratios are then wrong by a few
-    percent, and different entropies, which Eq. 5 must rank, become equal.
+    percent, and distinct entropies that Eq. 5 must rank become equal.
 
     Upstream: `set_mixed_precision` of accelerate 1.15's FSDP plugin also sets `output_dtype`; no known issue. Obsolete
     once accelerate leaves it unset.
@@ -185,11 +185,11 @@ def register_lm_head(model: Any, plugin: Any) -> None:
     """
     Register the LM head's weight, which TRL's loss reads, as an external parameter under ZeRO-3.
 
-    ZeRO-3 does not trace it. If the weight has at most 100,000 elements, a run that resumed inside a rollout fails
-    with "tracing error" after a sync to vLLM.
+    ZeRO-3 does not trace it. If the weight has at most 100,000 elements, a run resumed inside a rollout fails with
+    "tracing error" after a sync to vLLM.
 
-    Upstream: `ZeROOrderedDict` of DeepSpeed 0.19.8; its issue 3599 reports the same error with another cause. Obsolete
-    once TRL registers the weight.
+    Upstream: `ZeROOrderedDict` of DeepSpeed 0.19.8; its issue 3599 reports the same error with a different cause.
+    Obsolete once TRL registers the weight.
     """
     if plugin is None or plugin.zero_stage != 3:
         return
@@ -229,7 +229,8 @@ def restore_base_after_merge(model: Any) -> None:
     float16, both operations round, and the errors accumulate over a run. The weights of the adapted layers are
     therefore copied to host memory once. ZeRO-3 needs no copy, because it discards changes to gathered weights.
 
-    Upstream: trl issue 6688, open. Obsolete once `GRPOTrainer` sends vLLM only the adapter (trl pull 5188, open).
+    Upstream: trl issue 6688, open. Obsolete once `GRPOTrainer` sends vLLM only the adapter (trl pull request 5188,
+    open).
     """
     merge, unmerge = model.merge_adapter, model.unmerge_adapter
     copies: list[tuple[torch.Tensor, torch.Tensor]] = []

@@ -5,7 +5,7 @@
 - `on_policy_sft.py`: On-policy SFT, arXiv 2602.13407.
 - `length_rewards.py`: length rewards; `group_reward.py` turns them into reward functions.
 - `rule.py`: the interface of a token rule.
-- `groups.py`: correctness and accuracy of groups.
+- `groups.py`: correctness of completions and accuracy of groups.
 - `metrics.py`: logged metrics.
 """
 
@@ -45,10 +45,10 @@ def find_rule(name: str) -> Rule | None:
     """
     if name == "none":
         return None
-    found: Any = BUILT_IN.get(name)
-    if found is None and ":" in name:
-        found = import_path(name, "shaping")
-    elif found is None:
+    rule: Any = BUILT_IN.get(name)
+    if rule is None and ":" in name:
+        rule = import_path(name, "shaping")
+    elif rule is None:
         registered = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
         if name not in registered:
             known = [*BUILT_IN, "none", *registered]
@@ -56,9 +56,9 @@ def find_rule(name: str) -> Rule | None:
                 f"`shaping` is {name!r}, which is unknown.{nearest(name, known)} Choose one of "
                 f"{', '.join(map(repr, known))}, or give a path such as 'my_package.rules:my_rule'."
             )
-        found = registered[name].load()
-    if not isinstance(found, Rule):
+        rule = registered[name].load()
+    if not isinstance(rule, Rule):
         raise ValueError(
-            f"`shaping` is {name!r}, which refers to a {type(found).__name__}, not to a trl_ces.methods.rule.Rule."
+            f"`shaping` is {name!r}, which refers to a {type(rule).__name__}, not to a trl_ces.methods.rule.Rule."
         )
-    return found
+    return rule

@@ -72,8 +72,8 @@ def top_entropy_tokens(entropies: Tensor, mask: Tensor, sizes: Tensor, largest: 
     k = sizes.unsqueeze(1)
     highest = candidates.topk(candidates.size(1) if largest is None else largest, dim=1).values
     # The k-th highest entropy of each row; +inf for k = 0, so that no token is selected.
-    ends = torch.nn.functional.pad(highest, (1, 0), value=math.inf).gather(1, k)
-    above, tied = candidates > ends, candidates == ends
+    thresholds = torch.nn.functional.pad(highest, (1, 0), value=math.inf).gather(1, k)
+    above, tied = candidates > thresholds, candidates == thresholds
     return above | tied & (tied.cumsum(dim=1) <= k - above.sum(dim=1, keepdim=True))
 
 
@@ -90,10 +90,10 @@ def ces_advantages(
     """
     Compute A' of Eq. 7 on selected tokens: A - beta_1 H in correct completions, A + beta_2 H in wrong completions.
 
-    With a cap kappa, selected tokens of wrong completions get A + min(beta_2 H, max(0, -A) / kappa), those of correct
-    completions A - min(beta_1 H, max(0, A) / kappa), and the gradient of H only if the cap does not bind. For kappa >=
-    1, shaping does not raise a wrong completion's advantage above max(A, 0), or lower a correct one's below min(A, 0)
-    (docs/algorithm.md, "The caps").
+    With a cap kappa, selected tokens get A + min(beta_2 H, max(0, -A) / kappa) in wrong completions and
+    A - min(beta_1 H, max(0, A) / kappa) in correct ones. The gradient of H flows only if the cap does not bind. For
+    kappa >= 1, shaping does not raise a wrong completion's advantage above max(A, 0), or lower a correct one's below
+    min(A, 0) (docs/algorithm.md, "The caps").
 
     Args:
         advantages (`Tensor`): Shape (B,), A of Eq. 3.
@@ -204,16 +204,16 @@ def warn_if_rollout_is_unshaped(tau: float, lengths: Tensor) -> str:
 
 
 def _advice(length: float) -> str:
-    """Return the way out of a tau that is too small for completions of about `length` tokens."""
+    """Return advice on a tau that is too small for completions of about `length` tokens."""
     return warn_if_too_short(length) or f"Set it to {automatic_tau(length):g}, or to `auto`."
 
 
-def warn_of_negative_betas(beta_correct: float, beta_incorrect: float) -> str:
+def warn_about_negative_betas(beta_correct: float, beta_incorrect: float) -> str:
     """Return a warning that describes the effect of negative betas, or an empty string if no beta is negative."""
     if beta_correct < 0 and beta_incorrect < 0:
         return (
-            "`ces_beta_correct` and `ces_beta_incorrect` are negative: entropy is raised on correct completions and "
-            "lowered on wrong ones, the opposite of CES, as in AsymGRPO (arXiv 2604.04894)."
+            "`ces_beta_correct` and `ces_beta_incorrect` are negative: entropy is raised in correct completions and "
+            "lowered in wrong ones, the opposite of CES, as in AsymGRPO (arXiv 2604.04894)."
         )
     if beta_correct < 0:
         return f"`ces_beta_correct` is {beta_correct:g}: the entropy of correct completions rises; CES lowers it."

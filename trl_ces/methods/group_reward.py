@@ -71,29 +71,29 @@ def reward_name(func: Any) -> str:
     return get_callable_name(func)
 
 
-def accuracy_reward_index(names: list[str], wanted: str | None) -> int:
-    """Return the index of `wanted`, or by default of the only reward or the only name that contains "accuracy"."""
-    if wanted is None and len(names) == 1:
+def accuracy_reward_index(names: list[str], name: str | None) -> int:
+    """Return the index of `name`, or by default of the only reward or the only name that contains "accuracy"."""
+    if name is None and len(names) == 1:
         return 0
-    matches = [index for index, name in enumerate(names) if (name == wanted if wanted else "accuracy" in name.lower())]
+    matches = [index for index, entry in enumerate(names) if (entry == name if name else "accuracy" in entry.lower())]
     if len(matches) != 1:
-        reason = f"{wanted!r} is the name of" if wanted else "'accuracy' is in the name of"
+        kind = f"are named {name!r}" if name else "have 'accuracy' in their name"
         raise ValueError(
             "Set `ces_accuracy_reward` to the name of the reward that decides whether a completion is correct, one of "
-            f"{', '.join(names) or 'none'}: {reason} {len(matches)} of them."
+            f"{', '.join(names) or 'none'}: {len(matches)} of them {kind}."
         )
     return matches[0]
 
 
-def accuracy_column(wanted: str | None, names: list[str], funcs: list[Any]) -> int:
+def accuracy_column(name: str | None, names: list[str], funcs: list[Any]) -> int:
     """
-    Return the index of the accuracy reward among `funcs`, whose `names` TRL logs; `wanted` is from
+    Return the index of the accuracy reward among `funcs`, which TRL logs under `names`; `name` is the value of
     `ces_accuracy_reward`.
 
     Raises:
         `ValueError`: The accuracy reward does not exist, is ambiguous, or is a group reward.
     """
-    index = accuracy_reward_index(names, wanted)
+    index = accuracy_reward_index(names, name)
     if is_group_reward(funcs[index]):
         raise ValueError(
             f"{names[index]} is a group reward, so it cannot be the accuracy reward that determines correctness: "
@@ -112,6 +112,6 @@ def check_rewards(config: Any, funcs: list[Any]) -> None:
         )
     if config.needs_accuracy or any(map(is_group_reward, funcs)):
         accuracy_column(config.ces_accuracy_reward, names, funcs)
-    # A reward function may log metrics of its own with this argument.
+    # With this argument, a reward function may log its own metrics.
     if not any("log_metric" in getattr(getattr(func, "__code__", None), "co_varnames", ()) for func in funcs):
         check_logged(config.metric_for_best_model, names)

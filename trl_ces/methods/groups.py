@@ -36,12 +36,12 @@ class Groups:
         """Accuracy of each group (Eq. 2), over its scored completions. Shape (P,), float32; 0 if nothing is scored."""
         return group_accuracy((self.correct & self.scored).sum(dim=1), self.scored.sum(dim=1))
 
-    def group(self, number: int) -> "Groups":
+    def group(self, index: int) -> "Groups":
         """Return one group, with P = 1."""
-        return replace(self, **{name: vars(self)[name][number : number + 1] for name in TENSORS})
+        return replace(self, **{name: vars(self)[name][index : index + 1] for name in TENSORS})
 
     @staticmethod
-    def joined(groups: "Sequence[Groups]") -> "Groups":
+    def concatenate(groups: "Sequence[Groups]") -> "Groups":
         """Concatenate groups, which must have the same `max_length`."""
         tensors: dict[str, Any] = {name: torch.cat([vars(part)[name] for part in groups]) for name in TENSORS}
         return replace(groups[0], **tensors)
@@ -77,8 +77,8 @@ def completion_facts(groups: Groups, rewards_per_func: Tensor, weights: Tensor) 
     """
     Flatten the groups into the inputs of a token rule, shape (P * G,) each.
 
-    Bool: `correct`, `scored`, `truncated`, and `equal_rewards` (A = 0 over the whole group, so only the shaping trains
-    on it). Int64: `group_correct` and `group_scored`, see [`group_counts`]. `rewards_per_func`: shape (P * G,
+    Bool: `correct`, `scored`, `truncated`, and `equal_rewards` (A = 0 over the whole group, so only the shaping term
+    trains on it). Int64: `group_correct` and `group_scored`, see [`group_counts`]. `rewards_per_func`: shape (P * G,
     functions), NaN for no reward; `weights`: TRL's `reward_weights`.
     """
     size = groups.correct.size(1)
@@ -110,9 +110,9 @@ def equal_rewards(rewards_per_func: Tensor, weights: Tensor, group_size: int) ->
 def group_extremes(rewards: Tensor, group_size: int) -> tuple[Tensor, Tensor]:
     """Return each group's lowest and highest reward, (N,) to (N / G,), without NaN; +inf and -inf if all are NaN."""
     groups = rewards.view(-1, group_size)
-    unknown = groups.isnan()
-    lowest = groups.masked_fill(unknown, torch.inf).amin(dim=1)
-    return lowest, groups.masked_fill(unknown, -torch.inf).amax(dim=1)
+    is_nan = groups.isnan()
+    lowest = groups.masked_fill(is_nan, torch.inf).amin(dim=1)
+    return lowest, groups.masked_fill(is_nan, -torch.inf).amax(dim=1)
 
 
 def graded_reward(accuracy: Tensor) -> float | None:

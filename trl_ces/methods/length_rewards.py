@@ -200,7 +200,7 @@ def laser_length_reward(groups: Groups, *, alpha: float, target: float) -> Tenso
 
         reward_i = alpha if correct and l_i <= target, else 0
 
-    The authors' code (hkust-nlp/Laser) has alpha = 0.5 and targets of 2,048, 4,096 and 8,192 tokens for
+    The authors' code (hkust-nlp/Laser) uses alpha = 0.5 and targets of 2,048, 4,096 and 8,192 tokens for
     R1-Distill-Qwen-1.5B. A target far below the policy's lengths has no effect, because no completion meets it.
 
     The reward does not depend on the other completions of the group.
@@ -325,7 +325,7 @@ def get_grpo_lead_length_reward(alpha: float) -> Callable[..., Any]:
 
 def gr3_length_reward(groups: Groups, *, alpha: float = 0.33) -> Tensor:
     """
-    Compute the change of the accuracy reward by Group Relative Reward Rescaling (GR3), arXiv 2603.10535.
+    Compute the change that Group Relative Reward Rescaling (GR3), arXiv 2603.10535, makes to the accuracy reward.
 
         R'_i = R_i / (1 + alpha * l_i / mean l)
         reward_i = R'_i - R_i if R_i > 0, else 0
@@ -364,7 +364,8 @@ def _difference_from_mean(lengths: Tensor, counted: Tensor) -> Tensor:
     """
     Subtract the mean of the counted lengths from each length; shape (P, G), float32, 0 if no length is counted.
 
-    n * l - sum is exact; a float32 mean near 12,000 is off by up to 0.0005 tokens, which a small deviation magnifies.
+    n * l - sum is exact. A float32 mean near 12,000 is off by up to 0.0005 tokens; division by a small standard
+    deviation would magnify that.
     """
     n = counted.sum(dim=1, keepdim=True)
     total = (lengths * counted).sum(dim=1, keepdim=True)
@@ -386,7 +387,7 @@ def _mean_and_variance(lengths: Tensor, counted: Tensor) -> tuple[Tensor, Tensor
 
 
 def _reward_function(rule: Callable[..., Tensor], **settings: float | bool | None) -> Callable[..., Any]:
-    """Check the settings of a length reward, and turn `rule` into a reward function with the same name."""
+    """Check the settings of a length reward, and create the reward function of `rule`, with the same name."""
     for name, value in settings.items():
         default = inspect.signature(rule).parameters[name].default
         if isinstance(default, bool):

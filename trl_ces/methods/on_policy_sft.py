@@ -1,9 +1,9 @@
 """On-policy SFT, arXiv 2602.13407: maximize the likelihood of correct completions.
 
-The loss is -log pi of correct completions, averaged over the tokens of the batch, without importance ratio, clipping
-or KL. In other words, A = 1 for correct completions and A = 0 for wrong completions. A low `max_completion_length`
-shortens completions, because truncated completions are wrong. The authors' script (EIT-NLP/On-Policy-SFT) uses 3,500
-tokens. TRL's unclipped loss is -ratio A', so
+The loss is -log pi of correct completions, averaged over the tokens of the batch, without importance ratios, clipping
+or a KL term. In other words, A = 1 for correct completions and A = 0 for wrong completions. A low
+`max_completion_length` shortens completions, because truncated completions are wrong. The authors' script
+(EIT-NLP/On-Policy-SFT) uses 3,500 tokens. TRL's unclipped loss is -ratio A', so
 
     A' = 1 / ratio in correct completions, 0 elsewhere
 
@@ -50,13 +50,13 @@ def on_policy_sft(batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor
 
 def check(args: Any, refuse: Refuse) -> None:
     """Reject a clip range that could clip, and a KL term."""
-    wide = f"on-policy SFT has no clipping: set `epsilon=1.0`, `epsilon_high={NO_CLIP}` and `delta=None`, {OR_OFF}."
+    remedy = f"on-policy SFT has no clipping: set `epsilon=1.0`, `epsilon_high={NO_CLIP}` and `delta=None`, {OR_OFF}."
     if args.epsilon < 1:
-        refuse("epsilon", wide)
+        refuse("epsilon", remedy)
     if (args.epsilon if args.epsilon_high is None else args.epsilon_high) < NO_CLIP:
-        refuse("epsilon_high", wide)
+        refuse("epsilon_high", remedy)
     if args.delta is not None:
-        refuse("delta", wide)
+        refuse("delta", remedy)
     if args.beta:
         refuse("beta", f"on-policy SFT has no KL term: set it to 0.0, {OR_OFF}.")
 

@@ -29,7 +29,7 @@ Refuse = Callable[[str, str], None]
 class Need(Enum):
     """What a rule needs from the trainer."""
 
-    CORRECTNESS = "`correct`, `scored`, `group_correct` and `group_scored`, (B,): `ces/*` is logged for it"
+    CORRECTNESS = "`correct`, `scored`, `group_correct` and `group_scored`, (B,); also logs the `ces/*` metrics"
     RATIOS = "a clipped objective with an importance ratio per token, Eq. 1"
 
 
@@ -83,19 +83,19 @@ class Rule:
 
     def read_settings(self, values: Mapping[str, Any], refuse: Refuse) -> dict[str, Any]:
         """Complete `values` with the defaults; call `refuse` for an unknown name or a value out of range."""
-        own = {entry.name: entry for entry in dataclasses.fields(self.settings)} if self.settings else {}
-        for name in values.keys() - own.keys():
-            names = ", ".join(own) or "none"
-            refuse(name, f"{self.name} has no such setting.{nearest(name, own)} Its settings: {names}.")
-        settings = {name: values.get(name, entry.default) for name, entry in own.items()}
+        entries = {entry.name: entry for entry in dataclasses.fields(self.settings)} if self.settings else {}
+        for name in values.keys() - entries.keys():
+            names = ", ".join(entries) or "none"
+            refuse(name, f"{self.name} has no such setting.{nearest(name, entries)} Its settings: {names}.")
+        settings = {name: values.get(name, entry.default) for name, entry in entries.items()}
         for name, value in settings.items():
-            problem = _problem(own[name], value)
+            problem = _problem(entries[name], value)
             if problem is not None:
                 refuse(name, problem)
         return settings
 
 
-def setting(default: Any, help: str, holds: Callable[[Any], bool] | None = None, reason: str = "") -> Any:
+def setting(default: Any, help: str, is_valid: Callable[[Any], bool] | None = None, reason: str = "") -> Any:
     """
     Create a field of a rule's settings.
 
@@ -103,12 +103,12 @@ def setting(default: Any, help: str, holds: Callable[[Any], bool] | None = None,
         default (`Any`):
             A number, a bool or a string, which also defines the type. With `None`, values are numbers or `None`.
         help (`str`): The setting's meaning, with its symbol and equation in the paper, in one sentence.
-        holds (`Callable`, *optional*): Returns whether a value is in range.
+        is_valid (`Callable`, *optional*): Returns whether a value is in range.
         reason (`str`): Clause with the remedy that ends the error message for a value out of range.
     """
-    if holds is None and isinstance(default, float):
-        holds, reason = math.isfinite, "it must be a finite number."
-    return field(default=default, metadata={"help": help, "holds": holds, "reason": reason})
+    if is_valid is None and isinstance(default, float):
+        is_valid, reason = math.isfinite, "it must be a finite number."
+    return field(default=default, metadata={"help": help, "is_valid": is_valid, "reason": reason})
 
 
 def share(default: float, help: str) -> Any:
@@ -145,5 +145,5 @@ def _problem(entry: Any, value: Any) -> str | None:
             return "it must be a number."
     elif type(value) is not type(entry.default):
         return f"it must be a {type(entry.default).__name__}."
-    holds = entry.metadata.get("holds")
-    return None if holds is None or holds(value) else entry.metadata["reason"]
+    is_valid = entry.metadata.get("is_valid")
+    return None if is_valid is None or is_valid(value) else entry.metadata["reason"]

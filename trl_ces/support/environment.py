@@ -9,7 +9,7 @@ MISSING = "not installed"
 
 
 def environment() -> dict[str, str]:
-    """Return name -> version or description, in the order that `trl-ces env` prints."""
+    """Map names to versions or descriptions, in the order in which `trl-ces env` prints them."""
     import torch
 
     from .. import __version__

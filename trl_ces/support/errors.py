@@ -7,13 +7,13 @@ from typing import Any
 
 
 class UserError(ValueError):
-    """Invalid input: one sentence on how to fix it, which the command line prints without a traceback."""
+    """Invalid input. The message says how to fix it, and the command line prints it without a traceback."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return `" Did you mean ...?"` with the most similar word in `known`, or an empty string if none is similar."""
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f" Did you mean `{near[0]}`?" if near else ""
+    matches = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f" Did you mean `{matches[0]}`?" if matches else ""
 
 
 def first_line(error: BaseException) -> str:

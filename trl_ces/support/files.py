@@ -14,8 +14,8 @@ UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 @contextmanager
-def whole_file(file: Path) -> Iterator[Path]:
-    """Yield a path to write to; rename it to `file` at the end, so that a kill or a full disk keeps the old file."""
+def atomic_file(file: Path) -> Iterator[Path]:
+    """Yield a path to write to, and rename it to `file` at the end: the old file survives a kill or a full disk."""
     partial = file.with_name(file.name + ".partial")
     try:
         yield partial
@@ -29,7 +29,7 @@ def whole_file(file: Path) -> Iterator[Path]:
 
 def write_text(file: Path, text: str) -> None:
     """Write the file atomically."""
-    with whole_file(file) as partial:
+    with atomic_file(file) as partial:
         partial.write_text(text, encoding="utf-8", newline="")
 
 
@@ -40,26 +40,26 @@ def write_json(file: Path, content: Any) -> None:
 
 def parse_rows(content: bytes, file: Path) -> list[dict[str, Any]]:
     """Parse an array of objects or one object per line; raise `UserError`, with the line or row, for anything else."""
-    place, rows = str(file), list[Any]()
+    location, rows = str(file), list[Any]()
     try:
         text = content.decode("utf-8-sig")
         is_array = text.lstrip().startswith("[")
         # `splitlines` would also split at U+2028, which texts may contain.
         for number, piece in enumerate([text] if is_array else re.split(r"\r\n?|\n", text), 1):
-            place = f"{file}, line {number}"
-            piece = piece.lstrip("\ufeff")  # of concatenated files
+            location = f"{file}, line {number}"
+            piece = piece.lstrip("\ufeff")  # left by concatenating files
             rows += [] if not piece.strip() else json.loads(piece) if is_array else [json.loads(piece)]
         has_surrogates = re.search(r"\\u[dD][89a-fA-F]", text) is not None
         for number, row in enumerate(rows):
-            place = f"{file}, row {number}"
+            location = f"{file}, row {number}"
             if not isinstance(row, dict) or (len(rows) == 1 and file.suffix == ".json" and not is_array):
                 raise ValueError(f"one {'object' if isinstance(row, dict) else kind(row)}")
-            if has_surrogates:  # half of a surrogate pair is no character
+            if has_surrogates:  # half of a surrogate pair is not a character
                 json.dumps(row, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         if isinstance(error, json.JSONDecodeError):
-            place = f"{file}, line {number + error.lineno - 1}"
+            location = f"{file}, line {number + error.lineno - 1}"
         problem = "byte order mark (BOM) of UTF-16" if content[:2] in UTF16_MARKS else getattr(error, "msg", error)
         expected = "an array of objects, or one object per line, in UTF-8"
-        raise UserError(f"{place} cannot be read ({problem}): expected {expected}.") from None
+        raise UserError(f"{location} cannot be read ({problem}): expected {expected}.") from None
     return rows

@@ -1,4 +1,4 @@
-"""Tell local paths from Hub ids, and switch to offline mode if the Hugging Face Hub is unreachable."""
+"""Distinguish local paths from Hub ids, and switch to offline mode if the Hugging Face Hub is unreachable."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""File locks between processes, which the kernel releases when their holder ends."""
+"""File locks between processes, which the kernel releases when their holder exits."""
 
 import errno
 import fcntl
@@ -7,7 +7,7 @@ from typing import IO
 
 from .errors import UserError
 
-TRAINING_LOCK = ".training.lock"  # in `output_dir`; a study's own lock of a run's folder has another name
+TRAINING_LOCK = ".training.lock"  # in `output_dir`; a study locks a run's folder with a different file
 
 
 class Busy(UserError):

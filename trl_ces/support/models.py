@@ -13,8 +13,9 @@ def check_is_no_adapter(name: str) -> None:
     if file.is_file():
         base = json.loads(file.read_text(encoding="utf-8")).get("base_model_name_or_path") or "?"
         raise UserError(
-            f"The model {name!r} is an adapter (LoRA or similar) of {base}: name a model into which it is merged with "
-            "`merge_and_unload`, or train it in a script with `PeftModel.from_pretrained(..., is_trainable=True)`."
+            f"The model {name!r} is an adapter (LoRA or similar) of {base}: merge it with "
+            "`merge_and_unload` and name the result, or train it in a script with "
+            "`PeftModel.from_pretrained(..., is_trainable=True)`."
         )
 
 
@@ -28,19 +29,19 @@ def check_policy(model: Any, tokenizer: Any) -> None:
         )
     rows = getattr(model.get_input_embeddings(), "num_embeddings", None) or model.config.get_text_config().vocab_size
     # Text models may share the tokenizer of a model for images and sound. transformers adds an unknown token to some
-    # tokenizers, which do not produce it.
+    # tokenizers that never produce it.
     others = {getattr(tokenizer, f"{kind}_token", None) for kind in ("image", "video", "audio", "unk")}
     missing = {index: token for token, index in tokenizer.get_vocab().items() if index >= rows and token not in others}
     if missing:
         raise UserError(
-            f"The tokenizer has {len(missing)} tokens without an embedding, first {missing[min(missing)]!r} with id "
-            f"{min(missing)}; the vocabulary of the model has {rows}: use the model's own tokenizer, or call "
+            f"The tokenizer has {len(missing)} tokens without an embedding, the first is {missing[min(missing)]!r} "
+            f"with id {min(missing)}; the vocabulary of the model has {rows}: use the model's own tokenizer, or call "
             "`model.resize_token_embeddings(len(tokenizer))` and save the model."
         )
 
 
 def check_reward_model(reward: Any) -> None:
-    """Raise `UserError` if a reward model, or the one that a text names, does not have exactly one label."""
+    """Raise `UserError` if a reward model, given as a model or by name, does not have exactly one label."""
     from transformers import PreTrainedConfig
 
     labels = getattr(reward, "num_labels", 1)

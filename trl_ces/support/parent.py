@@ -13,7 +13,7 @@ LAUNCHER = "TRL_CES_LAUNCHER"  # environment variable: process id of `trl-ces tr
 
 
 def kill_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent ends; only Linux can."""
+    """Ask the kernel to kill this process when its parent ends. No effect except on Linux."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
@@ -25,12 +25,13 @@ def prepare_child() -> None:
 
 
 def end_with_launcher() -> None:
-    """Kill this process when its parent, or `trl-ces train` as a parent's parent, ends."""
+    """Kill this process when its parent or `trl-ces train`, which may be its grandparent, ends."""
     parent = os.getppid()
     launcher = int(os.environ.get(LAUNCHER, parent))
     kill_with_parent()
 
-    def watch() -> None:  # the parent may have ended before the line above, which has no effect on other systems
+    # The parent may have ended before the call above, and the call has no effect on systems other than Linux.
+    def watch() -> None:
         while os.getppid() == parent and psutil.pid_exists(launcher):
             time.sleep(1)
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,10 +1,10 @@
-"""The paper's system prompt, chat templates and the `<think>` tags. Imports only the standard library at its top."""
+"""The paper's system prompt, chat templates and `<think>` tags. Imports only the standard library at module level."""
 
 from typing import Any
 
 from .errors import UserError
 
-# Paper, appendix "Evaluation prompt". Also used for training, because the paper states no training prompt
+# Paper, appendix "Evaluation prompt". Also used for training, because the paper does not state a training prompt
 # (docs/deviations.md, row 25).
 PAPER_SYSTEM_PROMPT = (
     "You are a helpful and harmless assistant. You should think step-by-step. "
@@ -23,7 +23,7 @@ def build_prompt(question: str, system_prompt: str | None = PAPER_SYSTEM_PROMPT)
 def check_chat_template(
     prompt: Any, model: str, tokenizer: Any = None, revision: str | None = None, trust_remote_code: bool = False
 ) -> None:
-    """Raise `UserError` if `prompt` is chat messages and `tokenizer`, by default the model's, has no chat template."""
+    """Raise `UserError` if `prompt` is a chat and `tokenizer`, by default the model's, has no chat template."""
     if not isinstance(prompt, list):
         return
     if tokenizer is None:
@@ -41,7 +41,7 @@ def check_chat_template(
 
 
 def opens_thinking(prompt_text: str) -> bool:
-    """Return whether a prompt, after the chat template, ends with an open `<think>`, as with R1-Distill's template."""
+    """Return whether a templated prompt ends with an open `<think>`, as with R1-Distill's chat template."""
     return prompt_text.rstrip().endswith(THINK_OPEN)
 
 

@@ -1,4 +1,4 @@
-"""Settings that TRL, transformers and peft accept although they mean nothing, or refuse after the model is loaded."""
+"""Check settings that TRL, transformers and peft do not check, or check only after the model is loaded."""
 
 import math
 import re
@@ -23,7 +23,7 @@ def check_ranges(settings: Any, ranges: Mapping[str, Range]) -> None:
 
 
 def number(interval: str, *others: Any, whole: bool = False, note: str = "") -> Range:
-    """Make the range of a finite number in an interval such as `(0, 1]`; `others` are also allowed."""
+    """Create the range of a finite number in an interval such as `(0, 1]`; `others` are also allowed."""
     low, high = map(float, interval[1:-1].split(","))
 
     def is_valid(value: Any) -> bool:
@@ -47,8 +47,8 @@ _GROUPS: dict[str, Range] = {
     "vespo_k_neg vespo_lambda_pos vespo_lambda_neg": number("[0, inf)"),
     "epsilon_high router_aux_loss_coef vllm_importance_sampling_clip_max vllm_importance_sampling_clip_min "
     "off_policy_mask_threshold neftune_noise_alpha": number("[0, inf)", None),
-    "max_grad_norm": number("[0, inf)", None, math.inf, note="; 0 turns clipping off"),
-    "delta": number("[1, inf)", None, note="; it limits importance ratios, which begin at 1"),
+    "max_grad_norm": number("[0, inf)", None, math.inf, note="; 0 disables clipping"),
+    "delta": number("[1, inf)", None, note="; it limits importance ratios, which start at 1"),
     "entropy_coef entropy_coef_min entropy_coef_max entropy_coef_delta entropy_target": number("(-inf, inf)"),
     "top_p vllm_gpu_memory_utilization": number("(0, 1]"),
     "min_p": number("[0, 1]", None),
@@ -77,11 +77,11 @@ MODEL_RANGES = {  # of TRL's ModelConfig
 
 _ENDS = "completions end at `eos_token_id` of the tokenizer and of the model's generation config: change it there"
 _ROWS = "the trainer expects one sampled completion per row, `num_generations` per prompt: use its own fields"
-# Keys of `generation_kwargs`, of transformers and vLLM, that contradict what the trainer assumes -> way out.
+# Keys of `generation_kwargs`, of transformers and vLLM, that contradict what the trainer assumes -> remedy.
 _CONTRADICTION_GROUPS = {
     "max_new_tokens max_tokens max_length": "the limit is the field `max_completion_length`: set it there",
     "eos_token_id pad_token_id stop_strings stop stop_token_ids ignore_eos": _ENDS,
-    "seed": "the same seed in each call gives a group equal completions: set the field `seed`",
+    "seed": "with the same seed in each call, a group's completions are equal: set the field `seed`",
     "do_sample n num_return_sequences num_beams best_of use_beam_search max_time prompt_lookup_num_tokens use_mtp "
     "token_healing truncate_prompt_tokens forced_bos_token_id forced_eos_token_id thinking_token_budget logprobs "
     "prompt_logprobs return_dict_in_generate disable_compile": _ROWS,
@@ -92,13 +92,13 @@ _FIELDS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "cach
 
 
 def check_generation(config: Any, refuse: Callable[[str, str], NoReturn]) -> None:
-    """Call `refuse` for settings of a `GRPOConfig` that the generating library ignores or that contradict it."""
+    """Call `refuse` for settings of a `GRPOConfig` that the generation library ignores or does not support."""
     if config.max_completion_length is None and not config.use_vllm:
         refuse("max_completion_length", "transformers would generate 20 tokens: set a limit, for example 512.")
     if config.top_k == (None if config.use_vllm else -1):
         refuse("top_k", "it must be a whole number >= 0; 0 keeps all tokens.")
     if config.use_transformers_continuous_batching and config.repetition_penalty != 1:
-        refuse("repetition_penalty", "continuous batching ignores it: set it to 1.0, or use another way to generate.")
+        refuse("repetition_penalty", "continuous batching ignores it: set it to 1.0, or disable continuous batching.")
     if isinstance(config.generation_kwargs, dict):
         _check_generation_kwargs(config, lambda reason: refuse("generation_kwargs", reason))
 
@@ -106,14 +106,14 @@ def check_generation(config: Any, refuse: Callable[[str, str], NoReturn]) -> Non
 def _check_generation_kwargs(config: Any, refuse: Callable[[str], NoReturn]) -> None:
     from transformers import GenerationConfig  # loading it takes seconds
 
-    of_transformers = vars(GenerationConfig())
+    transformers_fields = vars(GenerationConfig())
     for name, value in config.generation_kwargs.items():
         if name in _FIELDS:
             if value != getattr(config, name):
-                refuse(f"`{name}` is a field of its own: set it there, and remove `{name}` here.")
+                refuse(f"`{name}` is a field of the config: set it there, and remove `{name}` here.")
         elif name in _CONTRADICTIONS and (name not in _NEUTRAL or value != _NEUTRAL[name]):
             refuse(f"{_CONTRADICTIONS[name]}, and remove `{name}`.")
-        elif (name in of_transformers) == config.use_vllm:
+        elif (name in transformers_fields) == config.use_vllm:
             refuse(f"{'vLLM' if config.use_vllm else 'transformers'} has no `{name}`: check its name, or remove it.")
 
 
@@ -137,23 +137,23 @@ _LOGGED = (
 
 
 def check_best_metric(config: Any, refuse: Callable[[str, str], NoReturn]) -> None:
-    """Call `refuse` if a `GRPOConfig` chooses by the loss, without an evaluation, or in an unknown direction."""
-    choices = {
+    """Call `refuse` if `metric_for_best_model` is needed but is the loss, lacks evaluations or has no direction."""
+    readings = {
         "load_best_model_at_end": config.load_best_model_at_end,
         "save_strategy": config.save_strategy == "best",
         "lr_scheduler_type": config.lr_scheduler_type in _BY_METRIC,
     }
-    metric, chosen = config.metric_for_best_model, [name for name, chooses in choices.items() if chooses]
+    metric, readers = config.metric_for_best_model, [name for name, reads in readings.items() if reads]
     if metric in (None, "loss", "eval_loss"):
-        for name in [*chosen, *([] if metric is None else ["metric_for_best_model"])]:
+        for name in [*readers, *([] if metric is None else ["metric_for_best_model"])]:
             refuse(name, "the loss does not measure the policy: set `metric_for_best_model`, such as eval_reward.")
         return
-    for name in chosen if config.eval_strategy == "no" else ():
+    for name in readers if config.eval_strategy == "no" else ():
         refuse(name, "it reads the metrics of evaluations: set `eval_strategy`, and give evaluation data.")
     is_reward = re.fullmatch(r"(eval_)?(reward|rewards/.+/mean)", metric) is not None
     if config.greater_is_better is (False if is_reward else None):
-        way_out = "greater is better: remove it." if is_reward else "set it to true or false for this metric."
-        refuse("greater_is_better", f"`metric_for_best_model` is {metric}: {way_out}")
+        remedy = "greater is better: remove it." if is_reward else "set it to true or false for this metric."
+        refuse("greater_is_better", f"`metric_for_best_model` is {metric}: {remedy}")
 
 
 def scheduler_kwargs(config: Any) -> dict[str, Any] | None:

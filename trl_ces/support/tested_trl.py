@@ -1,6 +1,6 @@
 """Compare the installed TRL with the versions that the trainer was tested with.
 
-tested_trl.json maps each tested version to fingerprints of the functions of TRL that the trainer overrides or calls.
+tested_trl.json maps each tested version to fingerprints of the TRL functions that the trainer overrides or calls.
 tests/helpers/trl_fingerprints.py writes it.
 """
 
@@ -23,9 +23,9 @@ FILE = Path(__file__).with_suffix(".json")
 
 @cache
 def known_fingerprints() -> dict[str, dict[str, str]]:
-    """Return version -> name of a function, `module:qualified.name` -> fingerprint, oldest version first."""
-    found = json.loads(FILE.read_text(encoding="utf-8"))
-    return {version: found[version] for version in sorted(found, key=Version)}
+    """Map each version, oldest first, to the fingerprints of functions, by name as `module:qualified.name`."""
+    versions = json.loads(FILE.read_text(encoding="utf-8"))
+    return {version: versions[version] for version in sorted(versions, key=Version)}
 
 
 def fingerprint(function: Callable) -> str:
@@ -41,21 +41,21 @@ def fingerprint(function: Callable) -> str:
 
 @cache
 def changed_functions() -> tuple[str, ...]:
-    """Return the names of functions that are missing in the installed TRL, or that differ from all tested versions."""
+    """Return the functions that are missing from the installed TRL, or that differ from all tested versions."""
     changed = []
     for name in sorted(set().union(*known_fingerprints().values())):
         try:
-            found = fingerprint(pkgutil.resolve_name(name))
+            installed = fingerprint(pkgutil.resolve_name(name))
         except (AttributeError, ImportError, OSError, TypeError):
-            found = ""
-        if all(found != functions.get(name) for functions in known_fingerprints().values()):
+            installed = ""
+        if all(installed != functions.get(name) for functions in known_fingerprints().values()):
             changed.append(name.rpartition(":")[2])
     return tuple(changed)
 
 
 def check_trl_version(version: str) -> None:
     """
-    Warn if functions of TRL that the trainer relies on differ from those of the tested versions.
+    Warn if TRL functions that the trainer relies on differ from those of the tested versions.
 
     Raises:
         `ImportError`: `version` is older than all tested versions.

@@ -12,22 +12,22 @@ FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z|[-+]?
 
 
 MAX_BYTES, MAX_DEPTH, MAX_NODES, MAX_DIGITS = 2**20, 50, 100_000, 20
-UNSAVABLE = re.compile("[\0\ud800-\udfff]")  # no path, environment variable or UTF-8 file can hold them
+UNSAVABLE = re.compile("[\0\ud800-\udfff]")  # no path, environment variable or UTF-8 file can contain them
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of `api_key`, `API_KEY`, `x-api-key` and `apiKey`
 _SECRET = re.compile(
     r"(^|_)(password|passwd|passphrase|secret|credential|authorization|bearer)s?(_|$)|(^|_)pass$|_pwd$"
     r"|(api|access|secret|private|auth|account|encryption|signing|ssh|wandb|hf|openai)_?keys?(_|$)"
     r"|(access|auth|api|bearer|secret|refresh|session|hf|hub)_?tokens?$|(^|_)token$"
 )
-# Names of tokens of text: `eos_token`, `think_end_token`, `image_token`, `reward_per_token`.
-_TEXT = re.compile(
+# Names of text tokens: `eos_token`, `think_end_token`, `image_token`, `reward_per_token`.
+_TEXT_TOKEN = re.compile(
     r"(^|_)([be]o[a-z]{1,2}|pad|unk|unique|sep[a-z]*|cls|class|mask|image|img|audio|video|vision|speech|start|end|stop"
     r"|begin|think[a-z]*|reason[a-z]*|special|extra|delim[a-z]*|suffix|prefix|middle|first|last|next|new|newline|line"
     r"|answer|question|prompt|response|assistant|system|tool|call|python|lang|language|patch|fill|placeholder|blank"
     r"|dummy|decoder|empty|per|to|space|word|sub|step|max|min|num|n)_token$"
 )
 _NO_VALUE = re.compile(r"_(file|path|dir|env|name|column|length)$")  # `api_key_env` only names a secret
-_IN_TEXT = re.compile(
+_SECRET_TEXT = re.compile(
     r"https?://[^/\s@?#]+@|[a-z][a-z+.-]{0,20}://[^/\s:@?#]*:[^/\s@?#]+@"
     r"|[?&]([\w-]{0,40}token|[\w-]{0,40}api[_-]?key|key|[\w-]{0,40}secret|password|sig|[\w-]{0,40}signature)="
     r"|\b(hf_[a-z0-9]{16}|gh[oprsu]_[a-z0-9]{20}|github_pat_\w{20}|sk-(\w+-)?[a-z0-9]{20}|glpat-[\w-]{20}|AKIA[0-9A-Z]{16}\b)"
@@ -45,13 +45,13 @@ class _Loader(yaml.SafeLoader):
 
 
 def _check_node(node: yaml.Node, sizes: dict[int, int], depth: int = 1) -> int:
-    """Refuse content that later code cannot handle, and return the number of values with aliases written out."""
+    """Refuse content that later code cannot handle, and return the number of values with aliases expanded."""
     if id(node) not in sizes:
         sizes[id(node)], inner = 0, node.value
         if isinstance(node, yaml.ScalarNode):
             inner = []
             if UNSAVABLE.search(node.value):
-                _refuse(f"{node.value!a:.40} holds a character that cannot be saved", node)
+                _refuse(f"{node.value!a:.40} contains a character that cannot be saved", node)
             if node.tag.endswith(":int") and len(node.value) > MAX_DIGITS:
                 _refuse(f"an integer of {len(node.value)} digits", node)
         elif isinstance(node, yaml.MappingNode):
@@ -115,19 +115,19 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def is_secret(name: str) -> bool:
-    """Return whether a key is a secret's name, such as `hf_token` or `WANDB_API_KEY`, unlike `eos_token`."""
+    """Return whether a key names a secret, such as `hf_token` or `WANDB_API_KEY`, unlike `eos_token`."""
     words = "_".join(_WORD.findall(name)).lower()
-    return bool(_SECRET.search(words)) and not (_TEXT.search(words) or _NO_VALUE.search(words))
+    return bool(_SECRET.search(words)) and not (_TEXT_TOKEN.search(words) or _NO_VALUE.search(words))
 
 
 def refuse_secrets(value: Any, source: str, key: str = "") -> None:
-    """Raise `UserError` if a mapping or a list has, at any depth, a key or a text that looks like a secret."""
-    number = type(value) is int and not key.lower().endswith("token")  # the id of a token is no secret
+    """Raise `UserError` if a mapping or a list contains, at any depth, a key or a text that looks like a secret."""
+    number = type(value) is int and not key.lower().endswith("token")  # a token id is not a secret
     has_value = number or (isinstance(value, str | list | dict) and value)
-    if (has_value and is_secret(key.rpartition(".")[2])) or (isinstance(value, str) and _IN_TEXT.search(value)):
+    if (has_value and is_secret(key.rpartition(".")[2])) or (isinstance(value, str) and _SECRET_TEXT.search(value)):
         raise UserError(
-            f"{source}: `{key}` holds what looks like a secret, which would be saved with the run: remove it here and "
-            "set it in the environment, such as HF_TOKEN or WANDB_API_KEY."
+            f"{source}: `{key}` contains what looks like a secret, which would be saved with the run: remove it here "
+            "and set it in the environment, such as HF_TOKEN or WANDB_API_KEY."
         )
     items = [("", item) for item in value] if isinstance(value, list) else []
     for name, inner in value.items() if isinstance(value, dict) else items:

@@ -64,8 +64,8 @@ class ScriptArguments:
     prompt_template: str | None = field(
         default=None,
         metadata={
-            "help": "Text prompt of a base model without a chat template, in YAML for example "
-            '`"Question: {question}\\nAnswer:"`. Only `{question}` is replaced; `system_prompt` is not used.'
+            "help": "Text prompt for a base model without a chat template, such as "
+            '`"Question: {question}\\nAnswer:"` in YAML. Only `{question}` is replaced; `system_prompt` is not used.'
         },
     )
     dataset_builder: str | None = field(
@@ -106,7 +106,7 @@ class ScriptArguments:
         },
     )
     responses_per_rollout: int | None = field(
-        default=None, metadata={"help": "Completions per rollout (the paper: 48). Default: `responses_per_step`."}
+        default=None, metadata={"help": "Completions per rollout (48 in the paper). Default: `responses_per_step`."}
     )
     model_builder: str | None = field(
         default=None,
@@ -138,15 +138,15 @@ class ScriptArguments:
             raise ValueError("`dataset_name` is missing: name a Hub data set or a local file, or a `dataset_builder`.")
         if self.dataset_builder is not None and (self.dataset_name or self.eval_dataset_name):
             raise ValueError(
-                "`dataset_builder` excludes `dataset_name` and `eval_dataset_name`: set one of them to null. "
-                "`num_eval_samples` holds out problems of a `dataset_builder`."
+                "`dataset_builder` cannot be combined with `dataset_name` or `eval_dataset_name`: set one of them "
+                "to null. `num_eval_samples` holds out problems of a `dataset_builder`."
             )
         if self.prompt_template is not None:
             if self.prompt_template.count("{question}") != 1:
                 raise ValueError(f"`prompt_template` is {self.prompt_template!r}: it must contain {{question}} once.")
             if self.dataset_builder or (self.system_prompt or PAPER_SYSTEM_PROMPT) != PAPER_SYSTEM_PROMPT:
                 other = "dataset_builder" if self.dataset_builder else "system_prompt"
-                raise ValueError(f"`prompt_template` excludes `{other}`: set one of them to null.")
+                raise ValueError(f"`prompt_template` cannot be combined with `{other}`: set one of them to null.")
         for kwargs, builder in (("dataset_kwargs", "dataset_builder"), ("model_builder_kwargs", "model_builder")):
             if getattr(self, kwargs) and getattr(self, builder) is None:
                 raise ValueError(f"`{kwargs}` needs a `{builder}`: set both, or remove it.")
@@ -155,7 +155,7 @@ class ScriptArguments:
 
 
 RESUME = "resume_from_checkpoint"
-START = (RESUME, "overwrite_output_dir", "resume_with_changes")  # settings of a single start, not of the run
+START = (RESUME, "overwrite_output_dir", "resume_with_changes")  # settings of one invocation, not of the run
 BOOL_WORDS = {"yes": True, "on": True, "no": False, "off": False}
 
 
@@ -199,15 +199,15 @@ def check_key(name: str, source: str, others: Iterable[str] = ()) -> None:
         raise UserError(f"{source}: the key `{name}` is not known.{hint}")
 
 
-def fit(value: Any, hint: Any) -> Any:
-    """Convert int to float and yes, on, no and off to bool as `hint` asks; raise `TypeError` for another type."""
+def coerce(value: Any, hint: Any) -> Any:
+    """Convert int to float and yes, on, no, off to bool if `hint` requires it; raise `TypeError` for other types."""
     from huggingface_hub.dataclasses import type_validator
 
     members = typing.get_args(hint) or (hint,)
     if type(value) is int and float in members and int not in members:
         value = float(value)
     elif isinstance(value, list) and list[float] in members:
-        value = [fit(item, float) for item in value]
+        value = [coerce(item, float) for item in value]
     elif isinstance(value, str) and bool in members and str not in members:
         value = BOOL_WORDS.get(value, value)
     try:
@@ -217,7 +217,7 @@ def fit(value: Any, hint: Any) -> Any:
     return value
 
 
-def fit_text(words: list[str], hint: Any) -> Any:
+def coerce_words(words: list[str], hint: Any) -> Any:
     """Parse the words after a command-line flag as the type `hint`; a bare flag is `True`, and `null` is `None`."""
     members = (() if typing.get_origin(hint) is list else typing.get_args(hint)) or (hint,)
     item = next((member for member in members if typing.get_origin(member) is list), None)
@@ -225,14 +225,14 @@ def fit_text(words: list[str], hint: Any) -> Any:
         return True
     is_list = len(words) > 1 or (item is not None and str not in members and words[:1] != ["null"])
     if is_list and item is not None and not words[0].startswith("["):
-        return [fit_text([word], typing.get_args(item)[0]) for word in words]
+        return [coerce_words([word], typing.get_args(item)[0]) for word in words]
     if len(words) != 1:
         raise TypeError(f"expected {inspect.formatannotation(hint)}, got {len(words)} values")
     word = words[0]
     is_text = str in members and float not in members and not (word == "null" and type(None) in members)
     is_mapping = word.startswith("{") and any(dict in (member, typing.get_origin(member)) for member in members)
     is_bool = bool in members and word.lower() in ("true", "false")
-    return fit(word if is_text and not is_mapping and not is_bool else parse_yaml(word), hint)
+    return coerce(word if is_text and not is_mapping and not is_bool else parse_yaml(word), hint)
 
 
 @dataclass

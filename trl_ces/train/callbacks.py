@@ -1,4 +1,4 @@
-"""Trainer callbacks: a checkpoint on SIGTERM, files of a run, and a progress bar with metrics."""
+"""Trainer callbacks: a checkpoint on SIGTERM, a run's files, and a progress bar with metrics."""
 
 import math
 import signal
@@ -48,7 +48,7 @@ class SaveOnSigterm(TrainerCallback):
 
 class RunFiles(TrainerCallback):
     """
-    Write a run's files after its first optimizer step, so that a start that fails changes nothing, and add them and a
+    Write a run's files after its first optimizer step, so that a failed start changes nothing, and add them and a
     manifest to each checkpoint. `write` takes the folder; `overwrite` deletes the checkpoints of an earlier run.
     """
 
@@ -65,7 +65,7 @@ class RunFiles(TrainerCallback):
         self.is_first = False
 
     def on_save(self, args, state, control, **kwargs):
-        self.accelerator.wait_for_everyone()  # each process writes files of its own
+        self.accelerator.wait_for_everyone()  # each process writes its own files
         if args.should_save:  # on each machine with `save_on_each_node`
             checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             self.write(checkpoint)
@@ -89,5 +89,5 @@ class ProgressWithMetrics(ProgressCallback):
         # Only the entropy is logged at every step; keep the other values of the last rollout.
         self.last |= {name: value for name, value in (logs or {}).items() if value is not None}
         if self.training_bar is not None:
-            shown = [(self.last[name], *style) for name, style in self.metrics.items() if name in self.last]
-            self.training_bar.set_postfix_str(", ".join(text.format(value * scale) for value, scale, text in shown))
+            entries = [(self.last[name], *style) for name, style in self.metrics.items() if name in self.last]
+            self.training_bar.set_postfix_str(", ".join(text.format(value * scale) for value, scale, text in entries))

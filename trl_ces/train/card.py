@@ -1,4 +1,4 @@
-"""Model card: training method and settings, usage and citation, created from the files of the run."""
+"""Model card: training method and settings, usage and citation, created from the run's files."""
 
 import dataclasses
 import json
@@ -35,10 +35,10 @@ LOGGED = ("reward", "completions/mean_length", "entropy", "ces/group_accuracy", 
 
 
 def write_facts(folder: Path, args: CESConfig, accuracy_reward: str | None, changes: Sequence[Any] = ()) -> None:
-    """Write a run's resolved settings, package versions and resumes with other settings into `folder`."""
+    """Write a run's resolved settings, package versions and resumes with changed settings to `folder`."""
     own = [name for name in vars(args) if name.startswith(f"{args.shaping}_")]
     own += ["shaping_kwargs"] if args.shaping_kwargs else []
-    values = {name: getattr(args, name) for name in ("shaping", *own, *TRAINING_FIELDS)}  # includes no access token
+    values = {name: getattr(args, name) for name in ("shaping", *own, *TRAINING_FIELDS)}  # contains no access token
     facts = {
         "rule": args.rule.title if args.rule is not None else None,
         "accuracy_reward": accuracy_reward,

@@ -36,7 +36,7 @@ def read_state(checkpoint: Path) -> dict[str, Any] | None:
 
 
 def is_finished(state: dict[str, Any], length: Length | None = None) -> bool:
-    """Return whether all planned steps are done; a run resumed from such a checkpoint could make an extra step."""
+    """Return whether all planned steps are done; a run resumed from such a checkpoint could take an extra step."""
     planned = state.get("max_steps", 0)
     if length is not None and length.max_steps > 0:
         planned = length.max_steps
@@ -60,9 +60,9 @@ def _describe(file: Path) -> dict[str, Any]:
 
 
 def find_damage(checkpoint: Path, thorough: bool = True) -> str | None:
-    """Describe the first missing or changed file of a checkpoint; `None` if it is complete. `thorough`: read all."""
+    """Describe the first missing or changed file of a checkpoint, or return `None`. `thorough`: compare hashes."""
     if not (checkpoint / MANIFEST).is_file():
-        return f"{MANIFEST} is missing, which `trl-ces train` writes last"
+        return f"{MANIFEST}, which `trl-ces train` writes last, is missing"
     try:
         entries = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))
         for name, entry in entries.items():
@@ -71,15 +71,15 @@ def find_damage(checkpoint: Path, thorough: bool = True) -> str | None:
             if (size := (checkpoint / name).stat().st_size) != entry["size"]:
                 return f"{name} has {size} bytes instead of {entry['size']}"
         with ThreadPoolExecutor(8) as pool:
-            found = pool.map(_describe, [checkpoint / name for name in entries] if thorough else [])
-            changed = [name for name, now in zip(entries, found, strict=False) if now != entries[name]]
+            current = pool.map(_describe, [checkpoint / name for name in entries] if thorough else [])
+            changed = [name for name, entry in zip(entries, current, strict=False) if entry != entries[name]]
         return f"{changed[0]} has changed since it was saved" if changed else None
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         return f"{MANIFEST}: {error}"
 
 
 def has_optimizer(checkpoint: Path) -> bool:
-    """Return whether a checkpoint holds more than the model (see `save_only_model`)."""
+    """Return whether a checkpoint contains more than the model (see `save_only_model`)."""
     names = ("optimizer*", "scheduler.pt", "rng_state*", "global_step*")
     return any(any(checkpoint.glob(name)) for name in names)
 
@@ -108,7 +108,7 @@ def newest_checkpoint(
     """
     Return the newest checkpoint in `output_dir` that can be resumed and has steps left, or `None`.
 
-    Skip model-only checkpoints, those saved before the time `since`, and damaged ones with a warning. Without
+    Skip model-only checkpoints, those saved before time `since`, and damaged ones with a warning. Without
     `thorough`, compare sizes only, and do not warn.
     """
     for folder in reversed(list_checkpoints(output_dir)):
@@ -125,12 +125,12 @@ def newest_checkpoint(
     return None
 
 
-def resume_hint(output_dir: Path, length: Length, since: float, resumed: str | None) -> str:
-    """Explain in one sentence how to resume a run that started at the time `since`, from `resumed` if not `None`."""
-    checkpoint = newest_checkpoint(output_dir, length, since, thorough=False) or (resumed and Path(resumed))
+def resume_hint(output_dir: Path, length: Length, since: float, resumed_from: str | None) -> str:
+    """Explain how to resume a run that started at time `since`, possibly resumed from `resumed_from`."""
+    checkpoint = newest_checkpoint(output_dir, length, since, thorough=False) or (resumed_from and Path(resumed_from))
     if not checkpoint:
-        way = " with `--overwrite_output_dir true`" if list_checkpoints(output_dir) else ""
-        return f"There is no checkpoint yet: start again{way}."
+        option = " with `--overwrite_output_dir true`" if list_checkpoints(output_dir) else ""
+        return f"There is no checkpoint yet: start again{option}."
     newest = newest_checkpoint(output_dir, length, thorough=False)
     value = "true" if checkpoint == newest else shlex.quote(str(checkpoint))
     return f"Resume from {checkpoint} with the same command and `--resume_from_checkpoint {value}`."

@@ -38,7 +38,7 @@ def check(line: CommandLine, recipe: Recipe) -> Launch:
     if recipe.setting(RESUME):
         launch = replace(launch, checkpoint=str(check_resume(recipe, output_dir, config)))
     prompt, model = check_source(script), str(recipe.model.model_name_or_path)
-    if script.model_builder is None and is_local(model):  # the trainer checks those of the Hub
+    if script.model_builder is None and is_local(model):  # the trainer checks models on the Hub
         check_chat_template(prompt, model, trust_remote_code=recipe.setting("trust_remote_code"))
     if recipe.setting("push_to_hub"):
         check_push(recipe.setting("hub_model_id") or output_dir.resolve().name)
@@ -49,13 +49,13 @@ def check(line: CommandLine, recipe: Recipe) -> Launch:
 
 def _check_rewards(recipe: Recipe, config: CESConfig) -> None:
     """Check the rewards, and settings that depend on them, before the trainer loads the model."""
-    funcs, judge = find_reward_functions(recipe), recipe.script.reward_model_name_or_path
+    funcs, reward_model = find_reward_functions(recipe), recipe.script.reward_model_name_or_path
     try:
         check_rewards(config, funcs)
     except ValueError as error:
         raise UserError(f"{recipe.source}: {error}") from None
-    if judge is not None and is_local(judge):
-        check_reward_model(judge)
+    if reward_model is not None and is_local(reward_model):
+        check_reward_model(reward_model)
 
 
 def _check_model(recipe: Recipe) -> None:

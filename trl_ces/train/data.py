@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 PROMPT_COLUMNS = ("prompt", "question", "problem")
 SOLUTION_COLUMNS = ("solution", "final_answer", "answer")
-# Renamed columns: reward functions receive other arguments under these names.
+# Columns to rename, because reward functions receive other arguments under these names.
 RESERVED = {"prompt", "prompts", "completion", "completions", "completion_ids", "trainer_state", "log_extra"}
 RESERVED |= {"log_metric", "environments", "_row"}
 MEDIA = {"image", "images", "video", "videos", "audio", "audios"}
-# Texts of other programs for a missing or non-finite number.
+# How other programs write a missing or non-finite number.
 MISSING = {"none", "null", "nil", "nan", "-nan", "nat", "na", "<na>", "n/a", "#n/a", "#na", "inf", "-inf"}
 MAX_QUESTION = 1_000_000  # characters; the tokenizer takes minutes and gigabytes for more
 BATCH = 256  # reference answers graded at a time
-DEFAULT_BUILT = 2000  # problems of a `dataset_builder` without `max_train_samples`
-Say = Callable[[str], Any] | None
+DEFAULT_BUILDER_SAMPLES = 2000  # problems of a `dataset_builder` without `max_train_samples`
+Report = Callable[[str], Any] | None
 
 
 @dataclass(frozen=True)
@@ -71,14 +71,14 @@ def read_rows(script: ScriptArguments, name: str, split: str) -> Rows:
     golds = list(columns[solution_column])
     if media := sorted(MEDIA & set(columns)):
         raise UserError(
-            f"{name} has the column `{media[0]}`, and a recipe trains on text only: remove or rename the column, or "
+            f"{name} has the column `{media[0]}`, but recipes train on text only: remove or rename the column, or "
             "train a vision model with `CESTrainer` in a script."
         )
     is_large = any(isinstance(gold, int) and gold.bit_length() > 63 for gold in golds)
     if is_large or len({type(gold) for gold in golds if gold is not None}) > 1:  # Arrow has one type per column
         columns[solution_column] = [None if gold is None else str(gold) for gold in golds]
-    taken = RESERVED if solution_column == "solution" and not script.solution_pattern else RESERVED | {"solution"}
-    renamed = {column: f"_{column}" for column in columns if column in taken and column != prompt_column}
+    reserved = RESERVED if solution_column == "solution" and not script.solution_pattern else RESERVED | {"solution"}
+    renamed = {column: f"_{column}" for column in columns if column in reserved and column != prompt_column}
     others = {renamed.get(column, column): values for column, values in columns.items() if column != prompt_column}
     note = f"{name}: reward functions receive the columns {', '.join(renamed)} as {', '.join(renamed.values())}."
     return Rows(name, columns[prompt_column], golds, others, note if renamed else None)
@@ -93,7 +93,7 @@ def _read_local(path: Path, split: str) -> dict[str, Sequence[Any]]:
     files = sorted(file for file in path.iterdir() if file.suffix in DATA_SUFFIXES) if path.is_dir() else [path]
     suffixes = {file.suffix for file in files}
     if len(suffixes) != 1 or not suffixes <= set(DATA_SUFFIXES) or not all(map(Path.is_file, files)):  # not a pipe
-        raise UserError(f"{path} is neither a file nor a folder of files of one kind: {', '.join(DATA_SUFFIXES)}.")
+        raise UserError(f"{path} is neither a file nor a folder of files of one type: {', '.join(DATA_SUFFIXES)}.")
     files = [file for file in files if split in re.split(r"[\W_]+", file.stem)] or files
     if suffixes == {".parquet"}:
         data = cast("Dataset", Dataset.from_parquet([str(file) for file in files]))
@@ -102,18 +102,18 @@ def _read_local(path: Path, split: str) -> dict[str, Sequence[Any]]:
     for file in files:
         rows += parse_rows(file.read_bytes(), file)
     if not rows:
-        raise UserError(f"{path} holds no rows.")
+        raise UserError(f"{path} contains no rows.")
     return {column: [row.get(column) for row in rows] for column in dict.fromkeys(key for row in rows for key in row)}
 
 
-def find_column(columns: Sequence[str], field: str, wanted: str | None, known: Sequence[str], source: str) -> str:
+def find_column(columns: Sequence[str], field: str, name: str | None, known: Sequence[str], source: str) -> str:
     """Return the column set by the recipe key `field`, or by default the only column with a `known` name."""
-    matches = [column for column in columns if (column in known if wanted is None else column == wanted)]
+    matches = [column for column in columns if (column in known if name is None else column == name)]
     if len(matches) != 1:
-        hint = nearest(wanted, columns) if wanted else f" Set `{field}`."
+        hint = nearest(name, columns) if name else f" Set `{field}`."
         raise UserError(
-            f"The columns of {source} are {', '.join(columns)}: {len(matches)} of them fit `{field}` "
-            f"({wanted or ', '.join(known)}).{hint}"
+            f"The columns of {source} are {', '.join(columns)}: {len(matches)} of them match `{field}` "
+            f"({name or ', '.join(known)}).{hint}"
         )
     return matches[0]
 
@@ -169,31 +169,31 @@ def shuffled(number_of_rows: int, seed: int) -> list[int]:
     return sorted(range(number_of_rows), key=lambda row: hashlib.sha256(f"{seed}:{row}".encode()).digest())
 
 
-def draw_rows(rows: Rows, script: ScriptArguments, wanted: int | None, grade: bool) -> tuple[list[int], list[int]]:
-    """Draw `wanted` rows with a usable reference answer, graded if set; return the drawn and the dropped rows."""
+def draw_rows(rows: Rows, script: ScriptArguments, count: int | None, grade: bool) -> tuple[list[int], list[int]]:
+    """Draw `count` rows with a reference answer, usable if `grade` is set; return the drawn and dropped rows."""
     from ..grading.judge import usable_golds
 
     grade = grade and bool({"accuracy_reward", "boxed_accuracy_reward"} & set(script.reward_funcs))
     order = shuffled(len(rows.golds), script.dataset_seed)
-    kept: list[int] = []
+    drawn_rows: list[int] = []
     dropped: list[int] = []
     for start in range(0, len(order), BATCH):
         golds = {
             row: clean_gold(rows.golds[row], script.solution_pattern, f"{rows.source}, row {row}")
             for row in order[start : start + BATCH]
         }
-        present = {row: gold for row, gold in golds.items() if gold is not None}
-        usable = dict(zip(present, usable_golds(list(present.values())), strict=True)) if grade and present else {}
+        texts = {row: gold for row, gold in golds.items() if gold is not None}
+        usable = dict(zip(texts, usable_golds(list(texts.values())), strict=True)) if grade and texts else {}
         for row in golds:
-            if wanted is None or len(kept) < wanted:
-                (kept if row in present and usable.get(row, True) else dropped).append(row)
-        if wanted is not None and len(kept) == wanted:
+            if count is None or len(drawn_rows) < count:
+                (drawn_rows if row in texts and usable.get(row, True) else dropped).append(row)
+        if count is not None and len(drawn_rows) == count:
             break
-    return kept, dropped
+    return drawn_rows, dropped
 
 
 def check_source(script: ScriptArguments) -> Any:
-    """Load local data or call the `dataset_builder`, without grading reference answers; return the first prompt."""
+    """Load local data or call the `dataset_builder` without grading reference answers; return the first prompt."""
     if script.dataset_builder is None and not is_local(str(script.dataset_name)):
         return script.prompt_template or []
     if script.eval_dataset_name is not None and not is_local(script.eval_dataset_name):
@@ -203,70 +203,73 @@ def check_source(script: ScriptArguments) -> Any:
 
 
 def load_datasets(
-    script: ScriptArguments, *, grade: bool = True, say: Say = None
+    script: ScriptArguments, *, grade: bool = True, report: Report = None
 ) -> tuple["Dataset", "Dataset | None"]:
-    """Return a recipe's training and evaluation problems, the same on every process; `say` is called with messages."""
+    """Return a recipe's training and evaluation problems, the same on every process; `report` receives messages."""
     if script.dataset_builder is not None:
-        counts = (script.max_train_samples or DEFAULT_BUILT, script.num_eval_samples or 0)
+        counts = (script.max_train_samples or DEFAULT_BUILDER_SAMPLES, script.num_eval_samples or 0)
         settings = script.dataset_kwargs or {}
         train, evaluation = call_builder(
             "dataset_builder", script.dataset_builder, *counts, script.dataset_seed, script.system_prompt, **settings
         )
         return train, evaluation
-    held_back = 0 if script.eval_dataset_name else script.num_eval_samples or 0
+    num_held_out = 0 if script.eval_dataset_name else script.num_eval_samples or 0
     rows = read_rows(script, str(script.dataset_name), script.dataset_split)
-    numbers = _draw_once(rows, script, held_back, grade, say)
-    train_numbers, eval_numbers = numbers[: len(numbers) - held_back], numbers[len(numbers) - held_back :]
+    numbers = _draw_once(rows, script, num_held_out, grade, report)
+    train_numbers, eval_numbers = numbers[: len(numbers) - num_held_out], numbers[len(numbers) - num_held_out :]
     train = make_dataset(rows, train_numbers, script)
     if script.eval_dataset_name is not None:
         rows = read_rows(script, script.eval_dataset_name, script.eval_dataset_split)
         script = replace(script, max_train_samples=script.num_eval_samples)
-        eval_numbers = _draw_once(rows, script, 0, grade, say)
+        eval_numbers = _draw_once(rows, script, 0, grade, report)
     return train, make_dataset(rows, eval_numbers, script) if eval_numbers else None
 
 
-def _draw_once(rows: Rows, script: ScriptArguments, held_back: int, grade: bool, say: Say) -> list[int]:
-    """Draw `max_train_samples` plus `held_back` rows; only the main process grades, because of the time limit."""
-    wanted = None if script.max_train_samples is None else script.max_train_samples + held_back
+def _draw_once(rows: Rows, script: ScriptArguments, num_held_out: int, grade: bool, report: Report) -> list[int]:
+    """Draw `max_train_samples` plus `num_held_out` rows. Only the main process grades, due to the time limit."""
+    count = None if script.max_train_samples is None else script.max_train_samples + num_held_out
     if grade:
         from accelerate import PartialState
         from accelerate.utils import broadcast_object_list
 
         state = PartialState()
-        [(kept, dropped)] = broadcast_object_list(
-            [draw_rows(rows, script, wanted, grade) if state.is_main_process else ([], [])]
+        [(drawn_rows, dropped)] = broadcast_object_list(
+            [draw_rows(rows, script, count, grade) if state.is_main_process else ([], [])]
         )
-        say = say if state.is_main_process else None
+        report = report if state.is_main_process else None
     else:
-        kept, dropped = draw_rows(rows, script, wanted, grade)
-    needed = wanted if wanted is not None else held_back + 1
-    if len(kept) < needed:
+        drawn_rows, dropped = draw_rows(rows, script, count, grade)
+    minimum = count if count is not None else num_held_out + 1
+    if len(drawn_rows) < minimum:
         raise UserError(
-            f"{rows.source}: {len(kept)} of {len(rows.golds)} rows have usable reference answers, fewer than {needed}:"
-            " lower `max_train_samples` or `num_eval_samples`, or check `solution_column` and `solution_pattern`."
+            f"{rows.source}: {len(drawn_rows)} of {len(rows.golds)} rows have usable reference answers, fewer than "
+            f"{minimum}: lower `max_train_samples` or `num_eval_samples`, or check `solution_column` and "
+            "`solution_pattern`."
         )
-    golds = {row: str(clean_gold(rows.golds[row], script.solution_pattern, rows.source)) for row in kept}
-    missing = [row for row in kept if golds[row].lower() in MISSING]
+    golds = {row: str(clean_gold(rows.golds[row], script.solution_pattern, rows.source)) for row in drawn_rows}
+    missing = [row for row in drawn_rows if golds[row].lower() in MISSING]
     texts = ", ".join(map(repr, sorted({golds[row] for row in missing})))
-    if len(missing) == len(kept):
-        raise UserError(f"{rows.source}: every reference answer is {texts}, which means none: set `solution_column`.")
-    if say:
-        counts = f"{len(kept) - held_back} training rows and {held_back} evaluation rows of {len(rows.golds)}"
-        say(f"{rows.source}: {counts}.")
+    if len(missing) == len(drawn_rows):
+        raise UserError(f"{rows.source}: every reference answer looks missing ({texts}): set `solution_column`.")
+    if report:
+        counts = (
+            f"{len(drawn_rows) - num_held_out} training rows and {num_held_out} evaluation rows of {len(rows.golds)}"
+        )
+        report(f"{rows.source}: {counts}.")
         if rows.note:
-            say(rows.note)
+            report(rows.note)
         for numbers, problem in (
             (dropped, f"dropped {len(dropped)} rows (no usable reference answer)"),
             (missing, f"{len(missing)} reference answers look like missing values ({texts}), in the rows"),
         ):
             if numbers:
-                listed = ", ".join(map(str, numbers[:20])) + (", ..." if len(numbers) > 20 else "")
-                say(f"{rows.source}: {problem}: {listed}.")
-    return kept
+                row_list = ", ".join(map(str, numbers[:20])) + (", ..." if len(numbers) > 20 else "")
+                report(f"{rows.source}: {problem}: {row_list}.")
+    return drawn_rows
 
 
 def make_dataset(rows: Rows, numbers: list[int], script: ScriptArguments) -> "Dataset":
-    """Return a data set: columns `prompt`, `solution`, `_row` (number in the source) and the rest."""
+    """Return a data set with the columns `prompt`, `solution`, `_row` (row number in the source) and the others."""
     from datasets import Dataset
 
     records = []
@@ -278,16 +281,16 @@ def make_dataset(rows: Rows, numbers: list[int], script: ScriptArguments) -> "Da
         records.append(others | {"prompt": prompt, "solution": gold, "_row": row})
     chats = [record["prompt"] for record in records if isinstance(record["prompt"], list)]
     has_keys = any(len(turn) > 2 for chat in chats for turn in chat)
-    how: Any = "use_json" if has_keys else None  # otherwise Arrow adds each key to all messages
+    mixed_types: Any = "use_json" if has_keys else None  # otherwise Arrow adds each key to all messages
     for name in records[0]:
         try:
-            Dataset.from_list([{name: record[name]} for record in records], on_mixed_types=how)
+            Dataset.from_list([{name: record[name]} for record in records], on_mixed_types=mixed_types)
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise UserError(
                 f"{rows.source}: the column `{name}` cannot be stored ({first_line(error)}): remove it, or give every "
                 "row a value of one type."
             ) from None
-    return Dataset.from_list(records, on_mixed_types=how)
+    return Dataset.from_list(records, on_mixed_types=mixed_types)
 
 
 def check_rows(rows: int, prompts: int) -> None:

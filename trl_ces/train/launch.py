@@ -1,4 +1,4 @@
-"""Start training processes: a single process directly, several on a CPU with torchrun, else with `accelerate launch`.
+"""Start training processes: one process directly, several on a CPU with torchrun, others with `accelerate launch`.
 
 On a CPU, `accelerate launch` would silently start a single process. The machine's default accelerate configuration is
 ignored.
@@ -31,7 +31,7 @@ from .recipe import RECIPE, Recipe, find_config
 WORKER = "trl_ces.cli.train_worker"
 LAUNCHERS = ("torch.distributed.run", "accelerate.commands.launch")
 REPORTED = "TRL_CES_REPORTED"  # path of a file that a worker creates after printing its error
-ENDED = "ended"  # file beside it that a worker creates after saving the model, or a checkpoint on a signal
+ENDED = "ended"  # file next to it that a worker creates after saving the model, or a checkpoint after a signal
 THREADS, VISIBLE = "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"
 
 
@@ -63,7 +63,7 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
     flags = dict(line.accelerate_flags)
     values = settings | {flag: words[0] for flag, words in flags.items() if words}
     machines = whole_number(values.get("num_machines", 1), "num_machines")
-    rank = whole_number(values.get("machine_rank", 0), "machine_rank", least=0)
+    rank = whole_number(values.get("machine_rank", 0), "machine_rank", minimum=0)
     visible = recipe.env.get(VISIBLE)
     usable = min(devices, len(visible.split(","))) if visible else devices
     processes = whole_number(values.get("num_processes", max(usable, 1)), "num_processes")
@@ -92,7 +92,7 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
     if config_file is None:
         config_file = find_config("ddp" if processes > 1 else "single", "accelerate").resolve()
     launch = ["-m", LAUNCHERS[1], "--config_file", str(config_file), "--num_processes", str(processes)]
-    # quiet: suppress accelerate's traceback; no_python: it would start the worker without `-P`
+    # quiet: suppress accelerate's traceback; no_python: otherwise, it would start the worker without `-P`
     for flag, words in (flags | {"quiet": [], "no_python": []}).items():
         launch += [f"--{flag}", *words]
     env |= _share_cores(processes // machines, recipe.env, line.accelerate_flags)
@@ -107,10 +107,10 @@ def read_accelerate_config(file: Path) -> dict[str, Any]:
     return settings
 
 
-def whole_number(value: Any, name: str, least: int = 1) -> int:
+def whole_number(value: Any, name: str, minimum: int = 1) -> int:
     """Parse a whole number from an accelerate file or flag."""
-    if not str(value).isdecimal() or len(str(value)) > 9 or int(value) < least:
-        raise UserError(f"`{name}` is {value!r:.50}: expected a whole number of at least {least}.")
+    if not str(value).isdecimal() or len(str(value)) > 9 or int(value) < minimum:
+        raise UserError(f"`{name}` is {value!r:.50}: expected a whole number of at least {minimum}.")
     return int(value)
 
 
@@ -145,10 +145,10 @@ def run_training(launch: Launch, recipe: Recipe) -> int:
         if reported.exists():
             return 2
     length = Length(recipe.setting("max_steps"), recipe.setting("num_train_epochs"))
-    end = "was killed" if code == 128 + signal.SIGKILL else f"ended with code {code}"
-    end += "" if code else " before its model was saved (did a reward function call `os._exit`?)"
+    outcome = "was killed" if code == 128 + signal.SIGKILL else f"ended with code {code}"
+    outcome += "" if code else " before its model was saved (did a reward function call `os._exit`?)"
     print(
-        f"trl-ces train: error: training {end}; the first error, if any was reported, is above. "
+        f"trl-ces train: error: training {outcome}; the first error, if any was reported, is above. "
         f"{resume_hint(output_dir, length, started, launch.checkpoint)}",
         file=sys.stderr,
     )
@@ -156,7 +156,7 @@ def run_training(launch: Launch, recipe: Recipe) -> int:
 
 
 def run_child(command: list[str], env: dict[str, str], received: list[int] | None = None) -> int:
-    """Run a command that ends with this process; forward Ctrl-C, SIGTERM and SIGHUP and append them to `received`."""
+    """Run a command that is killed if this process ends; forward Ctrl-C, SIGTERM and SIGHUP, and record them."""
     child: subprocess.Popen | None = None
     received = [] if received is None else received
 
@@ -166,7 +166,7 @@ def run_child(command: list[str], env: dict[str, str], received: list[int] | Non
         if number == signal.SIGKILL or not _stop_workers(child.pid, number):
             os.killpg(child.pid, signal.SIGTERM if number == signal.SIGTERM else signal.SIGKILL)  # without a traceback
         elif number == signal.SIGINT:
-            print("\nStopping after the running step. Press Ctrl-C again to end at once.", file=sys.stderr)
+            print("\nStopping after the current step. Press Ctrl-C again to stop immediately.", file=sys.stderr)
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
         forwarded = signal.SIGKILL if received else number  # a second Ctrl-C kills the processes
@@ -196,12 +196,12 @@ def run_child(command: list[str], env: dict[str, str], received: list[int] | Non
 
 
 def _stop_workers(launcher: int, number: int) -> bool:
-    """Send SIGINT or SIGTERM directly to training processes; return whether any exist. A launcher kills them soon."""
-    found = False
+    """Signal the training processes directly, because a launcher soon kills them; return whether any exist."""
+    any_exists = False
     for process in [psutil.Process(launcher), *psutil.Process(launcher).children(recursive=True)]:
         with suppress(psutil.Error):
             words = process.cmdline()
             if WORKER in words and not any(module in words for module in LAUNCHERS):
                 process.send_signal(signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
-                found = True
-    return found
+                any_exists = True
+    return any_exists

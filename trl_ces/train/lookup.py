@@ -1,4 +1,4 @@
-"""Resolve the reward functions and the model that a recipe names."""
+"""Find the reward functions and the model that a recipe names."""
 
 import inspect
 from collections.abc import Callable
@@ -42,10 +42,10 @@ def _find(name: str, settings: dict[str, Any] | None, recipe: Recipe) -> Callabl
 
     from .. import rewards as own_rewards
 
-    known = {word: getattr(trl_rewards, word) for word in dir(trl_rewards) if word.endswith("_reward")}
+    known = {other: getattr(trl_rewards, other) for other in dir(trl_rewards) if other.endswith("_reward")}
     known |= {SOFT_OVERLONG: trl_rewards.get_soft_overlong_punishment}
-    own_names = [word for word in own_rewards.__all__ if word.endswith("_reward") and word != "group_reward"]
-    known |= {word: getattr(own_rewards, word) for word in own_names}
+    own_names = [other for other in own_rewards.__all__ if other.endswith("_reward") and other != "group_reward"]
+    known |= {other: getattr(own_rewards, other) for other in own_names}
     if "." not in name and name not in known:
         raise UserError(
             f"`reward_funcs`: there is no reward {name!r}.{nearest(name, sorted(known))} Use one of "

@@ -28,8 +28,8 @@ def check_push(repo_id: str) -> None:
 
 class Push:
     """
-    Push the trained model at the end of a run, instead of the Trainer, which creates a public repository by default,
-    ends the run if the Hub is unreachable at the start, and uploads a pickle of all arguments.
+    Push the trained model at the end of a run. This replaces the Trainer's own push, which creates a public repository
+    by default, stops the run if the Hub is unreachable at the start, and uploads a pickle of all arguments.
     """
 
     def __init__(self, args: CESConfig):
@@ -61,7 +61,7 @@ class Push:
                 folder_path=self.folder,
                 revision=self.revision,
                 commit_message="Trained with trl_ces",
-                ignore_patterns=list(NOT_PUSHED),  # a copy, which the client extends
+                ignore_patterns=list(NOT_PUSHED),  # a copy, because the client extends it
             )
             print(f"Pushed to {HfApi().endpoint}/{self.repo_id}.", flush=True)
         except Exception as error:  # a failed push must not fail a finished training run

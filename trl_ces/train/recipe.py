@@ -17,7 +17,7 @@ from ..support.errors import UserError, kind, nearest
 from ..support.hub import expand_home
 from ..support.settings import MODEL_RANGES, check_ranges
 from ..support.yaml import dump_yaml, read_yaml, refuse_secrets
-from .arguments import RESUME, ScriptArguments, check_key, fit, fit_text, recipe_fields
+from .arguments import RESUME, ScriptArguments, check_key, coerce, coerce_words, recipe_fields
 
 if TYPE_CHECKING:
     from trl import ModelConfig
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 RECIPE = "recipe.yaml"  # a run's own recipe, in its `output_dir`
 OVERLAYS = "overlays"
-WHOLE, OVERLAY_FOLDERS = "models", ("methods", "cluster")  # folders of recipes/
+COMPLETE_FOLDER, OVERLAY_FOLDERS = "models", ("methods", "cluster")  # folders of recipes/
 RULE, BATCHES = "shaping", "responses_per_step"
 # Settings derived from `responses_per_step`.
 COUNTS = ("gradient_accumulation_steps", "steps_per_generation", "generation_batch_size")
@@ -43,7 +43,7 @@ def shipped_files(kind: str | None = None) -> dict[str, Path]:
     if kind == "study":
         files = [file for folder in shipped_folders("experiments") for file in sorted(folder.glob("*/study.yaml"))]
         return {file.parent.name: file for file in files}
-    parts = (WHOLE, *OVERLAY_FOLDERS) if kind is None else (kind,)
+    parts = (COMPLETE_FOLDER, *OVERLAY_FOLDERS) if kind is None else (kind,)
     folders = [folder / part for folder in shipped_folders("recipes") for part in parts]
     return {file.stem: file for folder in folders for file in sorted(folder.glob("*.yaml"))}
 
@@ -83,8 +83,8 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
             )
         if rule_from is not None and changes_rule:
             raise UserError(
-                f"`{file.stem}` sets `{RULE}` to {changes[RULE]} and would replace the {content[RULE]} of "
-                f"`{rule_from}`: name `{rule_from}` after `{file.stem}`, or remove one of them."
+                f"`{file.stem}` sets `{RULE}` to {changes[RULE]} and would replace the {content[RULE]} set "
+                f"by `{rule_from}`: name `{rule_from}` after `{file.stem}`, or remove one of them."
             )
         batches_from = file.stem if BATCHES in changes else batches_from
         rule_from = file.stem if changes.get(RULE, "none") != "none" else rule_from
@@ -98,7 +98,7 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
                 name = str(key).removesuffix("+")
                 if name != str(key):
                     default = recipe_fields()[name].default if name in recipe_fields() else None
-                    value = _add(content.get(name, default), value, f"{source}: `{key}`")
+                    value = _extend(content.get(name, default), value, f"{source}: `{key}`")
                 content[name] = value
     if not overlays:
         return content
@@ -109,21 +109,21 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
     return {name: value for name, value in content.items() if name not in dropped}
 
 
-def _add(present: Any, value: Any, location: str) -> Any:
+def _extend(current: Any, value: Any, location: str) -> Any:
     """Return a list extended by new entries, or a mapping updated recursively."""
-    if present is None:
+    if current is None:
         return value
-    if isinstance(present, list) and isinstance(value, list):
-        return [*present, *(entry for entry in value if entry not in present)]
-    if isinstance(present, dict) and isinstance(value, dict):
-        inner = [name for name in present.keys() & value.keys() if isinstance(present[name], dict)]
-        return present | value | {name: _add(present[name], value[name], location) for name in inner}
-    raise UserError(f"{location} adds a {kind(value)} to a {kind(present)}: use two lists or two mappings.")
+    if isinstance(current, list) and isinstance(value, list):
+        return [*current, *(entry for entry in value if entry not in current)]
+    if isinstance(current, dict) and isinstance(value, dict):
+        inner = [name for name in current.keys() & value.keys() if isinstance(current[name], dict)]
+        return current | value | {name: _extend(current[name], value[name], location) for name in inner}
+    raise UserError(f"{location} adds a {kind(value)} to a {kind(current)}: use two lists or two mappings.")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A checked recipe: `training` has only the given fields of [`CESConfig`]; `given` has all given keys."""
+    """A checked recipe. `training`: the fields of [`CESConfig`] that were set. `given`: all keys that were set."""
 
     source: str
     script: ScriptArguments
@@ -161,8 +161,8 @@ class Recipe:
 
     def check_training(self, num_processes: int) -> "CESConfig":
         """
-        Return the [`CESConfig`] of an equivalent run in one process on a CPU, to which TRL's divisibility checks apply
-        as to the global batch sizes; raise `UserError` if its settings are refused.
+        Return the [`CESConfig`] of an equivalent run in one process on a CPU, so that TRL checks the divisibility of
+        the global batch sizes; raise `UserError` if its settings are invalid.
         """
         from ..config import CESConfig
 
@@ -173,7 +173,7 @@ class Recipe:
             fields.pop(name, None)
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the training processes print them
+                warnings.simplefilter("ignore")  # the training processes print the warnings
                 return CESConfig(**fields)
         except (ValueError, TypeError) as error:
             raise UserError(f"{self.source}: {error}") from None
@@ -199,7 +199,7 @@ def load_recipe(names: str | Path | Sequence[str | Path], overrides: dict[str, l
 
 
 def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[str]] | None = None) -> Recipe:
-    """Build a checked [`Recipe`] from its content; messages call it `source`."""
+    """Build a checked [`Recipe`] from its content; `source` names it in messages."""
     from trl import ModelConfig
 
     values, overrides = dict(given), overrides or {}
@@ -242,12 +242,12 @@ def _check_value(name: str, value: Any, source: str, from_words: bool = False) -
     check_key(name, source)
     entry = recipe_fields()[name]
     try:
-        fitted = fit_text(value, entry.hint) if from_words else fit(value, entry.hint)
+        typed = coerce_words(value, entry.hint) if from_words else coerce(value, entry.hint)
     except (TypeError, UserError) as error:
         raise UserError(f"{source}: `{name}`: {str(error).rstrip('.')}.") from None
-    if entry.choices and fitted is not None and fitted not in entry.choices:
-        raise UserError(f"{source}: `{name}`: expected one of {', '.join(map(str, entry.choices))}, got {fitted!r}.")
-    return fitted
+    if entry.choices and typed is not None and typed not in entry.choices:
+        raise UserError(f"{source}: `{name}`: expected one of {', '.join(map(str, entry.choices))}, got {typed!r}.")
+    return typed
 
 
 def batch_sizes(

@@ -1,4 +1,4 @@
-"""Check what a start would overwrite, and which checkpoint and settings a resumed run may use."""
+"""Check what a new run would overwrite, and which checkpoint and settings a resumed run may use."""
 
 import json
 import reprlib
@@ -25,7 +25,7 @@ from .recipe import BATCHES, COUNTS, RECIPE, Recipe
 # When a run resumes, these settings come from the optimizer's saved state, regardless of the recipe.
 IN_OPTIMIZER = ("learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "use_peft", "lora_r")
 # Settings that may change on resuming: they control length, evaluation, saving, logging, pushing, memory, speed and
-# the handling of failures, not what is trained. Of the batch sizes, only the totals over all processes are compared.
+# the handling of failures, not what is trained. For batch sizes, only the totals over all processes are compared.
 FREE_PREFIXES = ("eval_", "save_", "log_", "logging_", "hub_", "trackio_", "ddp_", "vllm_server_")
 FREE = {
     *START, *COUNTS, BATCHES, "responses_per_rollout", "per_device_train_batch_size", "output_dir", "max_steps",
@@ -43,7 +43,7 @@ FREE = {
 
 
 def refuse_to_overwrite(recipe: Recipe) -> None:
-    """Refuse an `output_dir` with checkpoints that the run neither continues nor may delete."""
+    """Refuse an `output_dir` with checkpoints that the run does not continue and may not delete."""
     output_dir, resumed = Path(recipe.setting("output_dir")), recipe.setting(RESUME)
     folders = list_checkpoints(output_dir)
     if resumed is True or not folders or (recipe.script.overwrite_output_dir and not resumed):
@@ -78,7 +78,7 @@ def check_resume(recipe: Recipe, output_dir: Path, config: CESConfig) -> Path:
         )
     if value is not True and (damage := find_damage(checkpoint)):
         raise UserError(
-            f"`{RESUME}` {value!r} is damaged ({damage}): name another checkpoint, or set it to true, which takes the "
+            f"`{RESUME}` {value!r} is damaged ({damage}): name another checkpoint, or set it to true to use the "
             "newest complete one."
         )
     changes = changed_settings(checkpoint, recipe, config)
@@ -89,11 +89,11 @@ def check_resume(recipe: Recipe, output_dir: Path, config: CESConfig) -> Path:
             "old value, or start a new run with the checkpoint as `model_name_or_path`."
         )
     if changes and not recipe.script.resume_with_changes:
-        shown = ", ".join(
+        differences = ", ".join(
             f"`{name}` {reprlib.repr(old)} -> {reprlib.repr(new)}" for name, (old, new) in changes.items()
         )
         raise UserError(
-            f"The run of {checkpoint} had other settings: {shown}. Restore them, start a new run in another "
+            f"The run of {checkpoint} had different settings: {differences}. Restore them, start a new run in another "
             "`output_dir`, or allow the changes with `--resume_with_changes true`."
         )
     return checkpoint
@@ -101,23 +101,24 @@ def check_resume(recipe: Recipe, output_dir: Path, config: CESConfig) -> Path:
 
 def changed_settings(checkpoint: Path, recipe: Recipe, config: CESConfig) -> dict[str, tuple[Any, Any]]:
     """Map each setting that affects training and differs from the run of `checkpoint` to its old and new value."""
-    before, now, old = read_yaml(checkpoint / RECIPE), dict(recipe.given), _read_facts(checkpoint)["settings"]
-    if now.get("ces_tau") == AUTO:  # training replaces `auto` with a number
-        now["ces_tau"] = before.get("ces_tau", AUTO)
+    old_recipe, new_recipe = read_yaml(checkpoint / RECIPE), dict(recipe.given)
+    old = _read_facts(checkpoint)["settings"]
+    if new_recipe.get("ces_tau") == AUTO:  # training replaces `auto` with a number
+        new_recipe["ces_tau"] = old_recipe.get("ces_tau", AUTO)
     values = {
-        name: (before.get(name, entry.default), now.get(name, entry.default))
+        name: (old_recipe.get(name, entry.default), new_recipe.get(name, entry.default))
         for name, entry in recipe_fields().items()
     }
-    compared = {name: pair for name, pair in values.items() if name not in FREE and not name.startswith(FREE_PREFIXES)}
+    pairs = {name: pair for name, pair in values.items() if name not in FREE and not name.startswith(FREE_PREFIXES)}
     rows = old["per_device_train_batch_size"] * old["world_size"]
     step = config.per_device_train_batch_size * config.gradient_accumulation_steps * config.world_size
-    compared["completions per step"] = (rows * old["gradient_accumulation_steps"], step)
-    compared["completions per rollout"] = (rows * old["steps_per_generation"], config.generation_batch_size)
-    return {name: pair for name, pair in compared.items() if pair[0] != pair[1]}
+    pairs["completions per step"] = (rows * old["gradient_accumulation_steps"], step)
+    pairs["completions per rollout"] = (rows * old["steps_per_generation"], config.generation_batch_size)
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def list_changes(checkpoint: Path, recipe: Recipe, config: CESConfig) -> list[dict[str, Any]]:
-    """List the resumes with other settings so far and this one, with their steps and old and new values."""
+    """List all resumes with changed settings, including this one: the step, and old and new values."""
     changes = _read_facts(checkpoint)["changes"]
     if new := changed_settings(checkpoint, recipe, config):
         changes.append({"step": (read_state(checkpoint) or {}).get("global_step"), "settings": new})

@@ -33,11 +33,11 @@ from .recipe import RECIPE, Recipe
 from .resume import list_changes
 from .server import server_failure
 
-REFUSALS = (ValueError, ImportError)  # raised by TRL and transformers for invalid settings
+SETTINGS_ERRORS = (ValueError, ImportError)  # raised by TRL and transformers for invalid settings
 
 
 class StoppedTraining(UserError):
-    """Failure during training that may occur on a single rank, so that every rank prints its own message."""
+    """Failure during training that may occur on a single rank, so every rank prints its own message."""
 
 
 def train(recipe: Recipe, num_processes: int, distributed_type: str | None) -> None:
@@ -56,10 +56,11 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None) -> N
     if push is not None and state.is_main_process:
         push.open()
     trainer = make_trainer(recipe, config, state)
-    running = trainer.accelerator.distributed_type.value
-    if distributed_type not in (None, running):
+    actual_type = trainer.accelerator.distributed_type.value
+    if distributed_type not in (None, actual_type):
         raise UserError(
-            f"The accelerate configuration requests {distributed_type}, but {running} is running: check its `use_cpu`."
+            f"The accelerate configuration requests {distributed_type}, but {actual_type} is running: check its "
+            "`use_cpu`."
         )
     if not config.disable_tqdm:
         trainer.remove_callback(ProgressCallback)
@@ -72,7 +73,7 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None) -> N
 
 def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CESTrainer:
     """Return the trainer of a recipe, with its data and model."""
-    train_dataset, eval_dataset = load_datasets(recipe.script, say=partial(print, flush=True))
+    train_dataset, eval_dataset = load_datasets(recipe.script, report=partial(print, flush=True))
     check_rows(len(train_dataset), cast(int, config.generation_batch_size) // cast(int, config.num_generations))
     with state.local_main_process_first():  # a `model_builder` writes files
         model = model_path(recipe)
@@ -89,10 +90,12 @@ def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CEST
     except Exception as error:
         # No traceback for a missing model or package, an ambiguous accuracy reward or an unreachable Hub.
         server_problem = server_failure(error, recipe)
-        if os.environ.get("TRL_CES_DEBUG") or not (server_problem or isinstance(error, (*hub_errors(), *REFUSALS))):
+        if os.environ.get("TRL_CES_DEBUG") or not (
+            server_problem or isinstance(error, (*hub_errors(), *SETTINGS_ERRORS))
+        ):
             raise
-        named = f"`model_name_or_path` {model!r}: " if isinstance(error, hub_errors()) else ""
-        raise UserError(server_problem or f"{named}{error} (TRL_CES_DEBUG=1 prints the traceback)") from error
+        prefix = f"`model_name_or_path` {model!r}: " if isinstance(error, hub_errors()) else ""
+        raise UserError(server_problem or f"{prefix}{error} (TRL_CES_DEBUG=1 prints the traceback)") from error
 
 
 def accuracy_reward_name(trainer: CESTrainer) -> str | None:
@@ -143,10 +146,10 @@ def save(trainer: CESTrainer, recipe: Recipe, repo: str | None = None) -> None:
         return
     if missing := write_card(output_dir, repo or output_dir.resolve().name):
         print(missing, flush=True)
-    saved = sorted(file.name for file in output_dir.iterdir() if file.is_file() and file.name[0] != ".")
-    note = "  # an adapter: needs peft" if ADAPTER in saved else ""
+    saved_files = sorted(file.name for file in output_dir.iterdir() if file.is_file() and file.name[0] != ".")
+    note = "  # an adapter: needs peft" if ADAPTER in saved_files else ""
     print(
-        f"\nSaved in {output_dir}: {', '.join(saved)}.\nLoad it:\n"
+        f"\nSaved in {output_dir}: {', '.join(saved_files)}.\nLoad it:\n"
         "from transformers import AutoModelForCausalLM, AutoTokenizer\n"
         f'model = AutoModelForCausalLM.from_pretrained("{output_dir}"){note}\n'
         f'tokenizer = AutoTokenizer.from_pretrained("{output_dir}")',
@@ -155,7 +158,7 @@ def save(trainer: CESTrainer, recipe: Recipe, repo: str | None = None) -> None:
 
 
 def _write_files(trainer: CESTrainer, recipe: Recipe, changes: list[Any], folder: Path) -> None:
-    """Write recipe.yaml, which repeats the run, and run.json, after the first rollout, which may set `ces_tau`."""
+    """Write run.json, and recipe.yaml to repeat the run; called after the first rollout, which may set `ces_tau`."""
     args = cast(CESConfig, trainer.args)
     write_facts(folder, args, accuracy_reward_name(trainer), changes)
     given = {name: value for name, value in recipe.given.items() if name not in START}
@@ -171,11 +174,17 @@ def _check_prompts(trainer: CESTrainer) -> None:
     if not is_colocated or completion is None or hasattr(tokenizer, "image_processor"):
         return
     length = trainer.vllm_generation.llm.llm_engine.model_config.max_model_len
-    as_trl = {"add_generation_prompt": True, "return_dict": True, **cast(dict, config.chat_template_kwargs or {})}
+    template_kwargs = {
+        "add_generation_prompt": True,
+        "return_dict": True,
+        **cast(dict, config.chat_template_kwargs or {}),
+    }
     for data in filter(None, (trainer.train_dataset, trainer.eval_dataset)):
         prompts = list(data["prompt"])
         is_text = isinstance(prompts[0], str)
-        ids = (tokenizer(prompts) if is_text else tokenizer.apply_chat_template(prompts, **as_trl))["input_ids"]
+        ids = (tokenizer(prompts) if is_text else tokenizer.apply_chat_template(prompts, **template_kwargs))[
+            "input_ids"
+        ]
         too_long = [row for row, tokens in enumerate(ids) if len(tokens) + completion > length]
         if too_long:
             raise UserError(

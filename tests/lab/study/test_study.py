@@ -127,7 +127,7 @@ def test_all_runs_of_shipped_studies_are_valid(file):
     if study.evaluation and not study.evaluation["function"].startswith("trl_ces.lab.evaluation."):
         check_evaluation(study.evaluation, study.cells[-1].checked_recipe)
     elif study.evaluation:  # the data are not available, nor, without a network, the model
-        with pytest.raises(UserError, match="data|cannot be read"):
+        with pytest.raises(UserError, match=r"data|cannot be read"):
             check_evaluation({**study.evaluation, "data_dir": "./nowhere"}, study.cells[-1].checked_recipe)
     assert f"trl-ces study --config {file.parent.name}" in file.read_text()
     assert yaml.safe_load(file.read_text())["output_dir"] == str(study.output_dir)
