@@ -21,7 +21,7 @@ from transformers import TrainerCallback
 from trl_ces.lab.evaluation.tables import markdown
 from trl_ces.lab.plan.memory import GIB
 from trl_ces.lab.plan.plan import DEVICES, plan_recipe, rollout_seconds
-from trl_ces.lab.plan.text import between
+from trl_ces.lab.plan.text import format_range
 from trl_ces.train.arguments import read_words
 from trl_ces.train.recipe import load_recipe
 from trl_ces.train.run import make_trainer
@@ -94,7 +94,7 @@ def table(plan, seconds, memory, lengths):
     for name, low, high, measured in found:
         ratio = measured / (min(max(measured, low), high) or 1e-3)  # relative to the nearer end of the planned range
         result = "as planned" if 0.9 <= ratio <= 1.1 else f"{ratio:.2f} x the plan" if measured else "not measured"
-        rows.append((name, between(low, high, 1), f"{measured:.1f}", result))
+        rows.append((name, format_range(low, high, 1), f"{measured:.1f}", result))
     rows += [
         (f"{phase}, s", "-", f"{seconds[phase]:.1f}", "not in the plan")
         for phase in ("optimizer", WEIGHT_SYNC, "checkpoint")

@@ -5,7 +5,7 @@ import sys
 
 from ..support.errors import UserError, ignore_deprecations, nearest
 
-# Subcommand -> its line in `trl-ces --help`. Each subcommand is a module with `run(argv) -> int`, imported when used.
+# Subcommand -> help text. Each subcommand is a module with `run(argv) -> int`, which is imported only when needed.
 COMMANDS = {
     "train": "train a model from a recipe",
     "recipes": "list the recipes with their costs, or print one in full",

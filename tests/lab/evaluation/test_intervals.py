@@ -150,7 +150,7 @@ def test_interval_of_values_matches_the_bootstrap_t_oracle():
     assert interval_of_average(values).high > 1 == interval_of_average(values, 0, 1).high
     assert interval_of_average([[0.5] * 7]) == (0.5, None, None)
     assert interval_of_average([[0.5], [0.0, 1.0]]) == (0.5, None, None)  # the variance of a single problem is unknown
-    assert interval_of_average([[25.0, 100.0]]).low < 0 == interval_of_average([[25.0, 100.0]], least=0).low
+    assert interval_of_average([[25.0, 100.0]]).low < 0 == interval_of_average([[25.0, 100.0]], minimum=0).low
 
 
 def test_sets_are_resampled_independently():

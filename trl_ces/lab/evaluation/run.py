@@ -41,7 +41,7 @@ def _prepare(settings: EvaluationSettings) -> tuple[EvaluationSettings, list[Pro
     check_code(settings.code_benchmarks(), settings.allow_code_execution)
     sets = [choose(load_benchmark(name, settings.data_dir), settings.max_problems) for name in settings.benchmarks]
     try:
-        # fails without the algebra package of `correct_qwen`
+        # Raises an error if the algebra package for `correct_qwen` is missing.
         grade_many(["\\boxed{\\sqrt{8}}"], ["2\\sqrt{2}"], with_qwen=True)
     except RuntimeError as error:
         raise UserError(str(error)) from None
@@ -89,14 +89,19 @@ def list_requests(settings: EvaluationSettings, problems: Sequence[Problem], pro
     requests = []
     for problem, ids, prefilled in prompted:
         key = problem.benchmark, problem.id
-        own = [problem, stricter[key]] if key in stricter else [problem]
+        problems_of_request = [problem, stricter[key]] if key in stricter else [problem]
         for sample in range(settings.num_samples):
-            requests.append(Request(own, sample, ids, prefilled, sample_seed(settings.seed, *key, sample)))
+            requests.append(
+                Request(problems_of_request, sample, ids, prefilled, sample_seed(settings.seed, *key, sample))
+            )
     return requests
 
 
 def pending_batches(requests: Sequence[Request], done: set[Key], batch_size: int | None) -> list[list[Request]]:
-    """Return the batches that lack a completion, whole because of rounding; without a batch size, what is missing."""
+    """
+    Return all batches with a missing completion. They are not split, because rounding depends on the batch. Without a
+    batch size, return one batch of all missing completions.
+    """
     if batch_size is None:
         missing = [request for request in requests if not done.issuperset(request.keys)]
         return [missing] if missing else []
@@ -105,7 +110,7 @@ def pending_batches(requests: Sequence[Request], done: set[Key], batch_size: int
 
 
 def grade_completions(completions: Sequence[tuple[Request, Sample]], code_grader: CodeGrader) -> list[Sample]:
-    """Grade pairs of a request and `GENERATED` by both graders, or programs by their tests; return their samples."""
+    """Grade completions (pairs of request and `GENERATED` fields), or test their programs, and return the samples."""
     texts = [
         (request, request.problems[0], output) for request, output in completions if request.problems[0].code is None
     ]
@@ -208,8 +213,8 @@ def record(settings: EvaluationSettings, facts: ModelFacts, problems: Sequence[P
     """Collect the content of settings.json: everything that determines which samples are drawn."""
     data = {}
     for name in settings.benchmarks:
-        own = [problem for problem in problems if problem.benchmark == name]
-        data[name] = {"problems": len(own), "digest": data_digest(own)}
+        subset = [problem for problem in problems if problem.benchmark == name]
+        data[name] = {"problems": len(subset), "digest": data_digest(subset)}
     sampling = settings.sampling()
     if settings.backend == "vllm":
         del sampling["batch_size"]  # vLLM does not use it
@@ -239,11 +244,11 @@ def evaluate(
     summary = run_evaluation(settings, parent / digest, progress=False, wait=True)
     return {
         name: {
-            "accuracy": found[correctness]["accuracy"]["mean"],
-            "length_tokens": found["length_tokens"]["mean"],
-            "area": found[correctness]["area"]["mean"],
+            "accuracy": measures[correctness]["accuracy"]["mean"],
+            "length_tokens": measures["length_tokens"]["mean"],
+            "area": measures[correctness]["area"]["mean"],
         }
-        for name, found in summary["benchmarks"].items()
+        for name, measures in summary["benchmarks"].items()
     }
 
 

@@ -60,11 +60,11 @@ def count_pairs(
                 own_score = math.nan if score is None or not sampled else float(score)
                 rows.append((*sorted(top.pair), token, rank, top.entropy, probability, sampled, left, own_score))
     columns = [*PAIR, "token", "rank", "entropy", "probability", "sampled", "tokens_left", "correct"]
-    places = pd.DataFrame(rows, columns=columns)
-    means = places.groupby([*PAIR, "token"])[["probability", "sampled", "tokens_left", "correct"]].mean()
+    positions = pd.DataFrame(rows, columns=columns)
+    means = positions.groupby([*PAIR, "token"])[["probability", "sampled", "tokens_left", "correct"]].mean()
     ranked = means.reset_index("token").sort_values("probability", ascending=False, kind="stable").groupby(PAIR)
     likelier, other = (ranked.nth(rank).add_prefix(f"{side}_") for rank, side in enumerate(SIDES))
-    first = places[places["rank"] == 0].join(likelier["likelier_token"], on=PAIR)
+    first = positions[positions["rank"] == 0].join(likelier["likelier_token"], on=PAIR)
     # `leads`: share of the pair's entropy at positions where `likelier_token` is the likelier token.
     first["leads"] = first.entropy.where(first.token == first.likelier_token, 0.0)
     pairs = first.groupby(PAIR, sort=False).agg(
@@ -120,7 +120,8 @@ def group_facts(
     """
     Compute expected shares over groups of `size` completions; NaN if no prompt has enough scored completions.
 
-    `shaped_share`: tokens that CES shapes (Eq. 5). The last two values are shares of these.
+    `shaped_share`: tokens that CES shapes (Eq. 5). `shaped_in_equal_groups` and `shaped_incorrect_rewarded` are shares
+    of these tokens.
     """
     by_prompt: dict[int, list[tuple[SampledCompletion, bool]]] = {}
     for completion, score in zip(completions, correct or [None] * len(completions), strict=True):

@@ -21,7 +21,7 @@ PAIR_COLUMNS = [("count", "", 5), ("share", "%", 5), ("entropy", "bits", 7)]
 TOKEN_COLUMNS = [("mean P", "", 6), ("sampled", "%", 7), ("tokens left", "mean", 11)]
 CORRECT_COLUMN = ("correct", "%", 7)
 MAX_TOKEN_WIDTH = 18
-MOSTLY_INCORRECT, HARDLY_EVER_CORRECT = 0.5, 0.1  # accuracies below which a warning is printed
+MOSTLY_INCORRECT, RARELY_CORRECT = 0.5, 0.1  # accuracies below which a warning is printed
 
 
 def report(facts: dict[str, Any], pairs: pd.DataFrame, tokenizer: Any, top: int, reason: str | None = None) -> str:
@@ -141,11 +141,11 @@ def explanation(facts: dict[str, Any], shorter: float) -> str:
             f"Only {percent(facts['accuracy'])} % of the completions are correct. Below 50 %, CES's bonus for "
             "incorrect completions can make training diverge; see docs/results.md."
         )
-    if facts["accuracy"] < HARDLY_EVER_CORRECT:
+    if facts["accuracy"] < RARELY_CORRECT:
         paragraphs.append(
             "Start with easier problems or a stronger model, and check that the reward extracts the final answers."
         )
-    elif facts["accuracy"] >= HARDLY_EVER_CORRECT:  # not NaN
+    elif facts["accuracy"] >= RARELY_CORRECT:  # not NaN
         limit = min(facts["max_new_tokens"], math.ceil(2 * facts["mean_length"]))
         paragraphs.append(
             "For short completions, use the `ces_mai` overlay; for accuracy, use `on_policy_sft` with "

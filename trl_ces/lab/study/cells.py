@@ -73,7 +73,7 @@ class Study:
 
 
 def load_study(path: Path, output_dir: Path | None = None) -> Study:
-    """Read a study and the recipes that it names; `output_dir` overrides the study's value."""
+    """Read a study and its recipes; `output_dir` overrides the study's value."""
     content = read_yaml(path)
     refuse_secrets(content, str(path))
     try:
@@ -152,9 +152,9 @@ def _check_values(content: dict[str, Any]) -> None:
     if evaluation is not None and not isinstance(evaluation.get("function"), str):
         raise UserError("`evaluation` needs `function`, the dotted path of a function that measures a model.")
     groups = {"overrides": content.get("overrides", {})}
-    for key, named in (("methods", methods), ("variants", content.get("variants", {}))):
+    for key, entries in (("methods", methods), ("variants", content.get("variants", {}))):
         slugs = {slug(untrained): untrained} if untrained and key == "methods" else {}
-        for name, fields in named.items():
+        for name, fields in entries.items():
             if not isinstance(name, str) or not isinstance(fields, dict):
                 raise UserError(f"`{key}`: {name!r} is {fields!r}: expected a name and a mapping of fields.")
             if not slug(name):

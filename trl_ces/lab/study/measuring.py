@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 def check_evaluation(settings: dict[str, Any], recipe: Recipe) -> None:
     """
-    Raise `UserError` for an evaluation that would fail after training `recipe`; calls `check_NAME` beside the function
-    `NAME`, if it exists, with the same keyword arguments.
+    Raise `UserError` for an evaluation that would fail after training `recipe`.
+
+    If the module of the function `NAME` also defines `check_NAME`, call it with the same keyword arguments.
     """
     function = import_path(settings["function"], "evaluation")
     check = vars(sys.modules[function.__module__]).get(f"check_{function.__name__}", lambda **arguments: None)

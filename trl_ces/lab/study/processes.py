@@ -24,7 +24,7 @@ Child = subprocess.Popen[bytes]
 
 @dataclass(frozen=True)
 class Step:
-    """A process of a run, its log, and functions to call before it starts and after it succeeds."""
+    """A process of a run, its log, and functions that are called before it starts and after it succeeds."""
 
     command: list[str]
     log: Path
@@ -65,8 +65,8 @@ def run_all(
 
     Ctrl-C and SIGTERM end all runs; processes that are still alive after `patience_s` seconds are killed.
     """
-    waiting, failed = list(runs), []
-    working: dict[int, Generator[Child, None, None]] = {}  # slot -> its run
+    pending, failures = list(runs), []
+    running: dict[int, Generator[Child, None, None]] = {}  # slot -> its run
     children: dict[int, Child] = {}  # slot -> the current process of its run
     received: list[int] = []
 
@@ -75,29 +75,29 @@ def run_all(
 
     previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        while (waiting or working) and not received:
-            for slot in [slot for slot in range(len(slots)) if slot not in working][: len(waiting)]:
-                working[slot] = _run_steps(waiting.pop(0), slots[slot], on_finish)
-            for slot, run in list(working.items()):
+        while (pending or running) and not received:
+            for slot in [slot for slot in range(len(slots)) if slot not in running][: len(pending)]:
+                running[slot] = _run_steps(pending.pop(0), slots[slot], on_finish)
+            for slot, run in list(running.items()):
                 try:
                     children[slot] = next(run)
                 except StopIteration:
-                    del working[slot]
+                    del running[slot]
                 except RunFailed as failure:
-                    del working[slot]
-                    failed.append(failure)
+                    del running[slot]
+                    failures.append(failure)
                     on_failure(failure)
             time.sleep(POLL_SECONDS)
             on_wait()
     finally:
         end_processes([child for child in children.values() if child.poll() is None], patience_s)
-        for run in working.values():
+        for run in running.values():
             run.close()
         for number, handler in previous.items():
             signal.signal(number, handler)
     if received:
         raise KeyboardInterrupt if received[0] == signal.SIGINT else SystemExit(128 + received[0])
-    return failed
+    return failures
 
 
 def _run_steps(run: Pending, env: dict[str, str], on_finish: Callable[[str], None]) -> Generator[Child, None, None]:
