@@ -170,15 +170,15 @@ def main(argv: list[str] | None = None) -> int:
     options.output_dir.mkdir(parents=True, exist_ok=True)
     deadline, failed = time.monotonic() + 60 * options.minutes, 0
     for name in options.parts:
-        left = deadline - time.monotonic()
-        if left <= 0:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
             print(f"{name}: no time is left (--minutes {options.minutes:g}); run it with --parts {name}.")
             continue
         if reason := reason_to_skip(name, options, device):
             print(f"{name}: skipped, because it {reason}.", flush=True)
             continue
         share = 60 * PARTS[name].minutes * options.minutes / TOTAL_MINUTES
-        limit = left if name == options.parts[-1] else min(left, share)
+        limit = remaining if name == options.parts[-1] else min(remaining, share)
         file = options.output_dir / f"{name}.md"
         outcome = run_part(command_of(name, options, device), file, device_name, limit)
         failed += outcome.startswith("failed")

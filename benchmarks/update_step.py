@@ -89,9 +89,9 @@ class Bench:
         seconds: dict[str, list[float]] = {trainer: [] for trainer in workloads}
         for turn in range(self.options.repeats + 1):
             for trainer, workload in workloads.items():
-                spent = workload.step()
+                duration = workload.step()
                 if turn > 0:
-                    seconds[trainer].append(spent)
+                    seconds[trainer].append(duration)
         return seconds
 
 

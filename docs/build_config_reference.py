@@ -60,10 +60,10 @@ def items(owner: type) -> str:
             kind = describe_type(hints[entry.name], entry.metadata.get("choices"))
             text = readable(entry.metadata["help"])
             if default is None:
-                shown = f"{kind.removesuffix(' or None')}, optional"
+                type_and_default = f"{kind.removesuffix(' or None')}, optional"
             else:
-                shown = f"{kind}, default `{default!r}`".replace("'", '"')
-            lines.append(f"- **`{entry.name}`** ({shown}): {text}")
+                type_and_default = f"{kind}, default `{default!r}`".replace("'", '"')
+            lines.append(f"- **`{entry.name}`** ({type_and_default}): {text}")
     return "\n".join(lines)
 
 
@@ -89,10 +89,10 @@ def readable(text: str) -> str:
 
 def described_errors(doc: str) -> str:
     """Return the description of `ValueError` in a docstring."""
-    found = re.search(r"^Raises:\n    `ValueError`: (.*?)(?=^\S|\Z)", inspect.cleandoc(doc), re.MULTILINE | re.DOTALL)
-    if found is None:
+    match = re.search(r"^Raises:\n    `ValueError`: (.*?)(?=^\S|\Z)", inspect.cleandoc(doc), re.MULTILINE | re.DOTALL)
+    if match is None:
         raise ValueError("the docstring has no ValueError.")
-    return found[1]
+    return match[1]
 
 
 def page() -> str:

@@ -264,14 +264,14 @@ def run(corpus, limit_s):
     pool.map([{"op": "equal", "gold": "x", "answer": "y"}] * 8)  # start the workers
     texts, golds, expected, names = [], [], [], []
     for number, (name, text) in enumerate(corpus.items()):
-        other, its_gold, its_correctness = neighbour(number)
-        texts += [text, other]
-        golds += [GOLDS[number % len(GOLDS)], its_gold]
-        expected += [False, its_correctness]
+        neighbour_text, neighbour_gold, neighbour_is_correct = neighbour(number)
+        texts += [text, neighbour_text]
+        golds += [GOLDS[number % len(GOLDS)], neighbour_gold]
+        expected += [False, neighbour_is_correct]
         names += [name, f"neighbour of {name}"]
     before = resident_bytes()
     start = time.monotonic()
-    found = rewards.accuracy_reward(texts, golds, prompts=[""] * len(golds))
+    reward_values = rewards.accuracy_reward(texts, golds, prompts=[""] * len(golds))
     rewards.think_format_reward(texts)
     reward_seconds, start = time.monotonic() - start, time.monotonic()
     grades = grade_many(texts, golds, with_qwen=True, limit_s=limit_s)
@@ -282,10 +282,10 @@ def run(corpus, limit_s):
         "completions": len(corpus),
         "wrong_rewards": [
             names[i]
-            for i, (a, b) in enumerate(zip(found, expected, strict=True))
+            for i, (a, b) in enumerate(zip(reward_values, expected, strict=True))
             if a != float(b) and not (a is None and names[i] in corpus)
         ],
-        "no_reward": found.count(None),
+        "no_reward": reward_values.count(None),
         "wrong_grades": [
             names[i] for i, (a, b) in enumerate(zip(grades, expected, strict=True)) if a.correct is not b
         ],

@@ -29,8 +29,8 @@ def main() -> None:
             continue
         for folder in checkpoints:
             measures = evaluate(folder, num_problems=100, num_samples=2, max_new_tokens=360, sums=10)["held out"]
-            kept = {name: value for name, value in measures.items() if name.startswith(("accuracy", "entropy"))}
-            rows.append(dict(zip(RUN, run, strict=True)) | {"step": step_of(folder)} | kept)
+            selected = {name: value for name, value in measures.items() if name.startswith(("accuracy", "entropy"))}
+            rows.append(dict(zip(RUN, run, strict=True)) | {"step": step_of(folder)} | selected)
         pandas.DataFrame(rows).to_csv(file, index=False)
         print(", ".join(map(str, run)), flush=True)
 

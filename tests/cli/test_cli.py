@@ -152,9 +152,9 @@ def test_no_process_of_a_run_imports_a_file_of_the_working_directory(job, tmp_pa
 def test_all_gpus_are_used_and_accelerates_default_configuration_is_ignored(job, monkeypatch):
     planned = plan(job, "--use_cpu", "false", devices=2, monkeypatch=monkeypatch)
     assert planned.num_processes == 2
-    place = planned.command.index("--config_file")
-    assert Path(planned.command[place + 1]).name == "ddp.yaml"
-    assert planned.command[place + 2 : place + 4] == ["--num_processes", "2"]
+    position = planned.command.index("--config_file")
+    assert Path(planned.command[position + 1]).name == "ddp.yaml"
+    assert planned.command[position + 2 : position + 4] == ["--num_processes", "2"]
 
 
 def with_gpus(job, names, folder):
@@ -171,15 +171,15 @@ def test_one_process_sees_one_gpu(job, monkeypatch, tmp_path):
     assert plan(job, *words, devices=2, monkeypatch=monkeypatch).env == {"CUDA_VISIBLE_DEVICES": "5"}
     with_accelerate = plan(job, *words, "--accelerate_config", "single", devices=2, monkeypatch=monkeypatch)
     assert with_accelerate.env["CUDA_VISIBLE_DEVICES"] == "5"
-    own = with_gpus(job, "7", tmp_path)
-    assert plan(own, *words, devices=2, monkeypatch=monkeypatch).env == {"CUDA_VISIBLE_DEVICES": "7"}
+    job_with_gpus = with_gpus(job, "7", tmp_path)
+    assert plan(job_with_gpus, *words, devices=2, monkeypatch=monkeypatch).env == {"CUDA_VISIBLE_DEVICES": "7"}
 
 
 def test_the_gpus_of_the_recipe_limit_the_number_of_processes(job, monkeypatch, tmp_path):
-    words, own = ["--use_cpu", "false"], with_gpus(job, "4,5,6", tmp_path)
-    assert plan(own, *words, devices=8, monkeypatch=monkeypatch).num_processes == 3
+    words, job_with_gpus = ["--use_cpu", "false"], with_gpus(job, "4,5,6", tmp_path)
+    assert plan(job_with_gpus, *words, devices=8, monkeypatch=monkeypatch).num_processes == 3
     with pytest.raises(UserError, match="`num_processes` is 4, but 1 x 3 accelerators are usable"):
-        plan(own, *words, "--num_processes", "4", devices=8, monkeypatch=monkeypatch)
+        plan(job_with_gpus, *words, "--num_processes", "4", devices=8, monkeypatch=monkeypatch)
 
 
 def test_an_accelerate_configuration_and_flags_are_passed_to_accelerate(job, monkeypatch):

@@ -41,8 +41,8 @@ def flags_of(command):
     output = io.StringIO()
     with redirect_stdout(output), suppress(SystemExit):
         main([command, "--help"])
-    own = {"help", *re.findall(r"--(\w+)", output.getvalue())}
-    return own | LAUNCH | (flags_of("train") if command in ("plan", "inspect") else set())
+    own_flags = {"help", *re.findall(r"--(\w+)", output.getvalue())}
+    return own_flags | LAUNCH | (flags_of("train") if command in ("plan", "inspect") else set())
 
 
 @pytest.mark.parametrize("words", command_cases())

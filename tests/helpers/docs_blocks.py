@@ -15,8 +15,8 @@ BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", flags=re.MULTILINE | re.DOTALL
 
 
 def blocks(page, *languages):
-    found = BLOCK.findall(page.read_text(encoding="utf-8"))
-    return [re.sub(f"^{indent}", "", body, flags=re.MULTILINE) for indent, name, body in found if name in languages]
+    matches = BLOCK.findall(page.read_text(encoding="utf-8"))
+    return [re.sub(f"^{indent}", "", body, flags=re.MULTILINE) for indent, name, body in matches if name in languages]
 
 
 def load_script(file):

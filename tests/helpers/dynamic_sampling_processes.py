@@ -39,12 +39,12 @@ def train(output, processes, group_size, outcomes, changes):
     rounds = []
     peek = trainer._sampler.stream.peek
     trainer._sampler.stream.peek = lambda count: rounds.append(count) or peek(count)
-    used, _ = record_batches(trainer, whole_groups=False)
+    batches, _ = record_batches(trainer, whole_groups=False)
     trainer.train()
     names = ("rounds", "dropped_groups", "prompts", "uninformative_groups", "epoch")
     return {
         "weights": trainer.accelerator.unwrap_model(trainer.model).state_dict(),
-        "used": used,
+        "used": batches,
         "rounds": rounds,
         "log": [
             [entry[f"dynamic_sampling/{name}"] for name in names]

@@ -78,8 +78,8 @@ def _run_forked(file, words, processes, output, timeout):
     for rank, log in enumerate(logs):
         log.touch()
         # Set the same variables as torchrun.
-        place = {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(processes)}
-        children.append(_fork(str(file), words, environment(**place if processes > 1 else {}), None, log, log))
+        variables = {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(processes)}
+        children.append(_fork(str(file), words, environment(**variables if processes > 1 else {}), None, log, log))
     deadline = time.monotonic() + timeout
     try:
         # If one process fails, end the other processes, which would wait for it.

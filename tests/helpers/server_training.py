@@ -101,10 +101,10 @@ def weights(output):
 
 
 def assert_same_weights(output, expected):
-    found, other = weights(output), weights(expected)
-    assert found.keys() == other.keys()
-    for name, value in other.items():
-        assert torch.equal(found[name], value), name
+    actual, expected_weights = weights(output), weights(expected)
+    assert actual.keys() == expected_weights.keys()
+    for name, value in expected_weights.items():
+        assert torch.equal(actual[name], value), name
 
 
 def machines(*more):

@@ -40,13 +40,13 @@ LATEST = "latest"
 def allowed_versions():
     """Map each package in UPSTREAM to its lowest allowed version and its specifier in pyproject.toml."""
     lines = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    found = {}
+    versions = {}
     for line in lines:
         name, specifier = re.fullmatch(r"([A-Za-z0-9_-]+)(.*)", line).groups()
         if name in UPSTREAM:
-            found[name] = re.search(r">=([0-9.]+)", specifier).group(1), specifier
-    assert found.keys() == set(UPSTREAM), found
-    return found
+            versions[name] = re.search(r">=([0-9.]+)", specifier).group(1), specifier
+    assert versions.keys() == set(UPSTREAM), versions
+    return versions
 
 
 def torch_requirement():
@@ -102,13 +102,13 @@ def run_tests(python, report, tests):
 
 def group_by_error(failed):
     """Map each error to the tests that fail with it, because one change in TRL often breaks many tests."""
-    found = {}
+    tests_by_error = {}
     for name, error in failed:
         words, _, case = name.removesuffix(")").partition(" (")
-        found.setdefault(error, {}).setdefault(words, []).append(case)
+        tests_by_error.setdefault(error, {}).setdefault(words, []).append(case)
     return {
         error: [words + (f" ({', '.join(cases)})" if any(cases) else "") for words, cases in tests.items()]
-        for error, tests in found.items()
+        for error, tests in tests_by_error.items()
     }
 
 

@@ -27,8 +27,8 @@ def workspace(tmp_path_factory):
 
 def test_defaults_and_shipped_recipe_match_the_paper():
     paper = read_settings(find_config("paper", kind="evaluation"), {"model": "m"})
-    stated = {"num_samples": 4, "temperature": 0.4, "top_p": 0.95, "repetition_penalty": 1.05}
-    assert {name: getattr(paper, name) for name in stated} == stated
+    paper_values = {"num_samples": 4, "temperature": 0.4, "top_p": 0.95, "repetition_penalty": 1.05}
+    assert {name: getattr(paper, name) for name in paper_values} == paper_values
     assert paper.system_prompt == PAPER_SYSTEM_PROMPT
     assert paper.benchmarks == GROUPS["math12"]
     assert paper == EvaluationSettings(model="m", benchmarks=["math12"])
@@ -48,8 +48,8 @@ def test_options_override_the_file(tmp_path):
     assert (settings.num_samples, settings.temperature, settings.seed, settings.top_p) == (8, 1, 5, 0.5)
     assert (settings.system_prompt, settings.max_problems) == (None, 3)
     assert settings.benchmarks == ["aime24", "amc23"]
-    given = read_settings(None, {"model": "m", "benchmarks": ["gsm8k,svamp", "cmath"]})
-    assert given.benchmarks == ["gsm8k", "svamp", "cmath"]
+    from_command_line = read_settings(None, {"model": "m", "benchmarks": ["gsm8k,svamp", "cmath"]})
+    assert from_command_line.benchmarks == ["gsm8k", "svamp", "cmath"]
 
 
 def test_tiny_model_is_evaluated_end_to_end(workspace, tmp_path, capsys, monkeypatch):

@@ -65,9 +65,9 @@ def working_directory(folder, monkeypatch):
 
 def inspect(capsys, *words, code=0):
     """Run the command; return the printed text as one line, and the cells of each table row."""
-    found = main(["inspect", *map(str, words)])
+    exit_code = main(["inspect", *map(str, words)])
     out, err = capsys.readouterr()
-    assert found == code, err
+    assert exit_code == code, err
     assert all(len(line) <= 119 for line in out.splitlines() if "/" not in line)  # paths are not wrapped
     lines = out.splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("---"))
@@ -164,9 +164,9 @@ def test_command_line_prompts_need_no_data(folder, capsys):
 def test_prompt_template_applies_to_data_and_to_command_line_prompts(folder, tmp_path, capsys):
     words = ["--config", "recipe.yaml", "--num_samples", "1", "--prompt_template", "{question} is "]
     words += ["--reward_funcs", "[]", "--html", tmp_path / "page.html"]
-    for more, shown in (([], "3+3= is"), (["--prompt", "0"], "0 is")):
+    for more, expected in (([], "3+3= is"), (["--prompt", "0"], "0 is")):
         inspect(capsys, *words, *more)
-        assert shown in (tmp_path / "page.html").read_text()
+        assert expected in (tmp_path / "page.html").read_text()
         assert "[u" not in (tmp_path / "page.html").read_text()
 
 

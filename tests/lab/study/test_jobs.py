@@ -154,7 +154,7 @@ def write_study(folder, keys=None, **overrides):
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
         ({"ces_tua": 0.1}, "DAPO, seed 0: .* the key `ces_tua` is not known. Did you mean `ces_tau`?"),
         ({"ces_tau": 3.0}, "DAPO, seed 0: .*`ces_tau` is 3.0"),
@@ -166,16 +166,16 @@ def write_study(folder, keys=None, **overrides):
         ),
     ],
 )
-def test_an_invalid_run_is_rejected_before_any_run_starts(tmp_path, monkeypatch, changes, words):
+def test_an_invalid_run_is_rejected_before_any_run_starts(tmp_path, monkeypatch, changes, message):
     monkeypatch.chdir(tmp_path)
     write_study(tmp_path, **changes)
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=message):
         command.run(["--config", "mini.yaml"])
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
-    ("evaluation", "words"),
+    ("evaluation", "message"),
     [
         ({"function": "trl_ces.lab.tasks.arithmetic_evaluation.evalute"}, "Did you mean `evaluate`"),
         (
@@ -191,10 +191,10 @@ def test_an_invalid_run_is_rejected_before_any_run_starts(tmp_path, monkeypatch,
         ({"function": "trl_ces.lab.study.held_out.evaluate", "group_by": "task"}, "`group_by` is 'task'"),
     ],
 )
-def test_an_invalid_evaluation_is_rejected_before_any_run_starts(tmp_path, monkeypatch, evaluation, words):
+def test_an_invalid_evaluation_is_rejected_before_any_run_starts(tmp_path, monkeypatch, evaluation, message):
     monkeypatch.chdir(tmp_path)
     write_study(tmp_path, {"evaluation": evaluation})
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=message):
         command.run(["--config", "mini.yaml"])
     assert not (tmp_path / "out").exists()
 
@@ -271,9 +271,11 @@ def test_a_running_study_cannot_be_started_again(tmp_path, monkeypatch):
 
 def run_study(folder, *words):
     # Use an absolute path, so that the command line of every process in the study contains it.
-    place = ["--output_dir", str(folder / "out")]
-    line = [sys.executable, "-m", "trl_ces.cli.main", "study", "--config", "mini.yaml", "--jobs", "2", *place, *words]
-    return subprocess.Popen(line, cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    options = ["--config", "mini.yaml", "--jobs", "2", "--output_dir", str(folder / "out"), *words]
+    command_line = [sys.executable, "-m", "trl_ces.cli.main", "study", *options]
+    return subprocess.Popen(
+        command_line, cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
 
 
 @pytest.fixture(scope="module")

@@ -73,9 +73,9 @@ def _resampled(values: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     random, chunk = np.random.default_rng(seed), max(1, INDICES_PER_CHUNK // len(values))
     means, squares = [], []
     for start in range(0, RESAMPLES, chunk):
-        drawn = values[random.integers(len(values), size=(min(chunk, RESAMPLES - start), len(values)))]
-        means.append(drawn.mean(axis=1))
-        squares.append(drawn.var(axis=1) / max(len(values) - 1, 1))
+        samples = values[random.integers(len(values), size=(min(chunk, RESAMPLES - start), len(values)))]
+        means.append(samples.mean(axis=1))
+        squares.append(samples.var(axis=1) / max(len(values) - 1, 1))
     return np.concatenate(means), np.concatenate(squares)
 
 
@@ -126,12 +126,12 @@ def accuracy_interval(sets: Sequence[Shares]) -> Interval:
 
 
 def _not_empty(sets: Sequence[Shares]) -> bool:
-    return bool(sets) and all(len(each.correct) for each in sets)
+    return bool(sets) and all(len(shares.correct) for shares in sets)
 
 
 def _bounds(sets: Sequence[Shares]) -> tuple[float, float, float]:
-    means = np.array([each.correct.mean() for each in sets])
-    sizes = np.array([effective_size(each) for each in sets])
+    means = np.array([shares.correct.mean() for shares in sets])
+    sizes = np.array([effective_size(shares) for shares in sets])
     smooth = (means * sizes + 0.5) / (sizes + 1)
     middle = smooth.mean()
     size = len(sets) ** 2 * middle * (1 - middle) / (smooth * (1 - smooth) / sizes).sum()
@@ -149,7 +149,7 @@ def accuracy_difference(first: Sequence[Shares], second: Sequence[Shares]) -> In
     """
     if not _not_empty(first):
         return Interval(None, None, None)
-    (one, low, high), (two, other_low, other_high) = _bounds(first), _bounds(second)
+    (first_mean, low, high), (second_mean, other_low, other_high) = _bounds(first), _bounds(second)
     pairs = [(a.correct, b.correct) for a, b in zip(first, second, strict=True)]
     covariance = sum(_products(a, b) / len(a) ** 2 for a, b in pairs)
     variances = [
@@ -161,6 +161,6 @@ def accuracy_difference(first: Sequence[Shares], second: Sequence[Shares]) -> In
     def distance(a: float, b: float) -> float:
         return math.sqrt(max(a**2 - 2 * correlation * a * b + b**2, 0.0))
 
-    difference = one - two
-    low_end = difference - distance(one - low, other_high - two)
-    return Interval(difference, low_end, difference + distance(high - one, two - other_low))
+    difference = first_mean - second_mean
+    low_end = difference - distance(first_mean - low, other_high - second_mean)
+    return Interval(difference, low_end, difference + distance(high - first_mean, second_mean - other_low))

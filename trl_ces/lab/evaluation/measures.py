@@ -87,11 +87,14 @@ def measure(
     problems = [scored_by_all(tables_of_set, by) for tables_of_set in zip(*runs, strict=True)]
 
     def per_problem(value: Callable[[pd.DataFrame], Any]) -> list[list[Any]]:
-        return [[value(own).loc[indices] for own, indices in zip(run, problems, strict=True)] for run in runs]
+        return [[value(samples).loc[indices] for samples, indices in zip(run, problems, strict=True)] for run in runs]
 
     def accuracy(budget: float = math.inf) -> dict[str, Any]:
-        tables = per_problem(lambda own: accuracies(own, by, budget))
-        shares = [[Shares(own["correct"].to_numpy(), own["completions"].to_numpy()) for own in run] for run in tables]
+        tables = per_problem(lambda samples: accuracies(samples, by, budget))
+        shares = [
+            [Shares(samples["correct"].to_numpy(), samples["completions"].to_numpy()) for samples in run]
+            for run in tables
+        ]
         return _paired("accuracy", shares, baseline, accuracy_interval, accuracy_difference)
 
     def mean(name: str, values: list[list[pd.Series]], maximum: float = math.inf) -> dict[str, Any]:
@@ -100,18 +103,18 @@ def measure(
             name,
             values,
             baseline,
-            lambda own: interval_of_average(own, 0, maximum),
-            lambda own, other: interval_of_average([a - b for a, b in zip(own, other, strict=True)]),
+            lambda samples: interval_of_average(samples, 0, maximum),
+            lambda samples, other: interval_of_average([a - b for a, b in zip(samples, other, strict=True)]),
         )
 
     results = {
-        "problems": sum(own["problem"].nunique() for own in runs[0]),
+        "problems": sum(samples["problem"].nunique() for samples in runs[0]),
         "scored": sum(map(len, problems)),
         **accuracy(),
-        **mean("length", [[own.groupby("problem")["tokens"].mean() for own in run] for run in runs]),
+        **mean("length", [[samples.groupby("problem")["tokens"].mean() for samples in run] for run in runs]),
     }
     if limit is not None:
-        results |= mean("area", per_problem(lambda own: areas(own, by, limit)), maximum=1)
+        results |= mean("area", per_problem(lambda samples: areas(samples, by, limit)), maximum=1)
         results["budgets"] = [{"budget": budget, **accuracy(budget)} for budget in budgets_up_to(limit)]
     return results
 

@@ -76,8 +76,8 @@ def _main_table(summary: dict[str, Any]) -> str:
     largest_k = max(next(iter(entries.values()))["correct"]["pass_at"], key=int)
 
     def cells(entry: dict[str, Any]) -> list[str]:
-        own, script = entry["correct"], entry["correct_qwen"]
-        accuracy = [Interval(**own["accuracy"]).text(percent), str(own["problems"])]
+        correct, script = entry["correct"], entry["correct_qwen"]
+        accuracy = [Interval(**correct["accuracy"]).text(percent), str(correct["problems"])]
         script_accuracy = [percent(script["accuracy"]["mean"]), str(script["problems"])]
         return [*accuracy, *script_accuracy, Interval(**entry["length_tokens"]).text(tokens)]
 
@@ -85,8 +85,8 @@ def _main_table(summary: dict[str, Any]) -> str:
     for kind, title in KINDS.items():
         names = [name for name in entries if BENCHMARKS[name].kind == kind]
         for name in names:
-            rest = [percent(entries[name]["correct"]["pass_at"][largest_k]), percent(entries[name]["truncated"])]
-            rows.append([BENCHMARKS[name].title, *cells(entries[name]), *rest])
+            shares = [percent(entries[name]["correct"]["pass_at"][largest_k]), percent(entries[name]["truncated"])]
+            rows.append([BENCHMARKS[name].title, *cells(entries[name]), *shares])
         if len(names) > 1:
             rows.append([title, *cells(summary["averages"][kind]), "", ""])
     return markdown(["Dataset", "Acc ↑", "n", "Script Acc", "n", "Len ↓", f"pass@{largest_k}", "Cut off"], rows)

@@ -84,8 +84,8 @@ class EvaluationSettings:
                 raise UserError(f"`{setting.name}` is {value!r:.80}: it must be {words}.")
         if not self.model.strip():
             raise UserError("No model is specified: set `--model` to a directory or a Hub id.")
-        given = [self.benchmarks] if isinstance(self.benchmarks, str) else self.benchmarks
-        names = [word.strip() for text in given for word in text.split(",")]
+        names_or_text = [self.benchmarks] if isinstance(self.benchmarks, str) else self.benchmarks
+        names = [word.strip() for text in names_or_text for word in text.split(",")]
         object.__setattr__(self, "benchmarks", find_benchmarks(list(filter(None, names))))
 
     def sampling(self) -> dict[str, Any]:

@@ -58,7 +58,10 @@ def token_shaping(sample: RecipeSample, settings: dict[str, Any], mask_truncated
     counts = zip(group_correct.tolist(), group_scored.tolist(), correct.tolist(), strict=True)
     # A correct completion's advantage is the negated advantage of an incorrect completion with all scores swapped.
     advantages = torch.tensor(
-        [-advantage_of_incorrect(n - c, n) if own else advantage_of_incorrect(c, n) for c, n, own in counts]
+        [
+            -advantage_of_incorrect(n - c, n) if is_correct else advantage_of_incorrect(c, n)
+            for c, n, is_correct in counts
+        ]
     )
     batch = {
         "advantages": advantages,

@@ -190,6 +190,6 @@ def _grade(
         return None, str(error)
     threshold = recipe.setting("ces_correct_threshold")
     correct = [None if value is None else value >= threshold for value in values]
-    row = {name: own[0] for name, own in prompts.columns.items()}
+    row = {name: entries[0] for name, entries in prompts.columns.items()}
     example = describe_example(func, arguments["completions"][0], row)
     return correct, None if any(correct) else f"{reward_name(func)} scored no completion as correct. {example}"

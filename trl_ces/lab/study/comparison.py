@@ -131,7 +131,7 @@ def average(benchmarks: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 
 
 def final_training(curve: Curve) -> dict[str, float]:
-    """Average the last `LAST_PART` of the logged points (at least one point); NaN if no accuracy was logged."""
+    """Average the last `FINAL_FRACTION` of the logged points (at least one point); NaN if no accuracy was logged."""
     if not curve["step"]:
         return dict.fromkeys(POINT, math.nan)
     count = max(1, round(FINAL_FRACTION * len(curve["step"])))

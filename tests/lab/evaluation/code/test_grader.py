@@ -175,25 +175,25 @@ def test_malicious_programs_do_not_pass(name):
 def test_correct_programs_pass_next_to_malicious_programs():
     malicious = [MALICIOUS[name] for name in ("fork", "memory", "kill", "exit")]
     tasks = [task("def f(x): return x", [[1]])] * 8
-    found = passed(tasks, [program for attack in malicious for program in (attack, "def f(x): return x")], 20.0)
-    assert found == [[False], [True]] * 4
+    results = passed(tasks, [program for attack in malicious for program in (attack, "def f(x): return x")], 20.0)
+    assert results == [[False], [True]] * 4
 
 
 @built
 def test_slow_call_is_killed_at_its_cpu_time_limit(monkeypatch):
     # The reference takes almost no time, so the limit is one second of CPU time. The wall-clock limit is 60 seconds.
-    ends = []
+    statuses = []
 
     def watched(*arguments, **settings):
         outcome = run_sandboxed(*arguments, **settings)
-        ends.append(outcome.status)
+        statuses.append(outcome.status)
         return outcome
 
     monkeypatch.setattr(grader, "run_sandboxed", watched)
     slow = "def f(x):\n    while x: pass\n    return x"
     assert passed([task("def f(x): return x", [[0]], [[1]])], [slow], 60.0) == [[True, False]]
 
-    assert ends == ["ok", "died"]  # the reference; the program, which SIGPROF killed
+    assert statuses == ["ok", "died"]  # the reference; the program, which SIGPROF killed
 
 
 @built
@@ -246,8 +246,8 @@ def test_unscored_program_is_unscored_for_both_graders():
     base = Problem("humaneval", 0, "Double x.", "double", DOUBLE)
     stricter = replace(base, benchmark="humaneval_plus")
     generated = {"tokens": 9, "finish_reason": "stop", "text": "text"}
-    found = grade_completions([(Request([base, stricter], 0, [1], False, 7), generated)], ReferenceThatFails())
-    assert [(sample["correct"], sample["correct_qwen"]) for sample in found] == [(True, True), (None, None)]
+    samples = grade_completions([(Request([base, stricter], 0, [1], False, 7), generated)], ReferenceThatFails())
+    assert [(sample["correct"], sample["correct_qwen"]) for sample in samples] == [(True, True), (None, None)]
 
 
 @built
@@ -255,9 +255,9 @@ def test_code_in_the_thinking_is_ignored():
     block = fenced("def double(x): return 2 * x")
     texts = [f"<think>{block}", block, f"{block}</think>No idea.", f"so</think>{block}"]
     prefilled = [False, True, True, True]
-    found = CodeGrader(20.0).grade([(DOUBLE, text, opened) for text, opened in zip(texts, prefilled, strict=True)])
-    assert [grade.passed[0] for grade in found] == [False, False, False, True]
-    assert [grade.program is None for grade in found] == [True, True, True, False]
+    grades = CodeGrader(20.0).grade([(DOUBLE, text, opened) for text, opened in zip(texts, prefilled, strict=True)])
+    assert [grade.passed[0] for grade in grades] == [False, False, False, True]
+    assert [grade.program is None for grade in grades] == [True, True, True, False]
 
 
 def test_code_benchmarks_require_permission(tmp_path, capsys, monkeypatch):
@@ -297,16 +297,16 @@ def test_completion_is_graded_for_the_base_set_and_the_stricter_set(tmp_path, mo
     accuracy = {name: entry["correct"]["accuracy"]["mean"] for name, entry in summary["benchmarks"].items()}
     assert accuracy == {"humaneval_plus": 0.0, "aime24": 0.0, "humaneval": 1.0}
     file = tmp_path / "out" / "samples.jsonl"
-    every = sorted(file.read_text().splitlines())
-    assert len(every) == 18
-    sample = next(s for s in map(json.loads, every) if s["benchmark"] == "humaneval_plus")
+    all_lines = sorted(file.read_text().splitlines())
+    assert len(all_lines) == 18
+    sample = next(s for s in map(json.loads, all_lines) if s["benchmark"] == "humaneval_plus")
     assert sample["final_answer"] == "def double(x): return abs(2 * x)\n"
     assert (sample["gold"], sample["correct"], sample["correct_qwen"]) == ("double", False, False)
     # Simulate a kill between the two lines of each completion: only the missing lines are added.
-    kept = [line for line in every if '"humaneval_plus"' not in line]
-    file.write_text("".join(line + "\n" for line in kept))
+    base_lines = [line for line in all_lines if '"humaneval_plus"' not in line]
+    file.write_text("".join(line + "\n" for line in base_lines))
     run_evaluation(settings, tmp_path / "out", say=lambda text: None, progress=False)
-    assert sorted(file.read_text().splitlines()) == every
+    assert sorted(file.read_text().splitlines()) == all_lines
 
 
 def test_time_limit_is_recorded_only_for_code_sets():
@@ -340,8 +340,8 @@ def real_rows(dataset):
 
 def failed_canonical(dataset, rows):
     tasks = [read_task(dataset, row) for row in rows]
-    found = passed(tasks, [row["prompt"] + row["canonical_solution"] for row in rows], 120.0)
-    return {row["task_id"]: groups for row, groups in zip(rows, found, strict=True) if groups != [True, True]}
+    results = passed(tasks, [row["prompt"] + row["canonical_solution"] for row in rows], 120.0)
+    return {row["task_id"]: groups for row, groups in zip(rows, results, strict=True) if groups != [True, True]}
 
 
 @built

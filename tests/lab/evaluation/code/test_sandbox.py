@@ -26,22 +26,22 @@ def mark_the_sandboxes_of_this_process(monkeypatch):
 
 def sandboxed_processes():
     """Find the ids of this test's sandbox processes by their command line."""
-    found = []
+    processes = []
     for entry in Path("/proc").iterdir():
         try:
             words = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
         except OSError:
             continue
         if MARK.encode() in words:
-            found.append(int(entry.name))
-    return found
+            processes.append(int(entry.name))
+    return processes
 
 
 def cpu_ticks(process):
     return int((Path("/proc") / str(process) / "stat").read_text().rpartition(")")[2].split()[11])
 
 
-def within_a_minute(holds):
+def wait_until(holds):
     deadline = time.monotonic() + 60
     while not holds() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -49,7 +49,7 @@ def within_a_minute(holds):
 
 
 def all_have_ended():
-    return within_a_minute(lambda: not sandboxed_processes())
+    return wait_until(lambda: not sandboxed_processes())
 
 
 def attempt(code):
@@ -147,9 +147,9 @@ def test_endless_programs_are_killed_at_the_time_limit(code):
 
 @built
 def test_output_is_limited_and_prints_are_discarded():
-    sent = run_sandboxed("for _ in range(99): send(bytes(10**6))", seconds=30, output_bytes=10**7)
-    assert sent.status == "died"
-    assert len(sent.output) <= 10**7
+    outcome = run_sandboxed("for _ in range(99): send(bytes(10**6))", seconds=30, output_bytes=10**7)
+    assert outcome.status == "died"
+    assert len(outcome.output) <= 10**7
     printed = run_sandboxed("for i in range(10**5): print('passed' * 20)\nsend(b'end')", seconds=30)
     assert printed == Outcome("ok", b"end")
     assert all_have_ended()
@@ -169,8 +169,8 @@ def test_environment_variables_and_host_files_are_not_visible(monkeypatch):
     environment, root, arguments, user = eval(run_sandboxed(code, seconds=20).output)
     assert environment == {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     # The folders of the Python environment, which may be under /tmp, are visible.
-    own = {Path(folder).parts[1] for folder in (*sandbox.visible_folders(), sys.executable)}
-    assert not ({"proc", "sys", "tmp", "run", "var", "bin"} - own) & set(root)
+    python_folders = {Path(folder).parts[1] for folder in (*sandbox.visible_folders(), sys.executable)}
+    assert not ({"proc", "sys", "tmp", "run", "var", "bin"} - python_folders) & set(root)
     assert (arguments, user) == (["program"], 65534)
     code = "import os\nfor number in range(1000):\n    try: os.fstat(number); send(b'%d ' % number)\n"
     code += "    except OSError: pass"
@@ -191,7 +191,7 @@ def test_no_sandbox_survives_its_parent(signal_number):
     parent.stdin.write(MARK.encode())
     parent.stdin.close()
     ticks = os.sysconf("SC_CLK_TCK")
-    assert within_a_minute(lambda: any(cpu_ticks(process) > ticks for process in sandboxed_processes()))
+    assert wait_until(lambda: any(cpu_ticks(process) > ticks for process in sandboxed_processes()))
     parent.send_signal(signal_number)
     parent.wait(60)
     assert all_have_ended()
@@ -214,8 +214,10 @@ def test_error_without_bubblewrap_or_namespaces_names_cause_and_solution(monkeyp
         (tmp_path / "bwrap").write_text(f"#!/bin/sh\necho '{message}' >&2\nexit 1\n")
         (tmp_path / "bwrap").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    why = message or "bwrap is not installed"
-    with pytest.raises(UserError, match=rf"cannot be created here \({why}\): .*`apt install bubblewrap libseccomp2`"):
+    reason = message or "bwrap is not installed"
+    with pytest.raises(
+        UserError, match=rf"cannot be created here \({reason}\): .*`apt install bubblewrap libseccomp2`"
+    ):
         check_sandbox()
 
 
@@ -240,7 +242,7 @@ ALL_FILES = "--ro-bind / / --dev-bind /dev /dev"
 
 @built
 @pytest.mark.parametrize(
-    ("script", "says"),
+    ("script", "message"),
     [
         ('exec "$@"', "the ipc namespace, the mnt namespace, the net namespace, the pid namespace"),
         ('"$@"', "the pid namespace"),
@@ -249,9 +251,9 @@ ALL_FILES = "--ro-bind / / --dev-bind /dev /dev"
         (f'exec {REAL} --unshare-net --unshare-user --dev-bind / / -- "$@"', "the pid namespace"),
     ],
 )
-def test_a_bwrap_that_does_not_isolate_is_refused(tmp_path, monkeypatch, script, says):
+def test_a_bwrap_that_does_not_isolate_is_refused(tmp_path, monkeypatch, script, message):
     stand_in(tmp_path, monkeypatch, DROP_OPTIONS + script)
-    with pytest.raises(UserError, match=rf"only in a sandbox, which cannot be created here \(.*({says})"):
+    with pytest.raises(UserError, match=rf"only in a sandbox, which cannot be created here \(.*({message})"):
         check_sandbox()
     ran = tmp_path / "ran"
     with pytest.raises(SandboxError):

@@ -127,7 +127,7 @@ def _finish(
     The CPU time of calls is measured from outside, because a program can change its own timers. The program is a
     single process, because the filter denies new ones. It can send false marks, so its total CPU time is also limited.
     """
-    deadline, used, call_start, position, marks = time.monotonic() + seconds, 0.0, 0.0, 0, 0
+    deadline, cpu_seconds, call_start, position, marks = time.monotonic() + seconds, 0.0, 0.0, 0, 0
     while (remaining := deadline - time.monotonic()) > 0:
         try:
             process.communicate(data, timeout=min(remaining, POLL_SECONDS) if limits else remaining)
@@ -135,13 +135,13 @@ def _finish(
         except subprocess.TimeoutExpired:
             data = None  # `communicate` sends the remaining data
         with contextlib.suppress(psutil.Error):  # the process has just ended
-            used = sum(inside.cpu_times()[:2])  # user and system
-        sent = os.pread(output, os.fstat(output).st_size - position, position)
-        position += len(sent)
-        if MARK in sent:
-            marks, call_start = marks + sent.count(MARK), used
+            cpu_seconds = sum(inside.cpu_times()[:2])  # user and system
+        output_chunk = os.pread(output, os.fstat(output).st_size - position, position)
+        position += len(output_chunk)
+        if MARK in output_chunk:
+            marks, call_start = marks + output_chunk.count(MARK), cpu_seconds
         limit = [*limits, 0.0][min(marks // 2, len(limits))]
-        if limits and (used > sum(limits) + SPARE_SECONDS or (marks % 2 and used - call_start > limit)):
+        if limits and (cpu_seconds > sum(limits) + SPARE_SECONDS or (marks % 2 and cpu_seconds - call_start > limit)):
             break
     return "timeout"
 
