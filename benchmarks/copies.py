@@ -3,9 +3,9 @@ Count accepted copies of formulas from the question, with and without passing th
 
     python benchmarks/copies.py --data FOLDER            # contains train/math/math.json and math/NAME/test.jsonl
 
-Each policy boxes one formula: the longest, last or first formula of the question, or a modified longest formula (in
-brackets, with `+ 0`, with spaces, or with its sides exchanged). A copy that is spelled like the gold is correct,
-so it is not counted.
+Each policy puts one formula in a box: the longest, last or first formula of the question, or a modified longest
+formula (in brackets, with `+ 0`, with spaces, or with its sides swapped). A copy that is spelled like the gold is
+correct and is not counted.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def formulas(question: str) -> list[str]:
     return [formula for formula in matches if formula]
 
 
-def exchange_sides(formula: str) -> str:
+def swap_sides(formula: str) -> str:
     left_side, equals, right_side = formula.partition("=")
     return f"{right_side.strip()} = {left_side.strip()}" if equals else formula
 
@@ -57,7 +57,7 @@ MODIFIED = {
     "longest, in brackets": lambda candidates: f"({candidates[0]})",
     "longest, + 0": lambda candidates: f"{candidates[0]} + 0",
     "longest, with spaces": lambda candidates: re.sub(r"(?<=[-+=])", r"\\, ", candidates[0]),
-    "longest, sides exchanged": lambda candidates: exchange_sides(candidates[0]),
+    "longest, sides swapped": lambda candidates: swap_sides(candidates[0]),
 }
 POLICIES = VERBATIM | MODIFIED
 

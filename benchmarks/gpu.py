@@ -1,4 +1,4 @@
-"""Run the GPU benchmarks of this folder in 12 minutes, the most valuable part first.
+"""Run the GPU benchmarks of this folder in 12 minutes, the most important part first.
 
     python benchmarks/gpu.py --minutes 12
     python benchmarks/gpu.py --parts update plan
@@ -45,7 +45,7 @@ ROLLOUT = (
     "--num_generations 4 --per_device_train_batch_size 2 --gradient_accumulation_steps 2"
 )
 # 48 completions and 12 optimizer steps, as in the paper, but with completions of 1,000 tokens.
-PAPERS_STEPS = " --steps_per_generation 24 --max_completion_length 1000"
+PAPER_STEPS = " --steps_per_generation 24 --max_completion_length 1000"
 # With transformers' generation and Adam on the CPU: 8 completions and 2 optimizer steps.
 FEW_STEPS = " --steps_per_generation 4 --max_completion_length 500"
 TINY_ROLLOUT = (
@@ -70,7 +70,7 @@ PARTS = {
         1,
     ),
     "plan": Part("memory", "--cases 4 3 2", "--cases 0", 1.5, has_attention=False),
-    "rollout": Part("step", ROLLOUT + PAPERS_STEPS, TINY_ROLLOUT, 3, has_attention=False),
+    "rollout": Part("step", ROLLOUT + PAPER_STEPS, TINY_ROLLOUT, 3, has_attention=False),
     "zero2_offload": Part("step", ROLLOUT + FEW_STEPS, TINY_ROLLOUT, 2, has_attention=False),
     "vocabulary": Part(
         "update_step",
@@ -97,7 +97,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "--minutes",
         type=float,
         default=TOTAL_MINUTES,
-        help="total time limit, shared by the parts; the last part may use all of the remaining time",
+        help="total time limit, divided among the parts; the last part may use all of the remaining time",
     )
     parser.add_argument("--output_dir", type=Path, default=Path("runs/bench/gpu"))
     return parser.parse_args(argv)
@@ -110,7 +110,7 @@ def attention_of(options: argparse.Namespace, device: str) -> str:
 
 
 def reason_to_skip(name: str, options: argparse.Namespace, device: str) -> str:
-    """Return what a part lacks, or an empty string."""
+    """Return why a part must be skipped, or an empty string."""
     if name == "packed" and device == "cuda" and "flash" not in attention_of(options, device):
         return "needs flash attention"
     if name == "zero2_offload" and (device == "cpu" or find_spec("deepspeed") is None):
@@ -119,7 +119,7 @@ def reason_to_skip(name: str, options: argparse.Namespace, device: str) -> str:
 
 
 def command_of(name: str, options: argparse.Namespace, device: str) -> list[str]:
-    """Return the arguments of Python that run a part."""
+    """Return the arguments for Python that run a part."""
     part, tiny, attention = PARTS[name], options.shape == "tiny", attention_of(options, device)
     script = str(HERE / f"{part.script}.py")
     words = [script, "--device", device, *shlex.split(part.tiny if tiny else part.large)]

@@ -3,7 +3,7 @@
     python benchmarks/grading.py
 
 Final answers are numbers, fractions, powers and short polynomials; half of them are incorrect, as is typical of a
-partly trained model. The two rewards run alternately. Ratios compare wall time, so run nothing else on the machine.
+partially trained model. The two rewards run alternately. Ratios compare wall time, so run nothing else on the machine.
 
 The second part times answers that need symbolic algebra, with and without hostile answers mixed in.
 """
@@ -84,7 +84,7 @@ def processor_seconds() -> float:
 def time_with_hostile_answers(options: argparse.Namespace) -> None:
     """Time the reward on answers that need symbolic algebra, with and without hostile answers mixed in."""
     seconds: dict[str, list[float]] = {"without": [], "with": []}
-    processor: dict[str, float] = dict.fromkeys(seconds, 0.0)
+    cpu_seconds: dict[str, float] = dict.fromkeys(seconds, 0.0)
     hostile_rewards: list[float | None] = []
     for turn in range(options.repeats):
         for name, measurements in seconds.items():
@@ -100,7 +100,7 @@ def time_with_hostile_answers(options: argparse.Namespace) -> None:
             start, cpu_start = time.perf_counter(), processor_seconds()
             rewards = own_reward(completions=completions, solution=golds)
             measurements.append(time.perf_counter() - start)
-            processor[name] += processor_seconds() - cpu_start
+            cpu_seconds[name] += processor_seconds() - cpu_start
             hostile_rewards += [rewards[position] for position in positions]
             ordinary = [reward for position, reward in enumerate(rewards) if position not in positions]
             if ordinary != expected:
@@ -112,7 +112,7 @@ def time_with_hostile_answers(options: argparse.Namespace) -> None:
     print(
         f"\n{options.answers} answers that need symbolic algebra, with and without {options.hostile} hostile answers: "
         f"{medians}; with / without: {statistics.median(ratios):.2f} [{min(ratios):.2f}, {max(ratios):.2f}], in CPU "
-        f"time {processor['with'] / processor['without']:.2f}\n"
+        f"time {cpu_seconds['with'] / cpu_seconds['without']:.2f}\n"
         f"hostile answers: {hostile_rewards.count(0.0)} rewards of 0, {hostile_rewards.count(None)} unscored, "
         f"{hostile_rewards.count(1.0)} rewards of 1; all other rewards are as expected"
     )

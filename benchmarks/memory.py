@@ -5,8 +5,8 @@
 
 Each case runs in a separate process, in which CESTrainer trains a random model for two steps on full-length
 completions. The estimate of `trl_ces/lab/plan` is compared with the peak memory. On a GPU, this is the peak of
-PyTorch's allocator. On a CPU, it is the increase of resident memory over the value before the model was created, at
-its peak (Linux only). The CPU cases take a few minutes on one core.
+PyTorch's allocator. On a CPU, it is the peak of resident memory minus its value before the model was created (Linux
+only). The CPU cases take a few minutes on one core.
 """
 
 import argparse

@@ -167,7 +167,7 @@ def relative_difference(expected: dict[str, torch.Tensor], actual: dict[str, tor
 
 
 def equal_lengths(bench: Bench) -> None:
-    """Compare the time of CESTrainer and TRL on completions of equal length, which need no padding."""
+    """Compare the time of CESTrainer and TRL for completions of equal length, which need no padding."""
     length = bench.options.longest // 3
     workloads = {trainer: bench.workload(trainer, [length] * bench.options.rows, 2) for trainer in ("trl", "none")}
     seconds = bench.time_alternately(workloads)

@@ -1,6 +1,6 @@
 r"""
-Completions that would hang, exhaust memory, break a parser or run as code. `run` grades them with the reward and with
-the evaluation, each next to an answer that needs algebra. The command
+Completions that would hang, exhaust memory, break a parser or run as code. `run` grades each of them, next to an
+answer that needs algebra, with the reward and with the evaluation's grader. The command
 
     python tests/hostile_answers.py 3 1   # limit of the evaluation in seconds, and n to use every n-th completion
 
@@ -199,7 +199,7 @@ def whole_texts():
 
 
 def hostile_completions():
-    """Map names to completions, all of which are incorrect for the golds below."""
+    """Map names to completions, which are all incorrect for `GOLDS`."""
     corpus = {}
     for family in FAMILIES:
         for number, content in enumerate(family()):
@@ -257,9 +257,8 @@ def resident_bytes():
 
 def run(corpus, limit_s):
     """Grade the corpus as in training and as in the evaluation, each completion next to a neighbour."""
-    pool_module.GRACE_S = (
-        60.0  # so that on a busy machine a worker is lost only if the kernel does not end the request
-    )
+    # On a busy machine, wait longer, so that a worker is lost only if the kernel does not end the request.
+    pool_module.GRACE_S = 60.0
     pool = pool_module._shared = WatchedPool()
     pool.map([{"op": "equal", "gold": "x", "answer": "y"}] * 8)  # start the workers
     texts, golds, expected, names = [], [], [], []

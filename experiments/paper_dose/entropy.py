@@ -2,7 +2,7 @@
 Measure the entropy of correct and incorrect completions over training: `python experiments/paper_dose/entropy.py`.
 
 The script samples two completions for each of 100 held-out problems from every checkpoint of the study and writes
-entropy.csv (entropies in bits per token). Runs that were measured before are kept.
+entropy.csv (entropies in bits per token). Runs that it already contains are skipped.
 """
 
 from pathlib import Path

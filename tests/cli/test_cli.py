@@ -100,7 +100,7 @@ def test_a_command_line_is_split_into_files_fields_and_flags():
     }
 
 
-def plan(job, *words, devices=0, monkeypatch=None):
+def plan_launch(job, *words, devices=0, monkeypatch=None):
     if monkeypatch is not None:
         monkeypatch.setattr(launch, "device_count", lambda: devices)
         monkeypatch.setattr(launch, "find_spec", lambda name: object())
@@ -109,7 +109,7 @@ def plan(job, *words, devices=0, monkeypatch=None):
 
 
 def test_one_process_is_started_directly(job):
-    planned = plan(job, "--max_steps", "3")
+    planned = plan_launch(job, "--max_steps", "3")
     assert planned.num_processes == 1
     assert planned.command[1:] == [
         "-P", "-m", "trl_ces.cli.train_worker", "--expect_processes", "1"
@@ -123,14 +123,14 @@ def test_one_process_is_started_directly(job):
 
 
 def test_several_processes_on_a_cpu_are_started_by_torchrun(job):
-    planned = plan(job, "--num_processes", "2")
+    planned = plan_launch(job, "--num_processes", "2")
     assert planned.num_processes == 2
     assert planned.command[1:7] == ["-P", "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [[], ["--num_processes", "2"], ["--accelerate_config", "single"]])
-def test_no_process_of_a_run_imports_a_file_of_the_working_directory(job, tmp_path, monkeypatch, words):
+def test_no_process_of_a_run_imports_files_from_the_working_directory(job, tmp_path, monkeypatch, words):
     monkeypatch.setattr(launch, "WORKER", "probe")
     (tmp_path / "installed").mkdir()
     (tmp_path / "installed" / "probe.py").write_text(
@@ -142,7 +142,7 @@ def test_no_process_of_a_run_imports_a_file_of_the_working_directory(job, tmp_pa
     cwd.mkdir()
     for name in ("secrets", "random", "types", "numpy", "probe"):
         (cwd / f"{name}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')\n")
-    planned = plan(job, *words)
+    planned = plan_launch(job, *words)
     monkeypatch.chdir(cwd)
     assert launch.run_child(planned.command, planned.env) == 0
     assert [file.read_text() for file in tmp_path.glob("worker-*")] == ["True"] * planned.num_processes
@@ -150,7 +150,7 @@ def test_no_process_of_a_run_imports_a_file_of_the_working_directory(job, tmp_pa
 
 
 def test_all_gpus_are_used_and_accelerates_default_configuration_is_ignored(job, monkeypatch):
-    planned = plan(job, "--use_cpu", "false", devices=2, monkeypatch=monkeypatch)
+    planned = plan_launch(job, "--use_cpu", "false", devices=2, monkeypatch=monkeypatch)
     assert planned.num_processes == 2
     position = planned.command.index("--config_file")
     assert Path(planned.command[position + 1]).name == "ddp.yaml"
@@ -168,32 +168,32 @@ def with_gpus(job, names, folder):
 def test_one_process_sees_one_gpu(job, monkeypatch, tmp_path):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6")
     words = ["--use_cpu", "false", "--num_processes", "1"]
-    assert plan(job, *words, devices=2, monkeypatch=monkeypatch).env == {"CUDA_VISIBLE_DEVICES": "5"}
-    with_accelerate = plan(job, *words, "--accelerate_config", "single", devices=2, monkeypatch=monkeypatch)
+    assert plan_launch(job, *words, devices=2, monkeypatch=monkeypatch).env == {"CUDA_VISIBLE_DEVICES": "5"}
+    with_accelerate = plan_launch(job, *words, "--accelerate_config", "single", devices=2, monkeypatch=monkeypatch)
     assert with_accelerate.env["CUDA_VISIBLE_DEVICES"] == "5"
     job_with_gpus = with_gpus(job, "7", tmp_path)
-    assert plan(job_with_gpus, *words, devices=2, monkeypatch=monkeypatch).env == {"CUDA_VISIBLE_DEVICES": "7"}
+    assert plan_launch(job_with_gpus, *words, devices=2, monkeypatch=monkeypatch).env == {"CUDA_VISIBLE_DEVICES": "7"}
 
 
 def test_the_gpus_of_the_recipe_limit_the_number_of_processes(job, monkeypatch, tmp_path):
     words, job_with_gpus = ["--use_cpu", "false"], with_gpus(job, "4,5,6", tmp_path)
-    assert plan(job_with_gpus, *words, devices=8, monkeypatch=monkeypatch).num_processes == 3
+    assert plan_launch(job_with_gpus, *words, devices=8, monkeypatch=monkeypatch).num_processes == 3
     with pytest.raises(UserError, match="`num_processes` is 4, but 1 x 3 accelerators are usable"):
-        plan(job_with_gpus, *words, "--num_processes", "4", devices=8, monkeypatch=monkeypatch)
+        plan_launch(job_with_gpus, *words, "--num_processes", "4", devices=8, monkeypatch=monkeypatch)
 
 
 def test_an_accelerate_configuration_and_flags_are_passed_to_accelerate(job, monkeypatch):
     words = ["--accelerate_config", "zero3", "--main_process_port", "29501", "--use_cpu", "false"]
-    planned = plan(job, *words, devices=2, monkeypatch=monkeypatch)
+    planned = plan_launch(job, *words, devices=2, monkeypatch=monkeypatch)
     assert (planned.num_processes, planned.distributed_type) == (2, "DEEPSPEED")
     assert planned.command[planned.command.index("--main_process_port") + 1] == "29501"
     assert "--quiet" in planned.command
     assert planned.command[planned.command.index("--expect_distributed_type") + 1] == "DEEPSPEED"
     with pytest.raises(UserError, match=r"`num_processes` is 4, but 1 x 2 acc.*`--num_processes 2`"):
-        plan(job, *words, "--num_processes", "4", devices=2, monkeypatch=monkeypatch)
+        plan_launch(job, *words, "--num_processes", "4", devices=2, monkeypatch=monkeypatch)
     several = [*words, "--num_processes", "6", "--num_machines", "2", "--machine_rank", "1"]
     with pytest.raises(UserError, match="is 6, but 2 x 2 accelerators are usable: use `--num_processes 4`"):
-        plan(job, *several, devices=2, monkeypatch=monkeypatch)
+        plan_launch(job, *several, devices=2, monkeypatch=monkeypatch)
 
 
 def test_run_child_returns_the_exit_code_of_the_child():

@@ -46,7 +46,7 @@ def missing_tests(text):
 
 
 @pytest.mark.parametrize(("function", "tests"), EQUATIONS, ids=[function for function, _ in EQUATIONS])
-def test_the_functions_and_tests_named_for_an_equation_exist(function, tests):
+def test_the_functions_and_tests_listed_for_an_equation_exist(function, tests):
     mentions = re.findall(r"(TRL's )?`(?:(trl_ces/[\w/]+\.py)::)?(\w+)`", function)
     assert mentions
     for of_trl, file, name in mentions:

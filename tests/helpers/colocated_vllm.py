@@ -90,7 +90,7 @@ def colocated_here(monkeypatch):
 
 
 def colocated_in_each(monkeypatch):
-    """Like [`colocated_here`], for a process that a launcher started."""
+    """Do the same as [`colocated_here`] in a process that was started by a launcher."""
     import trl.generation.vllm_generation as generation
 
     stub_here(monkeypatch)

@@ -35,7 +35,7 @@ def functions_of(file):
 
 
 def write_tutorial(folder):
-    """Write the files shown in docs/tutorial.md and docs/recipes.md; each starts with a comment that names it."""
+    """Write the files shown in docs/tutorial.md and docs/recipes.md; a comment in the first line names each file."""
     for block in (block for page in ("tutorial.md", "recipes.md") for block in blocks(DOCS / page, "python", "yaml")):
         name = re.match(r"# (\w+\.(?:py|yaml))\n", block)
         if name:

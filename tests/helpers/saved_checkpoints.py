@@ -1,4 +1,4 @@
-"""Checkpoints on disk with all parts and no run behind them."""
+"""Write complete checkpoints to disk without a training run."""
 
 import json
 

@@ -75,7 +75,7 @@ def installed_versions(python):
 
 
 def in_words(name):
-    """Convert `test_the_loss_is_ours[dapo]` to `the loss is ours (dapo)`."""
+    """Convert `test_the_loss_is_correct[dapo]` to `the loss is correct (dapo)`."""
     words, _, case = name.removeprefix("test_").partition("[")
     return words.replace("_", " ") + (f" ({case.rstrip(']')})" if case else "")
 
@@ -101,7 +101,7 @@ def run_tests(python, report, tests):
 
 
 def group_by_error(failed):
-    """Map each error to the tests that fail with it, because one change in TRL often breaks many tests."""
+    """Map each error to its failed tests, because one change in TRL often breaks many tests."""
     tests_by_error = {}
     for name, error in failed:
         words, _, case = name.removesuffix(")").partition(" (")

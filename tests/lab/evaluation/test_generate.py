@@ -138,7 +138,7 @@ def test_penalty_applies_to_prompt_and_completion_but_not_to_padding():
     assert second.argmax().item() == 0  # 0.9 / 2 < 0.5, and -1 becomes -2
 
 
-def test_end_token_is_not_counted():
+def test_completions_exclude_the_end_token():
     assert cut_at_end([5, 6, 1, 0, 0], [1, 2]) == ([5, 6], "stop")
     assert cut_at_end([1], [1]) == ([], "stop")
     assert cut_at_end([5, 6], [1]) == ([5, 6], "length")
@@ -203,7 +203,7 @@ def test_prompts_use_the_chat_template_and_the_system_prompt():
     assert tokenizer.decode(encode_prompts(tokenizer, [problem()], None).ids[0]) == "[u1+1=][a"
 
 
-def test_bos_is_not_added_twice():
+def test_the_bos_token_is_added_only_once():
     tokenizer = tiny_tokenizer("{{ bos_token }}" + CHAT_TEMPLATE, markers=["<bos>"], bos_token="<bos>")
     from tokenizers.processors import TemplateProcessing
 
@@ -227,7 +227,7 @@ def test_prompt_template_needs_no_chat_template():
     assert prompts.thinking_prefilled == [True]
 
 
-def test_model_without_usable_chat_template_is_rejected():
+def test_model_without_a_usable_chat_template_is_rejected():
     with pytest.raises(UserError, match=r"no chat template.* `prompt_template`"):
         encode_prompts(tiny_tokenizer(None), [problem()], None)
     strict = tiny_tokenizer(

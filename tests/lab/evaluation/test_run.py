@@ -117,7 +117,7 @@ def test_repeating_a_finished_run_loads_no_model_and_writes_the_same_summary(wor
     assert "30 already done" in messages
 
 
-def test_problems_without_reference_answer_count_only_for_the_script(workspace, tmp_path, scripted):
+def test_problems_without_a_reference_answer_count_only_for_the_script(workspace, tmp_path, scripted):
     summary, _ = run(workspace, tmp_path, benchmarks=["gaokao2023en"], max_problems=None, num_samples=1)
     entry = summary["benchmarks"]["gaokao2023en"]
     assert (entry["problems"], entry["correct"]["problems"], entry["correct_qwen"]["problems"]) == (385, 383, 385)

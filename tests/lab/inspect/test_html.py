@@ -99,7 +99,7 @@ class Page(HTMLParser):
         return [attributes["title"] for name, attributes in self.tags if name == tag and "title" in attributes]
 
 
-def test_all_text_is_escaped_and_the_page_loads_nothing():
+def test_all_text_is_escaped_and_the_page_loads_no_resources():
     rows = sample([(False, [0.2, 2.5, 0.0, 0.0], True)], prompts=[EVIL], reason=EVIL)
     page = Page(html.render_page(RECIPE, [rows], 0.25))
     assert {tag for tag, _ in page.tags}.isdisjoint({"script", "img", "iframe", "object", "a"})

@@ -123,7 +123,7 @@ def test_group_statistics_use_the_group_size_of_the_recipe(folder, capsys):
         (["--reward_funcs", "[]", "--reward_model_name_or_path", "x/judge"], "the reward model x/judge", 0),
     ],
 )
-def test_report_without_usable_reward_states_the_reason(capsys, words, part, code):
+def test_report_without_a_usable_reward_states_the_reason(capsys, words, part, code):
     text, rows = inspect(capsys, "--config", "recipe.yaml", "--num_samples", "4", *words, code=code)
     assert part in text.split("The completions are not graded: ")[1]
     assert len(rows[0]) == 11
@@ -170,7 +170,7 @@ def test_prompt_template_applies_to_data_and_to_command_line_prompts(folder, tmp
         assert "[u" not in (tmp_path / "page.html").read_text()
 
 
-def test_data_without_reward_is_not_graded(folder, capsys):
+def test_data_without_a_reward_are_not_graded(folder, capsys):
     words = ["--model", folder / "model", "--data", folder / "data.jsonl"]
     text, (cells,) = inspect(capsys, *words, "--num_samples", "30")
     assert "120 completions (4 prompts x 30)" in text  # all prompts, because the default is 16
@@ -196,7 +196,7 @@ def test_lora_adapter_is_loaded_with_its_base_model(tmp_path, capsys):
     assert (cells[3], cells[4], cells[7], cells[8]) == ("'y'", "0.750", "'x'", "0.250")
 
 
-def test_top_pairs_and_automatic_tau(tmp_path, capsys):
+def test_top_limits_the_printed_pairs_and_automatic_tau_depends_on_the_mean_length(tmp_path, capsys):
     save_tiny(tmp_path / "model")
     words = ["--model", tmp_path / "model", "--prompt", "1+1=", "--max_new_tokens", "12", "--top", "3", "--ces_tau"]
     text, rows = inspect(capsys, *words, "auto", "--output_dir", tmp_path / "out")
@@ -243,7 +243,7 @@ def test_errors_are_one_line(folder, capsys, words, parts):
     assert not list((folder / "empty").iterdir())  # the recipe's model builder was not called
 
 
-def test_named_model_is_not_built_and_flash_attention_is_ignored(folder, capsys):
+def test_an_explicit_model_is_not_built_and_flash_attention_is_ignored(folder, capsys):
     words = ["--config", "recipe.yaml", "--num_samples", "2", "--model_builder", "inspect_test_rewards.build"]
     words += ["--model", folder / "model", "--attn_implementation"]
     assert inspect(capsys, *words, "flash_attention_2") == inspect(capsys, *words, "sdpa")

@@ -379,7 +379,7 @@ def test_each_variant_has_the_same_weight():
     assert tables.variants_table(DataFrame(rows[:4]), "DAPO") == []
 
 
-def test_a_tie_does_not_count_as_higher():
+def test_equal_accuracies_do_not_count_as_higher():
     # The differences -0.01, 0.03 and -0.02 do not sum to 0 in floating point.
     before, after = (0.57, 0.7, 0.9), (0.56, 0.73, 0.88)
     assert sum(b - a for a, b in zip(before, after, strict=True)) > 0

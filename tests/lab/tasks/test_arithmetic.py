@@ -106,7 +106,7 @@ def test_the_training_texts_of_the_published_results_are_reproduced(task, digest
     assert hashlib.sha256("\n".join(texts).encode()).hexdigest() == digest
 
 
-def test_several_sums_are_named_and_solved_in_order():
+def test_several_sums_are_labeled_and_solved_in_order():
     problem = [[37, 48], [21, 30]]
     task = ToyTask(sums=2, slip_probability=0.0, check_probability=0.0)
     assert write_prompt(problem) == "a37+48b21+30:"

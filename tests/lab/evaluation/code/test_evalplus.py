@@ -62,7 +62,7 @@ def test_alternative_interpretations_of_a_problem_are_accepted(name, arguments, 
         ("halve", None, "equal"),
     ],
 )
-def test_functions_with_special_rules(name, convert, rule):
+def test_special_rules_are_assigned_by_function_name(name, convert, rule):
     row = {"task_id": "Mbpp/1", "prompt": "", "canonical_solution": "", "entry_point": name, "atol": 0}
     task = read_task("mbpp", {**row, "base_input": [[1]], "plus_input": []})
     assert (task.convert, task.rule, task.accepted) == (convert, rule, None)

@@ -213,7 +213,7 @@ def test_a_program_that_lifts_its_own_time_limit_does_not_pass(escape):
 
 
 @built
-def test_special_rules():
+def test_outputs_are_compared_by_special_rules():
     same_set = task("def f(x): return sorted(x)", [[[3, 1]]], convert="set")
     not_none = task("def f(x): return x > 0", [[1], [2]], convert="not_none")
     root = task("def f(c): return -c[0] / c[1]", [[[2.0, 1.0]]], rule="root", atol=1e-4)
@@ -251,7 +251,7 @@ def test_unscored_program_is_unscored_for_both_graders():
 
 
 @built
-def test_code_in_the_thinking_is_ignored():
+def test_code_in_the_thinking_block_is_ignored():
     block = fenced("def double(x): return 2 * x")
     texts = [f"<think>{block}", block, f"{block}</think>No idea.", f"so</think>{block}"]
     prefilled = [False, True, True, True]
@@ -318,7 +318,7 @@ def test_time_limit_is_recorded_only_for_code_sets():
         EvaluationSettings(model="m", benchmarks=["aime24"], code_time_limit=0.0)
 
 
-def test_digest_depends_on_the_tests(tmp_path):
+def test_data_digest_depends_on_the_tests(tmp_path):
     write_data(tmp_path, ["humaneval"])
     base, plus = (load_benchmark(name, tmp_path) for name in ("humaneval", "humaneval_plus"))
     assert [len(problems[0].code.groups) for problems in (base, plus)] == [1, 2]

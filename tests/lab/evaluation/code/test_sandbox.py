@@ -209,7 +209,7 @@ def test_code_does_not_run_without_linux(monkeypatch, tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the sandbox requires Linux")
 @pytest.mark.parametrize("message", [None, "bwrap: No permissions to create new namespace"])
-def test_error_without_bubblewrap_or_namespaces_names_cause_and_solution(monkeypatch, tmp_path, message):
+def test_error_without_bubblewrap_or_namespaces_states_the_cause_and_the_solution(monkeypatch, tmp_path, message):
     if message:
         (tmp_path / "bwrap").write_text(f"#!/bin/sh\necho '{message}' >&2\nexit 1\n")
         (tmp_path / "bwrap").chmod(0o755)
@@ -229,7 +229,7 @@ def test_code_does_not_run_without_the_system_call_filter(monkeypatch):
 
 
 def stand_in(folder, monkeypatch, script):
-    """Put a `bwrap` of this shell script before the real one on PATH."""
+    """Put a `bwrap` with this shell script before the real `bwrap` on PATH."""
     (folder / "bwrap").write_text(f"#!/bin/sh\n{script}\n")
     (folder / "bwrap").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
@@ -271,28 +271,28 @@ def test_a_bwrap_that_hangs_is_refused_at_the_limit(tmp_path, monkeypatch, scrip
         check_sandbox()  # would take 1000 s
 
 
-IGNORES = "import signal\nfor n in (24, 25, 26, 27): signal.signal(n, signal.SIG_IGN)\n"
-RESETS = "import signal\nsignal.setitimer(signal.ITIMER_PROF, 0)\n"
+IGNORE_SIGNALS = "import signal\nfor n in (24, 25, 26, 27): signal.signal(n, signal.SIG_IGN)\n"
+RESET_TIMER = "import signal\nsignal.setitimer(signal.ITIMER_PROF, 0)\n"
 
 
 @built
-@pytest.mark.parametrize("start_of_call", ["", IGNORES, RESETS])
+@pytest.mark.parametrize("start_of_call", ["", IGNORE_SIGNALS, RESET_TIMER])
 def test_cpu_time_of_a_call_is_limited_from_outside(monkeypatch, start_of_call):
     calls = "send(b'\\0a\\0')\n" * 3 + "send(b'\\0')\n" + start_of_call + "while True: pass"
-    monkeypatch.setattr(sandbox, "SPARE_SECONDS", 10_000)  # neither the sum of the calls nor the clock ends it
+    monkeypatch.setattr(sandbox, "SPARE_SECONDS", 10_000)  # neither total CPU time nor the clock ends the program
     outcome = run_sandboxed(calls, seconds=10_000, call_seconds=[0.5] * 4)
     assert outcome == Outcome("timeout", b"\0a\0" * 3 + b"\0")
     assert all_have_ended()
 
 
 @built
-def test_time_between_calls_and_sleep_are_not_cpu_time_of_a_call():
+def test_sleep_and_time_between_calls_do_not_count_as_cpu_time_of_a_call():
     busy = "import time\ndef work(s):\n    end = time.process_time() + s\n    while time.process_time() < end: pass\n"
     code = busy + "work(0.6)\nsend(b'\\0')\nwork(0.2)\ntime.sleep(0.8)\nsend(b'\\0')\nwork(0.6)\nsend(b'end')"
     assert run_sandboxed(code, seconds=100, call_seconds=[0.4]) == Outcome("ok", b"\0\0end")
 
 
 @built
-def test_false_marks_do_not_lift_the_limit_of_the_sum(monkeypatch):
+def test_false_marks_do_not_lift_the_limit_on_total_cpu_time(monkeypatch):
     monkeypatch.setattr(sandbox, "SPARE_SECONDS", 0.5)
     assert run_sandboxed("send(b'\\0' * 2)\nwhile True: pass", seconds=100, call_seconds=[0.2]).status == "timeout"
