@@ -122,32 +122,32 @@ def command_of(name: str, options: argparse.Namespace, device: str) -> list[str]
     """Return the arguments for Python that run a part."""
     part, tiny, attention = PARTS[name], options.shape == "tiny", attention_of(options, device)
     script = str(HERE / f"{part.script}.py")
-    words = [script, "--device", device, *shlex.split(part.tiny if tiny else part.large)]
+    args = [script, "--device", device, *shlex.split(part.tiny if tiny else part.large)]
     if part.script in ("update_step", "first_ratio"):
-        words += ["--shape", options.shape]
+        args += ["--shape", options.shape]
     if part.has_attention:
-        words += ["--attention", attention, *([] if tiny else ["--checkpointing"])]
+        args += ["--attention", attention, *([] if tiny else ["--checkpointing"])]
     if part.script == "step":
-        words += ["--random_shape", options.shape, "--attn_implementation", attention]
-        words += ["--model_name_or_path", str(options.output_dir / f"model-{options.shape}")]
-        words += ["--output_dir", str(options.output_dir / f"{name}-{options.shape}")]
+        args += ["--random_shape", options.shape, "--attn_implementation", attention]
+        args += ["--model_name_or_path", str(options.output_dir / f"model-{options.shape}")]
+        args += ["--output_dir", str(options.output_dir / f"{name}-{options.shape}")]
     if name == "rollout" and not tiny and find_spec("vllm") is not None:
-        words += shlex.split(VLLM)
+        args += shlex.split(VLLM)
     if name == "zero2_offload":
         file = options.output_dir / "zero2_offload.yaml"
         file.write_text(ZERO2.read_text().replace("offload_optimizer_device: none", "offload_optimizer_device: cpu"))
         launch = ["-m", "accelerate.commands.launch", "--config_file", str(file), "--num_processes", "1"]
-        words = [*launch, *words, "--accelerate_config", str(file)]
-    return words
+        args = [*launch, *args, "--accelerate_config", str(file)]
+    return args
 
 
-def run_part(words: list[str], file: Path, device: str, seconds: float) -> str:
+def run_part(args: list[str], file: Path, device: str, seconds: float) -> str:
     """Run a part for at most `seconds`, write its output to `file` as it appears, and return its outcome."""
     start = time.monotonic()
     with file.open("w", encoding="utf-8") as output:
-        output.write(f"{device}, torch {torch.__version__}\n\n    {shlex.join(['python', *words])}\n\n")
+        output.write(f"{device}, torch {torch.__version__}\n\n    {shlex.join(['python', *args])}\n\n")
         output.flush()
-        command = [sys.executable, "-u", *words]
+        command = [sys.executable, "-u", *args]
         child = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
         try:
             code = child.wait(seconds)

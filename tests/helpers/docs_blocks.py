@@ -51,13 +51,13 @@ def commands(script):
             open_line = open_line[:-1]
             continue
         try:
-            words = shlex.split(open_line, comments=True)
+            args = shlex.split(open_line, comments=True)
         except ValueError:
             open_line += "\n"
             continue
         open_line = ""
-        if words:
-            yield words
+        if args:
+            yield args
     assert not open_line, f"{open_line!r} is incomplete"
 
 

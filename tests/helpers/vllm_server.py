@@ -50,7 +50,7 @@ class RequestError(Exception):
     """Error with the message and the HTTP status (default 400) of a rejected request."""
 
 
-def arguments(words):
+def arguments(args):
     """Parse the options of `vllm serve` that a server for training may have."""
     parser = argparse.ArgumentParser(prog="vllm", allow_abbrev=False)
     serve = parser.add_subparsers(required=True).add_parser("serve", allow_abbrev=False)
@@ -66,7 +66,7 @@ def arguments(words):
     serve.add_argument("--api-key")
     serve.add_argument("--model-impl", default="auto")
     serve.add_argument("--trust-remote-code", action="store_true")
-    return parser.parse_args(words)
+    return parser.parse_args(args)
 
 
 class Server(ThreadingHTTPServer):
@@ -287,10 +287,10 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def main(words):
+def main(args):
     torch.set_num_threads(1)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    server = Server(arguments(words), os.environ.get("VLLM_SERVER_DEV_MODE") == "1")
+    server = Server(arguments(args), os.environ.get("VLLM_SERVER_DEV_MODE") == "1")
     print(f"Uvicorn running on http://{server.server_address[0]}:{server.server_port}", flush=True)
     server.serve_forever(poll_interval=0.05)
 

@@ -21,7 +21,7 @@ COMMANDS = {
 
 def main(argv: list[str] | None = None) -> int:
     """Run a subcommand and return its exit code."""
-    command, *words = (sys.argv[1:] if argv is None else argv) or ["--help"]
+    command, *args = (sys.argv[1:] if argv is None else argv) or ["--help"]
     ignore_deprecations()
     if command in ("-h", "--help", "help"):
         print("usage: trl-ces COMMAND [...]\n\nConditional Entropy Shaping (arXiv 2605.19358) for TRL.\n\ncommands:")
@@ -36,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if command not in COMMANDS:
             raise UserError(f"no such command.{nearest(command, COMMANDS)} `trl-ces --help` lists all commands.")
-        return importlib.import_module(f"trl_ces.cli.{command}").run(words)
+        return importlib.import_module(f"trl_ces.cli.{command}").run(args)
     except UserError as error:
         print(f"trl-ces {command}: error: {error}", file=sys.stderr)
         return 2

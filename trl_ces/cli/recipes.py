@@ -45,4 +45,4 @@ def _listing() -> str:
         for name, file in shipped_files(folder).items():
             lines.append(f"  {name:<30}{file.read_text(encoding='utf-8').splitlines()[0].removeprefix('#').strip()}")
     examples = ("recipes show R1-7B alp", "recipes copy R1-7B alp my.yaml", "train --config R1-7B alp")
-    return "\n".join([*lines, "", *(f"  trl-ces {words}" for words in examples)])
+    return "\n".join([*lines, "", *(f"  trl-ces {args}" for args in examples)])

@@ -22,7 +22,7 @@ from ..train.recipe import load_recipe
 from ..train.run import StoppedTraining, train
 
 
-def main(words: list[str]) -> int:
+def main(args: list[str]) -> int:
     """Train and save the model."""
     ignore_deprecations()
     # Read the environment first, because the user's code may change it.
@@ -32,7 +32,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("--expect_distributed_type")
     parser.add_argument("--recipe", required=True)
     parser.add_argument(f"--{RESUME}")
-    options = parser.parse_args(words)
+    options = parser.parse_args(args)
     checkpoint = getattr(options, RESUME)
     try:
         recipe = load_recipe(options.recipe, {RESUME: [checkpoint]} if checkpoint else {})

@@ -54,9 +54,9 @@ def test_options_override_the_file(tmp_path):
 
 def test_tiny_model_is_evaluated_end_to_end(workspace, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = ["--model", workspace / "model", "--benchmarks", "aime24,amc23,openbookqa", "--data_dir", workspace]
-    words += ["--backend", "transformers", "--num_samples", "2", "--max_problems", "3", "--max_new_tokens", "12"]
-    assert main(["eval", *map(str, words)]) == 0
+    args = ["--model", workspace / "model", "--benchmarks", "aime24,amc23,openbookqa", "--data_dir", workspace]
+    args += ["--backend", "transformers", "--num_samples", "2", "--max_problems", "3", "--max_new_tokens", "12"]
+    assert main(["eval", *map(str, args)]) == 0
     printed = capsys.readouterr()
     folder = Path("runs") / "evaluation" / default_folder(str(workspace / "model")).name
     summary = json.loads((folder / "summary.json").read_text())
@@ -76,7 +76,7 @@ OK = ["--model", "MODEL", "--benchmarks", "aime24", "--data_dir", "DATA", "--bac
 
 
 @pytest.mark.parametrize(
-    ("words", "parts"),
+    ("args", "parts"),
     [
         (["--benchmarks", "aime24"], ["No model is specified", "`--model`"]),
         (["--model", "MODEL"], ["`benchmarks` is empty", "math12"]),
@@ -100,12 +100,12 @@ OK = ["--model", "MODEL", "--benchmarks", "aime24", "--data_dir", "DATA", "--bac
     ],
 )
 def test_errors_are_one_line_and_raised_before_weights_are_loaded(
-    workspace, tmp_path, capsys, monkeypatch, words, parts
+    workspace, tmp_path, capsys, monkeypatch, args, parts
 ):
     monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", None)
     monkeypatch.chdir(tmp_path)
-    words = [word.replace("MODEL", str(workspace / "model")).replace("DATA", str(workspace)) for word in words]
-    assert main(["eval", *words]) == 2
+    args = [word.replace("MODEL", str(workspace / "model")).replace("DATA", str(workspace)) for word in args]
+    assert main(["eval", *args]) == 2
     printed = capsys.readouterr()
     (error,) = [line for line in printed.err.splitlines() if line.startswith("trl-ces eval: error: ")]
     assert printed.out == ""

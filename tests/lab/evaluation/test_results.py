@@ -218,15 +218,15 @@ def test_command_prints_and_saves_a_comparison_of_three_runs(folders, tmp_path, 
 
 
 def test_command_accepts_correctness_and_names(folders, capsys):
-    words = ["--correctness", "correct_qwen", "--names", "R1-7B", "DAPO"]
-    assert main(["compare", *folders[:2], *words]) == 0
+    args = ["--correctness", "correct_qwen", "--names", "R1-7B", "DAPO"]
+    assert main(["compare", *folders[:2], *args]) == 0
     table = cells(capsys.readouterr().out)[0]
     assert table[0][1:4] == ["R1-7B Acc ↑", "R1-7B Len ↓", "DAPO Acc ↑"]
     assert table[1][1].startswith("37.5 [")
 
 
 @pytest.mark.parametrize(
-    ("words", "parts"),
+    ("args", "parts"),
     [
         (["A"], ["Only one directory is given"]),
         (["A", "A"], ["The 2 directories are named base, base", "`--names`"]),
@@ -236,9 +236,9 @@ def test_command_accepts_correctness_and_names(folders, capsys):
         (["A", "B", "--correctness", "right"], ["--correctness", "--help"]),
     ],
 )
-def test_command_errors_are_one_line(folders, capsys, words, parts):
+def test_command_errors_are_one_line(folders, capsys, args, parts):
     paths = {"A": folders[0], "B": folders[1]}
-    assert main(["compare", *(paths.get(word, word.replace("A/", f"{folders[0]}/")) for word in words)]) == 2
+    assert main(["compare", *(paths.get(word, word.replace("A/", f"{folders[0]}/")) for word in args)]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     (error,) = printed.err.splitlines()

@@ -64,7 +64,7 @@ def vllm(monkeypatch):
 
     modules["vllm"].__spec__ = importlib.machinery.ModuleSpec("vllm", None)
     modules["vllm"].LLM, modules["vllm"].SamplingParams = make, taking("SamplingParams")
-    modules["vllm.lora.request"].LoRARequest = lambda *words: words
+    modules["vllm.lora.request"].LoRARequest = lambda *args: args
     modules["vllm.sampling_params"].RequestOutputKind = types.SimpleNamespace(FINAL_ONLY="final only")
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)

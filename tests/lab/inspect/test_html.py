@@ -123,11 +123,11 @@ def test_two_models_are_shown_side_by_side_on_the_same_prompts(tmp_path, monkeyp
     for name, story in (("base", STORY), ("trained", STORY | {"a": {"x": 0.03125, "y": 0.96875}})):
         bigram_model(story).save_pretrained(tmp_path / name)
         tiny_tokenizer().save_pretrained(tmp_path / name)
-    words = ["inspect", "--model", "base", "--data", "data.jsonl", "--reward_funcs", "html_test_rewards.y_is_correct"]
-    words += ["--system_prompt", "null", "--tau", "1", "--max_new_tokens", "8", "--compare", "trained"]
-    assert main(words) == 2
+    args = ["inspect", "--model", "base", "--data", "data.jsonl", "--reward_funcs", "html_test_rewards.y_is_correct"]
+    args += ["--system_prompt", "null", "--tau", "1", "--max_new_tokens", "8", "--compare", "trained"]
+    assert main(args) == 2
     assert "add `--html FILE`" in capsys.readouterr().err
-    assert main([*words, "--html", "new/page.html"]) == 0
+    assert main([*args, "--html", "new/page.html"]) == 0
     assert "Completions: new/page.html" in capsys.readouterr().out
     page = Page((tmp_path / "new" / "page.html").read_text(encoding="utf-8"))
     assert page.text.count("Prompt ") == 3

@@ -216,9 +216,9 @@ def test_gpu_runs_have_separate_devices_and_ports(tmp_path, monkeypatch):
     runs, slots = prepare(study, 2)
     assert slots == [{"CUDA_VISIBLE_DEVICES": "2,3"}, {"CUDA_VISIBLE_DEVICES": "6,7"}]
     for run in runs:
-        words = run.steps[0].command
-        assert words[words.index("--num_processes") + 1] == "2"
-        assert words[words.index("--main_process_port") + 1] == "0"  # lets accelerate choose a free port
+        args = run.steps[0].command
+        assert args[args.index("--num_processes") + 1] == "2"
+        assert args[args.index("--main_process_port") + 1] == "0"  # lets accelerate choose a free port
     with pytest.raises(UserError, match="`--jobs 3` with 2 processes per run needs 6 devices, but there are 4"):
         prepare(study, 3)
 
@@ -230,9 +230,9 @@ def test_devices_are_divided_evenly_and_cpu_runs_get_no_device(tmp_path, monkeyp
     runs, slots = prepare(write_study(tmp_path, use_cpu=False), 4)
     assert [slot["CUDA_VISIBLE_DEVICES"] for slot in slots] == ["0,1", "2,3", "4,5", "6,7"]
     for run in runs:
-        words = run.steps[0].command
-        assert words[words.index("--num_processes") + 1] == words[words.index("--expect_processes") + 1] == "2"
-        assert "--main_process_port" in words
+        args = run.steps[0].command
+        assert args[args.index("--num_processes") + 1] == args[args.index("--expect_processes") + 1] == "2"
+        assert "--main_process_port" in args
     (tmp_path / "cpu.yaml").write_text("distributed_type: 'NO'\nuse_cpu: true\nnum_processes: 1\n")
     runs, slots = prepare(write_study(tmp_path, {"accelerate_config": "cpu.yaml"}, use_cpu=False), 2)
     assert (len(runs), slots) == (4, [{}, {}])
@@ -269,9 +269,9 @@ def test_a_running_study_cannot_be_started_again(tmp_path, monkeypatch):
             command.run(["--config", "mini.yaml"])
 
 
-def run_study(folder, *words):
+def run_study(folder, *args):
     # Use an absolute path, so that the command line of every process in the study contains it.
-    options = ["--config", "mini.yaml", "--jobs", "2", "--output_dir", str(folder / "out"), *words]
+    options = ["--config", "mini.yaml", "--jobs", "2", "--output_dir", str(folder / "out"), *args]
     command_line = [sys.executable, "-m", "trl_ces.cli.main", "study", *options]
     return subprocess.Popen(
         command_line, cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT

@@ -263,8 +263,8 @@ def test_code_in_the_thinking_block_is_ignored():
 def test_code_benchmarks_require_permission(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(run_module, "read_model", None)
     write_model(tmp_path / "model")
-    words = ["eval", "--model", str(tmp_path / "model"), "--data_dir", str(tmp_path), "--benchmarks", "humaneval"]
-    assert main([*words, "--output_dir", str(tmp_path / "out")]) == 2
+    args = ["eval", "--model", str(tmp_path / "model"), "--data_dir", str(tmp_path), "--benchmarks", "humaneval"]
+    assert main([*args, "--output_dir", str(tmp_path / "out")]) == 2
     message = capsys.readouterr().err
     assert "grading runs model-written programs on this machine" in message
     assert "`--allow_code_execution`" in message
