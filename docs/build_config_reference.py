@@ -1,4 +1,4 @@
-"""Write docs/config.md, which lists the recipe keys that TRL does not define, from the dataclass fields."""
+"""Generate docs/config.md, a list of the recipe keys that TRL does not define, from the dataclass fields."""
 
 import dataclasses
 import inspect

@@ -244,7 +244,7 @@ class WatchedPool(WorkerPool):
         return watched
 
     def end(self):
-        """Wait until the workers exit, so that the kernel adds their memory to that of the children."""
+        """Wait until the workers exit, so that RUSAGE_CHILDREN includes their memory."""
         for worker in self.workers:
             if worker.process is not None:
                 worker.process.stdin.close()

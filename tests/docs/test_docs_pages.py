@@ -1,4 +1,4 @@
-"""Check that links in the docs work, that files and tests they mention exist, and that config.md is up to date."""
+"""Check that links in the docs work, that all files and tests they mention exist, and that config.md is up to date."""
 
 import re
 from itertools import pairwise
@@ -105,7 +105,7 @@ def test_every_experiment_and_every_method_overlay_is_documented():
 
 
 def anchors(page):
-    """Return the anchors of a page's headings, which GitHub and the site build in the same way."""
+    """Return the anchors of a page's headings; GitHub and the site generate the same anchors."""
     names = []
     for heading in re.findall(r"^#+ (.*)$", prose(page), flags=re.MULTILINE):
         words = re.sub(r"[^\w\s-]", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower())

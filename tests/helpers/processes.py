@@ -112,7 +112,9 @@ def run_command(args, folder=None, timeout=280, module="trl_ces.cli.main"):
 
 
 def _fork(target, arguments, environ, folder, output, errors):
-    child = FORKS.Process(target=_run_target, args=(target, list(map(str, arguments)), environ, folder, output, errors))
+    child = FORKS.Process(
+        target=_run_target, args=(target, list(map(str, arguments)), environ, folder, output, errors)
+    )
     child.start()
     return child
 

@@ -1,4 +1,4 @@
-"""Functions of TRL that the package overrides or calls. As a script, this file records those of the installed TRL.
+"""List TRL's functions that the package overrides or calls. As a script, record those of the installed TRL.
 
 python tests/helpers/trl_fingerprints.py    # make trl-fingerprints
 """

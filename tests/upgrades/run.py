@@ -1,7 +1,7 @@
 """
 Run the tests of the TRL contract, clashing names, the reference implementation and the recipes with several versions
-of TRL and transformers: the oldest and newest that pyproject.toml allows, and those in constraints-gpu.txt. `latest`
-has the newest releases of TRL and transformers, even if pyproject.toml does not allow them.
+of TRL and transformers: the oldest and newest that pyproject.toml allows, and the versions in constraints-gpu.txt.
+`latest` uses the newest releases of TRL and transformers, even if pyproject.toml does not allow them.
 
     python tests/upgrades/run.py                     # oldest, newest and gpu
     python tests/upgrades/run.py oldest              # only one of oldest, newest, gpu and latest

@@ -77,7 +77,7 @@ def test_generation_config_of_the_model_is_ignored_and_unchanged():
 
 
 def gpt2():
-    """Make a model with learned absolute positions, which, unlike rotary embeddings, reveal shifts by padding."""
+    """Make a model with learned absolute positions. Unlike rotary embeddings, they reveal shifts by padding."""
     torch.manual_seed(3)
     config = GPT2Config(
         vocab_size=len(tiny_tokenizer()), n_positions=64, n_embd=16, n_layer=2, n_head=2, initializer_range=0.5

@@ -288,7 +288,7 @@ def data_digest(problems: Sequence[Problem]) -> str:
 
 
 def _from_folder(benchmark: Benchmark, data_dir: Path) -> tuple[str, list[Any], Reader]:
-    """Read the rows of a JSON or JSON Lines file, which may be gzipped."""
+    """Read the rows of a JSON or JSON Lines file, optionally gzipped."""
     file = Path(expand_home(data_dir)) / benchmark.file
     if not file.is_file():
         hint = f", or omit it to read the set from the Hub ({benchmark.hub.repository})" if benchmark.hub else ""
