@@ -50,7 +50,7 @@ def test_a_server_fault_is_reported_and_the_resumed_run_matches(job, tmp_path, s
     (path, kind, *times), changes, sentence = SERVER_FAULTS[fault]
     stand_in.fail(path, kind, skip=1, times=times[0] if times else 1)
     ended = train(job, tmp_path / "out", stand_in.url, **changes)
-    stand_in.mend()
+    stand_in.clear_faults()
     assert ended.code == 2
     (message,) = ended.sentences()
     assert sentence in message

@@ -74,7 +74,7 @@ def write_model(folder, context=1024, seed=0, **tokenizer):
     return folder
 
 
-class Scripted:
+class ScriptedBackend:
     """Backend that returns the first text in `texts` whose key occurs in the question, and records the seeds."""
 
     batch_size = 4

@@ -64,7 +64,7 @@ class StandIn:
         """Make `times` requests to `path` fail after `skip` successful requests; see tests/helpers/vllm_server.py."""
         self.request("/stand_in/faults", {"path": path, "what": what, "skip": skip, "times": times})
 
-    def mend(self):
+    def clear_faults(self):
         """Remove all faults."""
         self.request("/stand_in/faults", {})
 

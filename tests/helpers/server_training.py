@@ -49,7 +49,7 @@ def make_job(folder):
 
 
 @dataclass
-class Ended:
+class CompletedCommand:
     """Exit code and output of a command."""
 
     code: int
@@ -89,7 +89,7 @@ class Training:
             for process in [*psutil.Process(self.process.pid).children(recursive=True), self.process]:
                 process.kill()
             raise
-        return Ended(self.process.returncode, stdout, errors)
+        return CompletedCommand(self.process.returncode, stdout, errors)
 
 
 def train(folder, output, url, flags=(), **changes):

@@ -60,7 +60,7 @@ class Record(TrainerCallback):
             self.clipped = logs["clip_ratio/region_mean"]
 
 
-class Counted:
+class CountingKernel:
     """Kernel that counts its launches."""
 
     def __init__(self, kernel):
@@ -87,7 +87,7 @@ def norm(gradients):
 
 def compare(bf16, changes):
     plain = train(bf16, **changes)
-    forward, backward = Counted(kernels._forward_kernel), Counted(kernels._backward_kernel)
+    forward, backward = CountingKernel(kernels._forward_kernel), CountingKernel(kernels._backward_kernel)
     always = mock.Mock(return_value=True)
     with (
         mock.patch.multiple(kernels, _use_triton=always, _forward_kernel=forward, _backward_kernel=backward),

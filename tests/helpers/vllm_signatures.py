@@ -47,7 +47,7 @@ def names(source, name):
     return [*positional, "*", *(argument.arg for argument in node.args.kwonlyargs)]
 
 
-def taking(*callables):
+def keyword_checker(*callables):
     """Make a function that returns its keyword arguments and raises if `callables` do not accept them."""
     facts = json.loads(FILE.read_text())
     known = {name for function in callables for name in facts[function]}

@@ -74,7 +74,7 @@ def installed_versions(python):
     return subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
 
 
-def in_words(name):
+def as_sentence(name):
     """Convert `test_the_loss_is_correct[dapo]` to `the loss is correct (dapo)`."""
     words, _, case = name.removeprefix("test_").partition("[")
     return words.replace("_", " ") + (f" ({case.rstrip(']')})" if case else "")
@@ -94,7 +94,7 @@ def run_tests(python, report, tests):
     for case in ElementTree.parse(report).iter("testcase"):
         problems = [*case.findall("failure"), *case.findall("error")]
         if problems:
-            failed.append((in_words(case.get("name")), problems[0].get("message", "").splitlines()[0]))
+            failed.append((as_sentence(case.get("name")), problems[0].get("message", "").splitlines()[0]))
         elif case.find("skipped") is None:
             passed += 1
     return passed, failed

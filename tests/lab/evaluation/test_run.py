@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from fixtures_evaluation import Scripted, write_data, write_model
+from fixtures_evaluation import ScriptedBackend, write_data, write_model
 
 from trl_ces.lab.evaluation import run as run_module
 from trl_ces.lab.evaluation.benchmarks import Problem
@@ -68,7 +68,7 @@ def scripted(monkeypatch):
     backends = []
 
     def load(facts, settings, longest):
-        backends.append(Scripted(facts.tokenizer, {**texts, "Compute": "\\boxed{25}"}))
+        backends.append(ScriptedBackend(facts.tokenizer, {**texts, "Compute": "\\boxed{25}"}))
         return backends[-1]
 
     monkeypatch.setattr(run_module, "load_backend", load)

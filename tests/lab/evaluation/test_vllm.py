@@ -8,7 +8,7 @@ import types
 
 import pytest
 from fixtures_evaluation import write_data, write_model
-from vllm_signatures import taking
+from vllm_signatures import keyword_checker
 
 from trl_ces.lab.evaluation import run as run_module
 from trl_ces.lab.evaluation.generate import VllmBackend, lora_rank
@@ -55,7 +55,7 @@ def vllm(monkeypatch):
     modules = {
         f"vllm{part}": types.ModuleType(f"vllm{part}") for part in ("", ".lora", ".lora.request", ".sampling_params")
     }
-    check = taking("LLM.__init__", "EngineArgs")
+    check = keyword_checker("LLM.__init__", "EngineArgs")
 
     def make(**arguments):
         if arguments["model"] == "unsupported":
@@ -63,7 +63,7 @@ def vllm(monkeypatch):
         return types.SimpleNamespace(arguments=check(**arguments), llm_engine=Engine())
 
     modules["vllm"].__spec__ = importlib.machinery.ModuleSpec("vllm", None)
-    modules["vllm"].LLM, modules["vllm"].SamplingParams = make, taking("SamplingParams")
+    modules["vllm"].LLM, modules["vllm"].SamplingParams = make, keyword_checker("SamplingParams")
     modules["vllm.lora.request"].LoRARequest = lambda *args: args
     modules["vllm.sampling_params"].RequestOutputKind = types.SimpleNamespace(FINAL_ONLY="final only")
     for name, module in modules.items():

@@ -86,7 +86,7 @@ def test_unscored_completions_and_prompts_with_too_few_completions_are_excluded(
     assert math.isnan(group_facts([completion(0, 10)] * 4, None, size=2, tau=0.1)["shaped_share"])
 
 
-def hand_made():
+def example_completions():
     """Make three completions with the token pairs (5, 6), where the likelier token varies, and (7, 8)."""
     first = [HighEntropyToken(0, (5, 6), (0.8, 0.2), 1.0, 5)]
     second = [HighEntropyToken(1, (6, 5), (0.6, 0.5), 0.5, 6), HighEntropyToken(2, (7, 8), (0.7, 0.1), 0.3, 7)]
@@ -99,7 +99,7 @@ def hand_made():
 
 
 def test_positions_are_grouped_by_unordered_pair():
-    first, second = count_pairs(hand_made(), [True, False, None]).itertuples()
+    first, second = count_pairs(example_completions(), [True, False, None]).itertuples()
     assert (first.count, first.share) == (3, 0.6)
     assert first.entropy == pytest.approx(2 / 3)
     assert first.leads == pytest.approx(0.75)  # token 5 is likelier at positions with 1.5 of 2 bits
@@ -112,8 +112,8 @@ def test_positions_are_grouped_by_unordered_pair():
     assert (first.other_sampled, first.other_tokens_left, first.other_correct) == (pytest.approx(1 / 3), 3.0, 0.0)
     assert (second.likelier_token, second.likelier_tokens_left) == (7, 2.0)
     assert math.isnan(second.other_tokens_left)
-    assert sample_facts(hand_made(), 0.2, [True, False, None])["accuracy"] == 0.5
-    assert math.isnan(sample_facts(hand_made(), 0.2)["accuracy"])
+    assert sample_facts(example_completions(), 0.2, [True, False, None])["accuracy"] == 0.5
+    assert math.isnan(sample_facts(example_completions(), 0.2)["accuracy"])
 
 
 def test_shorter_share_is_weighted_by_count_and_entropy():

@@ -5,8 +5,8 @@ import json
 from dataclasses import replace
 
 import pytest
-from code_sandbox import built
-from fixtures_evaluation import CODE_ROWS, REAL_DATA, Scripted, write_data, write_model
+from code_sandbox import needs_sandbox
+from fixtures_evaluation import CODE_ROWS, REAL_DATA, ScriptedBackend, write_data, write_model
 
 from trl_ces.cli.main import main
 from trl_ces.lab.evaluation import run as run_module
@@ -116,7 +116,7 @@ def test_outputs_are_compared_as_in_evalplus(output, expected, atol, equal):
     assert equal_outputs(output, expected, atol) is equal
 
 
-@built
+@needs_sandbox
 def test_base_and_additional_tests_are_graded_separately():
     programs = [
         "def double(x): return x + x",
@@ -164,14 +164,14 @@ MALICIOUS = {
 }
 
 
-@built
+@needs_sandbox
 @pytest.mark.parametrize("name", MALICIOUS)
 def test_malicious_programs_do_not_pass(name):
     secret_of = task("def f(x): return 'secret_of_' + str(x)", [[1]], [[2]])
     assert passed([secret_of], [MALICIOUS[name]], seconds=8.0) == [[False, False]]
 
 
-@built
+@needs_sandbox
 def test_correct_programs_pass_next_to_malicious_programs():
     malicious = [MALICIOUS[name] for name in ("fork", "memory", "kill", "exit")]
     tasks = [task("def f(x): return x", [[1]])] * 8
@@ -179,7 +179,7 @@ def test_correct_programs_pass_next_to_malicious_programs():
     assert results == [[False], [True]] * 4
 
 
-@built
+@needs_sandbox
 def test_slow_call_is_killed_at_its_cpu_time_limit(monkeypatch):
     # The reference takes almost no time, so the limit is one second of CPU time. The wall-clock limit is 60 seconds.
     statuses = []
@@ -196,7 +196,7 @@ def test_slow_call_is_killed_at_its_cpu_time_limit(monkeypatch):
     assert statuses == ["ok", "died"]  # the reference; the program, which SIGPROF killed
 
 
-@built
+@needs_sandbox
 @pytest.mark.parametrize(
     "escape",
     [
@@ -212,7 +212,7 @@ def test_a_program_that_lifts_its_own_time_limit_does_not_pass(escape):
     assert passed([task("def f(x): return x", [[0]], [[1]])], [program], 60.0) == [[True, False]]
 
 
-@built
+@needs_sandbox
 def test_outputs_are_compared_by_special_rules():
     same_set = task("def f(x): return sorted(x)", [[[3, 1]]], convert="set")
     not_none = task("def f(x): return x > 0", [[1], [2]], convert="not_none")
@@ -227,7 +227,7 @@ def test_outputs_are_compared_by_special_rules():
         assert passed([tested, tested], [correct, wrong]) == [[True], [False]]
 
 
-@built
+@needs_sandbox
 def test_programs_are_unscored_if_the_reference_fails():
     neither = task("def f(x): raise ValueError", [[1]], [[2]])
     half = task("def f(x): return 1 / (x - 2)", [[1]], [[2]])
@@ -250,7 +250,7 @@ def test_unscored_program_is_unscored_for_both_graders():
     assert [(sample["correct"], sample["correct_qwen"]) for sample in samples] == [(True, True), (None, None)]
 
 
-@built
+@needs_sandbox
 def test_code_in_the_thinking_block_is_ignored():
     block = fenced("def double(x): return 2 * x")
     texts = [f"<think>{block}", block, f"{block}</think>No idea.", f"so</think>{block}"]
@@ -271,14 +271,14 @@ def test_code_benchmarks_require_permission(tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
-@built
+@needs_sandbox
 def test_completion_is_graded_for_the_base_set_and_the_stricter_set(tmp_path, monkeypatch):
     write_data(tmp_path, ["humaneval", "aime24"])
     write_model(tmp_path / "model")
     backends = []
 
     def load(facts, settings, longest):
-        backends.append(Scripted(facts.tokenizer, {"": fenced("def double(x): return abs(2 * x)")}))
+        backends.append(ScriptedBackend(facts.tokenizer, {"": fenced("def double(x): return abs(2 * x)")}))
         return backends[-1]
 
     monkeypatch.setattr(run_module, "load_backend", load)
@@ -344,14 +344,14 @@ def failed_canonical(dataset, rows):
     return {row["task_id"]: groups for row, groups in zip(rows, results, strict=True) if groups != [True, True]}
 
 
-@built
+@needs_sandbox
 @pytest.mark.parametrize("dataset", FILES)
 def test_twenty_canonical_solutions_pass(dataset):
     rows = real_rows(dataset)
     assert failed_canonical(dataset, rows[5 :: len(rows) // 20][:20]) == {}
 
 
-@built
+@needs_sandbox
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("dataset", FILES)

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from code_sandbox import built
+from code_sandbox import needs_sandbox
 
 from trl_ces.lab.evaluation.code import sandbox
 from trl_ces.lab.evaluation.code.sandbox import Outcome, SandboxError, check_sandbox, run_sandboxed
@@ -58,7 +58,7 @@ def attempt(code):
     return f"try:\n{indented}\nexcept BaseException as error:\n    send(type(error).__name__.encode())\n"
 
 
-@built
+@needs_sandbox
 def test_program_receives_its_payload_and_sends_bytes():
     assert run_sandboxed("send(payload[::-1])", b"abc", seconds=20) == Outcome("ok", b"cba")
     assert run_sandboxed("send(b'a'); 1 / 0", seconds=20) == Outcome("died", b"a")
@@ -72,7 +72,7 @@ C_CALL = (
 )
 
 
-@built
+@needs_sandbox
 @pytest.mark.parametrize(
     ("code", "exception"),
     [
@@ -109,7 +109,7 @@ def test_kernel_denies_harmful_calls(tmp_path, code, exception):
     assert victim.read_text() == "untouched"
 
 
-@built
+@needs_sandbox
 def test_local_servers_are_unreachable():
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)
@@ -119,7 +119,7 @@ def test_local_servers_are_unreachable():
             server.accept()
 
 
-@built
+@needs_sandbox
 def test_signals_do_not_reach_processes_outside_the_sandbox():
     for code in ("os.kill(-1, 9)", "os.kill(1, 9)", "os.kill(0, 9)", "os.kill(os.getppid(), 9)"):
         outcome = run_sandboxed(f"import os\n{code}\nwhile True: pass", seconds=2)
@@ -127,7 +127,7 @@ def test_signals_do_not_reach_processes_outside_the_sandbox():
     assert run_sandboxed("send(b'next')", seconds=20) == Outcome("ok", b"next")
 
 
-@built
+@needs_sandbox
 @pytest.mark.parametrize(
     "code",
     [
@@ -145,7 +145,7 @@ def test_endless_programs_are_killed_at_the_time_limit(code):
     assert all_have_ended()
 
 
-@built
+@needs_sandbox
 def test_output_is_limited_and_prints_are_discarded():
     outcome = run_sandboxed("for _ in range(99): send(bytes(10**6))", seconds=30, output_bytes=10**7)
     assert outcome.status == "died"
@@ -155,14 +155,14 @@ def test_output_is_limited_and_prints_are_discarded():
     assert all_have_ended()
 
 
-@built
+@needs_sandbox
 def test_memory_is_limited():
     code = "kept = []\ntry:\n    for _ in range(999): kept.append(bytearray(2**20))\n"
     code += "except MemoryError: send(b'%d' % len(kept))"
     assert 100 < int(run_sandboxed(code, seconds=30, memory_bytes=2**28).output) < 256
 
 
-@built
+@needs_sandbox
 def test_environment_variables_and_host_files_are_not_visible(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     code = "import os, sys\nsend(repr((dict(os.environ), sorted(os.listdir('/')), sys.argv, os.getuid())).encode())"
@@ -180,7 +180,7 @@ def test_environment_variables_and_host_files_are_not_visible(monkeypatch):
     assert run_sandboxed(code, seconds=20).output == b"None"
 
 
-@built
+@needs_sandbox
 @pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGINT])
 def test_no_sandbox_survives_its_parent(signal_number):
     code = "import sys; from trl_ces.lab.evaluation.code import sandbox; sandbox.START += sys.stdin.read(); "
@@ -221,7 +221,7 @@ def test_error_without_bubblewrap_or_namespaces_states_the_cause_and_the_solutio
         check_sandbox()
 
 
-@built
+@needs_sandbox
 def test_code_does_not_run_without_the_system_call_filter(monkeypatch):
     monkeypatch.setattr(sandbox, "START", sandbox.START.replace("libseccomp.so.2", "libmissing.so"))
     with pytest.raises(SandboxError, match=r"libmissing\.so: cannot open shared object"):
@@ -240,7 +240,7 @@ DROP_OPTIONS = 'while [ "$1" != -- ]; do shift; done; shift\n'
 ALL_FILES = "--ro-bind / / --dev-bind /dev /dev"
 
 
-@built
+@needs_sandbox
 @pytest.mark.parametrize(
     ("script", "message"),
     [
@@ -275,7 +275,7 @@ IGNORE_SIGNALS = "import signal\nfor n in (24, 25, 26, 27): signal.signal(n, sig
 RESET_TIMER = "import signal\nsignal.setitimer(signal.ITIMER_PROF, 0)\n"
 
 
-@built
+@needs_sandbox
 @pytest.mark.parametrize("start_of_call", ["", IGNORE_SIGNALS, RESET_TIMER])
 def test_cpu_time_of_a_call_is_limited_from_outside(monkeypatch, start_of_call):
     calls = "send(b'\\0a\\0')\n" * 3 + "send(b'\\0')\n" + start_of_call + "while True: pass"
@@ -285,14 +285,14 @@ def test_cpu_time_of_a_call_is_limited_from_outside(monkeypatch, start_of_call):
     assert all_have_ended()
 
 
-@built
+@needs_sandbox
 def test_sleep_and_time_between_calls_do_not_count_as_cpu_time_of_a_call():
     busy = "import time\ndef work(s):\n    end = time.process_time() + s\n    while time.process_time() < end: pass\n"
     code = busy + "work(0.6)\nsend(b'\\0')\nwork(0.2)\ntime.sleep(0.8)\nsend(b'\\0')\nwork(0.6)\nsend(b'end')"
     assert run_sandboxed(code, seconds=100, call_seconds=[0.4]) == Outcome("ok", b"\0\0end")
 
 
-@built
+@needs_sandbox
 def test_false_marks_do_not_lift_the_limit_on_total_cpu_time(monkeypatch):
     monkeypatch.setattr(sandbox, "SPARE_SECONDS", 0.5)
     assert run_sandboxed("send(b'\\0' * 2)\nwhile True: pass", seconds=100, call_seconds=[0.2]).status == "timeout"
