@@ -52,7 +52,7 @@ def value_of(gold):
     return Fraction(gold)
 
 
-def except_for(*values):
+def unless(*values):
     """Make a function that applies a template to all golds except those with these values."""
     return lambda template: lambda gold: None if value_of(gold) in values else template.replace("G", gold)
 
@@ -107,10 +107,10 @@ _INCORRECT_BOXES = {
     "number": [
         r"G \text{ doubled}", r"G \text{ at most}", r"G \text{ or more}", r"G \pm 1", "> G", r"\geq G", r"G \to 0",
         r"\{\{G\}\}", "G, 0, 1", r"\neq G", "G:1:1", "G + 1", r"G \oplus 1", r"G \text{ wrong}",
-        except_for(0)("-(G)"), except_for(0)(r"\pm (G)"), except_for(0)(r"G \text{ thousand}"), except_for(0)(r"G \text{ pairs}"),
-        except_for(0)(r"G\text{ k}"), except_for(0)("0=0"), except_for(0, 1)("(G)^2"), except_for(0, 1)(r"\sqrt{G}"),
-        except_for(0)(r"G \cdot \pi"), except_for(0, 1, -1)(r"\frac{1}{G}"), except_for(0)("Gx"), except_for(0)("Gi"),
-        except_for(0)(r"G \text{ quarters}"),
+        unless(0)("-(G)"), unless(0)(r"\pm (G)"), unless(0)(r"G \text{ thousand}"), unless(0)(r"G \text{ pairs}"),
+        unless(0)(r"G\text{ k}"), unless(0)("0=0"), unless(0, 1)("(G)^2"), unless(0, 1)(r"\sqrt{G}"),
+        unless(0)(r"G \cdot \pi"), unless(0, 1, -1)(r"\frac{1}{G}"), unless(0)("Gx"), unless(0)("Gi"),
+        unless(0)(r"G \text{ quarters}"),
     ],
     "integer": [in_base_16, "G.5", r"G\frac{1}{2}", r"G.\overline{3}", r"G \text{ point five}"],
     "fraction": [round_to_hundredths],
