@@ -35,15 +35,15 @@ def run(argv: list[str]) -> int:
     add("--output_dir", type=path, metavar="DIR", help="also write all numbers to DIR/inspect.json")
     add("--html", type=path, metavar="FILE", help="also write an HTML page of completions and their shaped tokens")
     add("--compare", metavar="MODEL", help="second model, shown next to the first one on the HTML page")
-    options, rest = parser.parse_known_args(argv or ["--help"])
-    line = read_words(rest, vars(options))
+    options, remaining = parser.parse_known_args(argv or ["--help"])
+    line = read_words(remaining, vars(options))
     if line.accelerate_flags or line.accelerate_config:
         raise UserError("`trl-ces inspect` runs in one process: remove accelerate's flags.")
     if options.compare and not options.html:
         raise UserError("`--compare` shows two models next to each other on an HTML page: add `--html FILE`.")
-    given = {"data": options.data, "prompts": options.prompt}
-    recipe = recipe_to_sample(options.config, line.overrides, model=options.model, **given)
-    other = options.compare and recipe_to_sample(options.config, line.overrides, model=options.compare, **given)
+    sources = {"data": options.data, "prompts": options.prompt}
+    recipe = recipe_to_sample(options.config, line.overrides, model=options.model, **sources)
+    other = options.compare and recipe_to_sample(options.config, line.overrides, model=options.compare, **sources)
     settings = Sampling.of_recipe(recipe, **{field.name: getattr(options, field.name) for field in fields(Sampling)})
     prompts = Prompts(options.prompt, typed=True) if options.prompt else read_prompts(recipe, options.num_prompts)
     numbers = options.output_dir and options.output_dir / "inspect.json"

@@ -32,8 +32,8 @@ def run(argv: list[str]) -> int:
     add("--model_config", metavar="FILE", help="config.json of a model that is not on the Hub")
     add("--prompt_length", type=count, metavar="N", help="maximum prompt length (default: from the recipe, or 512)")
     add("--rows", type=count, metavar="N", help="number of training prompts, if `max_train_samples` is not set")
-    options, rest = parser.parse_known_args(argv or ["--help"])
-    line = read_words(rest, vars(options))
+    options, remaining = parser.parse_known_args(argv or ["--help"])
+    line = read_words(remaining, vars(options))
     if line.accelerate_flags:
         flags = ", ".join(f"--{name}" for name in line.accelerate_flags)
         raise UserError(f"command line: `trl-ces plan` does not support {flags}: use `--gpus` and `--nodes`.")

@@ -93,7 +93,7 @@ def test_a_signal_ends_all_runs_and_descendants_in_other_sessions(tmp_path):
     )
     runs = [shell(tmp_path, "a", script), shell(tmp_path, "b", "sleep 600")]
     with pytest.raises(SystemExit, match="143"):
-        run_all(runs, [{}, {}], patience_s=2.0)
+        run_all(runs, [{}, {}], grace_seconds=2.0)
     state = subprocess.run(["ps", "-o", "stat=", "-p", pid_file.read_text()], capture_output=True, text=True).stdout
     assert state.strip()[:1] in ("", "Z")  # gone, or a zombie that its new parent has not yet reaped
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

@@ -55,9 +55,9 @@ class Sampler:
         penalized = torch.where(scores > 0, scores / penalty, scores * penalty)
         scores = torch.where(self.occurred, penalized, scores).float()
         uniforms = [torch.rand((), generator=generator, dtype=torch.float64) for generator in self.generators]
-        drawn = self._draw(scores, torch.stack(uniforms).to(scores.device))
+        sampled = self._draw(scores, torch.stack(uniforms).to(scores.device))
         masked = torch.full_like(scores, -torch.inf)
-        masked[rows, drawn] = 0.0
+        masked[rows, sampled] = 0.0
         return masked
 
     def _draw(self, scores: Tensor, uniforms: Tensor) -> Tensor:

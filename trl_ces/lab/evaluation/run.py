@@ -82,14 +82,16 @@ def list_requests(settings: EvaluationSettings, problems: Sequence[Problem], pro
     """List all completions to generate, sorted by benchmark and prompt length to reduce padding."""
     rank = {name: index for index, name in enumerate(settings.benchmarks)}
     bases = {name: base for name in rank if (base := BENCHMARKS[name].base) in rank}
-    stricter = {(bases[problem.benchmark], problem.id): problem for problem in problems if problem.benchmark in bases}
+    stricter_problems = {
+        (bases[problem.benchmark], problem.id): problem for problem in problems if problem.benchmark in bases
+    }
     entries = zip(problems, prompts.ids, prompts.thinking_prefilled, strict=True)
-    prompted = [entry for entry in entries if entry[0].benchmark not in bases]
-    prompted.sort(key=lambda entry: (rank[entry[0].benchmark], len(entry[1]), entry[0].id))
+    prompted_entries = [entry for entry in entries if entry[0].benchmark not in bases]
+    prompted_entries.sort(key=lambda entry: (rank[entry[0].benchmark], len(entry[1]), entry[0].id))
     requests = []
-    for problem, ids, prefilled in prompted:
+    for problem, ids, prefilled in prompted_entries:
         key = problem.benchmark, problem.id
-        problems_of_request = [problem, stricter[key]] if key in stricter else [problem]
+        problems_of_request = [problem, stricter_problems[key]] if key in stricter_problems else [problem]
         for sample in range(settings.num_samples):
             requests.append(
                 Request(problems_of_request, sample, ids, prefilled, sample_seed(settings.seed, *key, sample))
@@ -126,13 +128,13 @@ def grade_completions(completions: Sequence[tuple[Request, Sample]], code_grader
         _sample(request, problem, (grade.answer, grade.correct, grade.correct_qwen), output)
         for (request, problem, output), grade in zip(texts, grades, strict=True)
     ]
-    coded = [
+    code_completions = [
         (request, task, output) for request, output in completions if (task := request.problems[-1].code) is not None
     ]
     results = code_grader.grade(
-        [(task, output["text"], request.thinking_prefilled) for request, task, output in coded]
+        [(task, output["text"], request.thinking_prefilled) for request, task, output in code_completions]
     )
-    for (request, _, output), result in zip(coded, results, strict=True):
+    for (request, _, output), result in zip(code_completions, results, strict=True):
         # The base set uses the first group of tests; the stricter set uses both groups.
         for problem, correct in zip(request.problems, result.passed[-len(request.problems) :], strict=True):
             samples.append(_sample(request, problem, (result.program, correct, correct), output))

@@ -73,15 +73,15 @@ class EvaluationSettings:
     def __post_init__(self) -> None:
         refuse_secrets(vars(self), "The evaluation")
         for setting in fields(self):
-            value, (in_range, words) = getattr(self, setting.name), setting.metadata["range"]
+            value, (in_range, description) = getattr(self, setting.name), setting.metadata["range"]
             if value is None and type(None) in typing.get_args(setting.type):
                 continue
             try:
-                fits = in_range(value)
+                is_valid = in_range(value)
             except TypeError:  # text or null instead of a number
-                fits = False
-            if not fits:
-                raise UserError(f"`{setting.name}` is {value!r:.80}: it must be {words}.")
+                is_valid = False
+            if not is_valid:
+                raise UserError(f"`{setting.name}` is {value!r:.80}: it must be {description}.")
         if not self.model.strip():
             raise UserError("No model is specified: set `--model` to a directory or a Hub id.")
         names_or_text = [self.benchmarks] if isinstance(self.benchmarks, str) else self.benchmarks

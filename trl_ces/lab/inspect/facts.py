@@ -56,9 +56,11 @@ def count_pairs(
         for top in completion.top_tokens:
             for rank, (token, probability) in enumerate(zip(top.pair, top.probabilities, strict=True)):
                 sampled = top.sampled == token
-                left = len(completion.tokens) - top.position if sampled and completion.ended else math.nan
+                tokens_left = len(completion.tokens) - top.position if sampled and completion.ended else math.nan
                 own_score = math.nan if score is None or not sampled else float(score)
-                rows.append((*sorted(top.pair), token, rank, top.entropy, probability, sampled, left, own_score))
+                rows.append(
+                    (*sorted(top.pair), token, rank, top.entropy, probability, sampled, tokens_left, own_score)
+                )
     columns = [*PAIR, "token", "rank", "entropy", "probability", "sampled", "tokens_left", "correct"]
     positions = pd.DataFrame(rows, columns=columns)
     means = positions.groupby([*PAIR, "token"])[["probability", "sampled", "tokens_left", "correct"]].mean()

@@ -75,10 +75,10 @@ def summary(facts: dict[str, Any]) -> str:
 def pairs_table(pairs: pd.DataFrame, tokenizer: Any, with_correct: bool) -> str:
     """Render one line per pair, with the likelier alternative on the left, at most 119 columns wide."""
     per_token = [*TOKEN_COLUMNS, CORRECT_COLUMN] if with_correct else TOKEN_COLUMNS
-    left = sum(width + 2 for _, _, width in PAIR_COLUMNS) - 2
+    left_width = sum(width + 2 for _, _, width in PAIR_COLUMNS) - 2
     numbers = sum(width + 2 for _, _, width in per_token)
-    token_width = min((WIDTH - left) // 2 - numbers - 2, MAX_TOKEN_WIDTH)
-    half = token_width + numbers
+    token_width = min((WIDTH - left_width) // 2 - numbers - 2, MAX_TOKEN_WIDTH)
+    half_width = token_width + numbers
     columns = [*PAIR_COLUMNS, *2 * [("token", "", token_width), *per_token]]
     names, units, _ = zip(*columns, strict=True)
 
@@ -89,8 +89,8 @@ def pairs_table(pairs: pd.DataFrame, tokenizer: Any, with_correct: bool) -> str:
         ]
         return "  ".join(padded).rstrip()
 
-    rule = "-" * (left + 2 * (half + 2))
-    header = f"{'':<{left}}  {'likelier alternative':<{half}}  other alternative"
+    rule = "-" * (left_width + 2 * (half_width + 2))
+    header = f"{'':<{left_width}}  {'likelier alternative':<{half_width}}  other alternative"
     lines = [header, line(names), line(units), rule]
     for pair in pairs.to_dict("records"):
         cells = [str(pair["count"]), percent(pair["share"]), f"{pair['entropy']:.3f}"]

@@ -93,15 +93,15 @@ def rollout_seconds(plan: Plan, lengths: Sequence[float] | None = None) -> tuple
     text = setup.step.shape.config().get_text_config()
     attention = 2 * text.num_hidden_layers * text.hidden_size * (PROMPT**2 + 2 * PROMPT * mean + mean_square)
     forward = (2 * count.weights * (PROMPT + mean) + attention) * schedule.completions / engine.processes
-    corrected = config.use_vllm and config.vllm_importance_sampling_correction
-    scored = int(schedule.updates > 1 or corrected) + setup.reference
-    updates = config.num_iterations * ((2 if setup.step.lora else 3) + setup.step.checkpointing)
+    uses_correction = config.use_vllm and config.vllm_importance_sampling_correction
+    logprob_passes = int(schedule.updates > 1 or uses_correction) + setup.reference
+    update_passes = config.num_iterations * ((2 if setup.step.lora else 3) + setup.step.checkpointing)
     flops, bandwidth = DEVICES[plan.device]
     high, low = (
         {
             "generation": bytes_read / (bandwidth * bandwidth_share),
-            "log-probs": scored * forward / (flops * flops_share),
-            "update": updates * forward / (flops * flops_share),
+            "log-probs": logprob_passes * forward / (flops * flops_share),
+            "update": update_passes * forward / (flops * flops_share),
         }
         for flops_share, bandwidth_share in UTILIZATION
     )

@@ -109,8 +109,8 @@ def plan_disk(
     `trained` weights, `width` bytes each. DeepSpeed writes 16-bit weights and float32 moments and master weights.
     FSDP2, and DeepSpeed below stage 3, also write a second copy of the weights.
     """
-    saved = weights if trained == weights else trained
-    model = saved * (2 if zero_stage else width)
+    saved_weights = weights if trained == weights else trained
+    model = saved_weights * (2 if zero_stage else width)
     states = trained * (12 if zero_stage else 2 * width)
     if config.save_only_model:
         states = 0

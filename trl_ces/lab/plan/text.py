@@ -79,10 +79,12 @@ def _memory_lines(plan: Plan) -> list[str]:
     if generation.server:
         lines.append("The memory of the vLLM server's devices is not included.")
     elif memory.full_completions != float("inf"):
-        requested, fit = generation.sequences, memory.full_completions
-        margin = f"{100 * (fit / requested - 1):.0f} % to spare" if fit >= requested else "the others are queued"
+        requested, fitting = generation.sequences, memory.full_completions
+        margin = (
+            f"{100 * (fitting / requested - 1):.0f} % to spare" if fitting >= requested else "the others are queued"
+        )
         lines.append(
-            f"vLLM's cache holds {fit:.1f} full-length completions at a time; {requested} are requested: {margin}."
+            f"vLLM's cache holds {fitting:.1f} full-length completions at a time; {requested} are requested: {margin}."
         )
     if memory.host:
         lines += ["", f"Host memory per node: {_gib(memory.host)} GiB for offloaded state."]

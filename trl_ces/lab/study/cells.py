@@ -91,8 +91,8 @@ def load_study(path: Path, output_dir: Path | None = None) -> Study:
 def _make_cells(content: dict[str, Any], path: Path, folder: Path) -> list[Cell]:
     """Make the cells of a checked study, ordered by variant, method and seed."""
     methods, baseline, untrained = content["methods"], content["baseline"], content.get("untrained")
-    read = cache(compose)
-    recipes = {method: read(tuple(_config(fields))) for method, fields in methods.items()}
+    cached_compose = cache(compose)
+    recipes = {method: cached_compose(tuple(_config(fields))) for method, fields in methods.items()}
     if untrained:
         methods = {untrained: methods[baseline]} | methods
         recipes[untrained] = recipes[baseline]
@@ -164,8 +164,8 @@ def _check_values(content: dict[str, Any]) -> None:
             slugs[slug(name)] = name
             groups[f"{key}.{name}"] = fields
     for group, fields in groups.items():
-        if both := [name for name in SET_BY_STUDY if name in fields]:
-            raise UserError(f"`{group}` sets `{both[0]}`, which the study sets for each run: remove it.")
+        if conflicts := [name for name in SET_BY_STUDY if name in fields]:
+            raise UserError(f"`{group}` sets `{conflicts[0]}`, which the study sets for each run: remove it.")
     for method, fields in methods.items():
         if not all(isinstance(name, str) for name in _config(fields)):
             raise UserError(f"the method {method!r} needs `config`: a recipe, or a recipe and overlays as a list.")

@@ -42,7 +42,8 @@ VARIANTS_NOTE = (
     "variants only if the variants of this study were drawn at random."
 )
 RESULTS, CURVES, COMPARISON = "results.csv", "curves.csv", "comparison.md"
-POINT = dict(zip(MEASURES, ("accuracy", "length", "entropy"), strict=True))  # column of curves.csv -> key of a curve
+# Column of curves.csv -> key of a curve.
+CURVE_KEYS = dict(zip(MEASURES, ("accuracy", "length", "entropy"), strict=True))
 # If the study has no `evaluation`, the measures of a run are means over this final fraction of its training log.
 FINAL_FRACTION = 0.1
 
@@ -133,9 +134,9 @@ def average(benchmarks: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 def final_training(curve: Curve) -> dict[str, float]:
     """Average the last `FINAL_FRACTION` of the logged points (at least one point); NaN if no accuracy was logged."""
     if not curve["step"]:
-        return dict.fromkeys(POINT, math.nan)
+        return dict.fromkeys(CURVE_KEYS, math.nan)
     count = max(1, round(FINAL_FRACTION * len(curve["step"])))
-    return {name: sum(curve[key][-count:]) / count for name, key in POINT.items()}
+    return {name: sum(curve[key][-count:]) / count for name, key in CURVE_KEYS.items()}
 
 
 def write_results(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -155,9 +156,9 @@ def write_curves(file: Path, curves: Mapping[tuple[str, str, int], Curve]) -> No
     rows = [
         (*run, *point)
         for run, curve in curves.items()
-        for point in zip(curve["step"], *(curve[key] for key in POINT.values()), strict=True)
+        for point in zip(curve["step"], *(curve[key] for key in CURVE_KEYS.values()), strict=True)
     ]
-    table = DataFrame(rows, columns=["variant", "method", "seed", "step", *POINT])
+    table = DataFrame(rows, columns=["variant", "method", "seed", "step", *CURVE_KEYS])
     write_text(file, table.to_csv(index=False, lineterminator="\r\n"))
 
 

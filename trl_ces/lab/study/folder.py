@@ -80,9 +80,9 @@ def begin_training(cell: Cell, processes: int = 1) -> None:
     previous, checkpoint = read_json(cell.folder / CLOCK), newest_checkpoint(cell.folder)
     seconds = 0.0
     if previous is not None and checkpoint is not None:
-        saved = (checkpoint / "trainer_state.json").stat().st_mtime
+        saved_at = (checkpoint / "trainer_state.json").stat().st_mtime
         # The checkpoint may be older than the last start, if the last attempt did not save a checkpoint.
-        seconds = previous["seconds_before"] + max(0.0, saved - previous["started"])
+        seconds = previous["seconds_before"] + max(0.0, saved_at - previous["started"])
     attempts = previous["attempts"] + 1 if previous else 1
     clock = {"seconds_before": seconds, "started": time.time(), "attempts": attempts, "processes": processes}
     write_json(cell.folder / CLOCK, clock)
