@@ -3,9 +3,9 @@ Count accepted copies of formulas from the question, with and without passing th
 
     python benchmarks/copies.py --data FOLDER            # contains train/math/math.json and math/NAME/test.jsonl
 
-Each policy boxes one formula: the longest, last or first formula of the question, or a modified longest formula (in
-brackets, with `+ 0`, with spaces, or with its sides exchanged). A copy that is spelled like the gold is correct,
-so it is not counted.
+Each policy puts one formula in a box: the longest, last or first formula of the question, or a modified longest
+formula (in brackets, with `+ 0`, with spaces, or with its sides swapped). A copy that is spelled like the gold is
+correct and is not counted.
 """
 
 import argparse
@@ -27,37 +27,37 @@ class Row(NamedTuple):
 def read_questions(data: Path) -> dict[str, list[tuple[str, str]]]:
     """Read the (question, gold) pairs of each list."""
     rows = json.loads((data / "train/math/math.json").read_text(encoding="utf-8"))
-    found = {"MATH, training": [(row["problem"], row["answer"] or "") for row in rows]}
+    questions = {"MATH, training": [(row["problem"], row["answer"] or "") for row in rows]}
     for name in LISTS:
         with (data / "math" / name / "test.jsonl").open(encoding="utf-8") as lines:
             rows = [json.loads(line) for line in lines]
         golds = [row.get("answer", row.get("final_answer")) for row in rows]
         golds = [gold[0] if isinstance(gold, list) else gold for gold in golds]
-        found[name] = [(row["question"], str(gold).strip("$")) for row, gold in zip(rows, golds, strict=True)]
-    return found
+        questions[name] = [(row["question"], str(gold).strip("$")) for row, gold in zip(rows, golds, strict=True)]
+    return questions
 
 
 def formulas(question: str) -> list[str]:
     """Return the formulas of a question, without their delimiters."""
-    found = ["".join(parts).strip() for parts in FORMULA.findall(question)]
-    return [formula for formula in found if formula]
+    matches = ["".join(parts).strip() for parts in FORMULA.findall(question)]
+    return [formula for formula in matches if formula]
 
 
-def exchange_sides(formula: str) -> str:
-    left, equals, right = formula.partition("=")
-    return f"{right.strip()} = {left.strip()}" if equals else formula
+def swap_sides(formula: str) -> str:
+    left_side, equals, right_side = formula.partition("=")
+    return f"{right_side.strip()} = {left_side.strip()}" if equals else formula
 
 
 VERBATIM = {
-    "longest": lambda found: max(found, key=len),
-    "last": lambda found: found[-1],
-    "first": lambda found: found[0],
+    "longest": lambda candidates: max(candidates, key=len),
+    "last": lambda candidates: candidates[-1],
+    "first": lambda candidates: candidates[0],
 }
 MODIFIED = {
-    "longest, in brackets": lambda found: f"({found[0]})",
-    "longest, + 0": lambda found: f"{found[0]} + 0",
-    "longest, with spaces": lambda found: re.sub(r"(?<=[-+=])", r"\\, ", found[0]),
-    "longest, sides exchanged": lambda found: exchange_sides(found[0]),
+    "longest, in brackets": lambda candidates: f"({candidates[0]})",
+    "longest, + 0": lambda candidates: f"{candidates[0]} + 0",
+    "longest, with spaces": lambda candidates: re.sub(r"(?<=[-+=])", r"\\, ", candidates[0]),
+    "longest, sides swapped": lambda candidates: swap_sides(candidates[0]),
 }
 POLICIES = VERBATIM | MODIFIED
 
@@ -90,7 +90,9 @@ def main() -> None:
             if policy in MODIFIED:
                 rows = [row._replace(copy=choose([row.copy])) for row in by_value]
             else:
-                rows = [Row(question, gold, choose(found)) for question, gold, found in questions if found]
+                rows = [
+                    Row(question, gold, choose(candidates)) for question, gold, candidates in questions if candidates
+                ]
             verbatim = sum(spelling(row.copy) == spelling(row.gold) for row in rows)
             rows = [row for row in rows if spelling(row.copy) != spelling(row.gold)]
             equal = [row for row, reward in zip(rows, rewards_of(rows, with_questions=False), strict=True) if reward]

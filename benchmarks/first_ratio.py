@@ -5,7 +5,7 @@
 
 The cases differ in padding and in the batches on which old log-probs are computed. The policy does not change
 (learning rate 0), so every ratio should be 1. Deviations are due to rounding: a row's log-probs depend on the other
-rows of its batch and on their padding. Weights and tokens are random; lengths are like those of R1-Distill models.
+rows of its batch and on their padding. Weights and tokens are random; lengths are typical of R1-Distill models.
 """
 
 import argparse
@@ -26,7 +26,7 @@ class RecordingTrainer(CESTrainer):
 
 
 class EarlyTrainer(RecordingTrainer):
-    """Trainer that computes old log-probs where TRL requests them, on batches that differ from those of the update."""
+    """Trainer that computes old log-probs where TRL requests them, on batches other than the update's batches."""
 
     def _may_defer_old_logps(self):
         return False

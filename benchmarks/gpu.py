@@ -1,4 +1,4 @@
-"""Run the GPU benchmarks of this folder in 12 minutes, the most valuable part first.
+"""Run the GPU benchmarks of this folder in 12 minutes, the most important part first.
 
     python benchmarks/gpu.py --minutes 12
     python benchmarks/gpu.py --parts update plan
@@ -45,7 +45,7 @@ ROLLOUT = (
     "--num_generations 4 --per_device_train_batch_size 2 --gradient_accumulation_steps 2"
 )
 # 48 completions and 12 optimizer steps, as in the paper, but with completions of 1,000 tokens.
-PAPERS_STEPS = " --steps_per_generation 24 --max_completion_length 1000"
+PAPER_STEPS = " --steps_per_generation 24 --max_completion_length 1000"
 # With transformers' generation and Adam on the CPU: 8 completions and 2 optimizer steps.
 FEW_STEPS = " --steps_per_generation 4 --max_completion_length 500"
 TINY_ROLLOUT = (
@@ -70,7 +70,7 @@ PARTS = {
         1,
     ),
     "plan": Part("memory", "--cases 4 3 2", "--cases 0", 1.5, has_attention=False),
-    "rollout": Part("step", ROLLOUT + PAPERS_STEPS, TINY_ROLLOUT, 3, has_attention=False),
+    "rollout": Part("step", ROLLOUT + PAPER_STEPS, TINY_ROLLOUT, 3, has_attention=False),
     "zero2_offload": Part("step", ROLLOUT + FEW_STEPS, TINY_ROLLOUT, 2, has_attention=False),
     "vocabulary": Part(
         "update_step",
@@ -97,7 +97,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "--minutes",
         type=float,
         default=TOTAL_MINUTES,
-        help="total time limit, shared by the parts; the last part may use all of the remaining time",
+        help="total time limit, divided among the parts; the last part may use all of the remaining time",
     )
     parser.add_argument("--output_dir", type=Path, default=Path("runs/bench/gpu"))
     return parser.parse_args(argv)
@@ -110,7 +110,7 @@ def attention_of(options: argparse.Namespace, device: str) -> str:
 
 
 def reason_to_skip(name: str, options: argparse.Namespace, device: str) -> str:
-    """Return what a part lacks, or an empty string."""
+    """Return why a part must be skipped, or an empty string."""
     if name == "packed" and device == "cuda" and "flash" not in attention_of(options, device):
         return "needs flash attention"
     if name == "zero2_offload" and (device == "cpu" or find_spec("deepspeed") is None):
@@ -119,35 +119,35 @@ def reason_to_skip(name: str, options: argparse.Namespace, device: str) -> str:
 
 
 def command_of(name: str, options: argparse.Namespace, device: str) -> list[str]:
-    """Return the arguments of Python that run a part."""
+    """Return the arguments for Python that run a part."""
     part, tiny, attention = PARTS[name], options.shape == "tiny", attention_of(options, device)
     script = str(HERE / f"{part.script}.py")
-    words = [script, "--device", device, *shlex.split(part.tiny if tiny else part.large)]
+    args = [script, "--device", device, *shlex.split(part.tiny if tiny else part.large)]
     if part.script in ("update_step", "first_ratio"):
-        words += ["--shape", options.shape]
+        args += ["--shape", options.shape]
     if part.has_attention:
-        words += ["--attention", attention, *([] if tiny else ["--checkpointing"])]
+        args += ["--attention", attention, *([] if tiny else ["--checkpointing"])]
     if part.script == "step":
-        words += ["--random_shape", options.shape, "--attn_implementation", attention]
-        words += ["--model_name_or_path", str(options.output_dir / f"model-{options.shape}")]
-        words += ["--output_dir", str(options.output_dir / f"{name}-{options.shape}")]
+        args += ["--random_shape", options.shape, "--attn_implementation", attention]
+        args += ["--model_name_or_path", str(options.output_dir / f"model-{options.shape}")]
+        args += ["--output_dir", str(options.output_dir / f"{name}-{options.shape}")]
     if name == "rollout" and not tiny and find_spec("vllm") is not None:
-        words += shlex.split(VLLM)
+        args += shlex.split(VLLM)
     if name == "zero2_offload":
         file = options.output_dir / "zero2_offload.yaml"
         file.write_text(ZERO2.read_text().replace("offload_optimizer_device: none", "offload_optimizer_device: cpu"))
         launch = ["-m", "accelerate.commands.launch", "--config_file", str(file), "--num_processes", "1"]
-        words = [*launch, *words, "--accelerate_config", str(file)]
-    return words
+        args = [*launch, *args, "--accelerate_config", str(file)]
+    return args
 
 
-def run_part(words: list[str], file: Path, device: str, seconds: float) -> str:
+def run_part(args: list[str], file: Path, device: str, seconds: float) -> str:
     """Run a part for at most `seconds`, write its output to `file` as it appears, and return its outcome."""
     start = time.monotonic()
     with file.open("w", encoding="utf-8") as output:
-        output.write(f"{device}, torch {torch.__version__}\n\n    {shlex.join(['python', *words])}\n\n")
+        output.write(f"{device}, torch {torch.__version__}\n\n    {shlex.join(['python', *args])}\n\n")
         output.flush()
-        command = [sys.executable, "-u", *words]
+        command = [sys.executable, "-u", *args]
         child = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
         try:
             code = child.wait(seconds)
@@ -170,15 +170,15 @@ def main(argv: list[str] | None = None) -> int:
     options.output_dir.mkdir(parents=True, exist_ok=True)
     deadline, failed = time.monotonic() + 60 * options.minutes, 0
     for name in options.parts:
-        left = deadline - time.monotonic()
-        if left <= 0:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
             print(f"{name}: no time is left (--minutes {options.minutes:g}); run it with --parts {name}.")
             continue
         if reason := reason_to_skip(name, options, device):
             print(f"{name}: skipped, because it {reason}.", flush=True)
             continue
         share = 60 * PARTS[name].minutes * options.minutes / TOTAL_MINUTES
-        limit = left if name == options.parts[-1] else min(left, share)
+        limit = remaining if name == options.parts[-1] else min(remaining, share)
         file = options.output_dir / f"{name}.md"
         outcome = run_part(command_of(name, options, device), file, device_name, limit)
         failed += outcome.startswith("failed")

@@ -3,7 +3,7 @@
     python benchmarks/grading.py
 
 Final answers are numbers, fractions, powers and short polynomials; half of them are incorrect, as is typical of a
-partly trained model. The two rewards run alternately. Ratios compare wall time, so run nothing else on the machine.
+partially trained model. The two rewards run alternately. Ratios compare wall time, so run nothing else on the machine.
 
 The second part times answers that need symbolic algebra, with and without hostile answers mixed in.
 """
@@ -84,33 +84,35 @@ def processor_seconds() -> float:
 def time_with_hostile_answers(options: argparse.Namespace) -> None:
     """Time the reward on answers that need symbolic algebra, with and without hostile answers mixed in."""
     seconds: dict[str, list[float]] = {"without": [], "with": []}
-    processor: dict[str, float] = dict.fromkeys(seconds, 0.0)
+    cpu_seconds: dict[str, float] = dict.fromkeys(seconds, 0.0)
     hostile_rewards: list[float | None] = []
     for turn in range(options.repeats):
-        for name, spent in seconds.items():
+        for name, measurements in seconds.items():
             seed = options.seed + 2 * turn + (name == "with")
             completions, golds, expected = algebra_answers(options.answers, seed)
-            places = []
+            positions = []
             if name == "with":
-                bad = hostile_answers(options.hostile, seed)
-                places = [number * (options.answers // len(bad) + 1) for number in range(len(bad))]
-                for place, text in zip(places, bad, strict=True):
-                    completions.insert(place, text)
-                    golds.insert(place, r"42\pi+x")
-            start, used = time.perf_counter(), processor_seconds()
-            found = own_reward(completions=completions, solution=golds)
-            spent.append(time.perf_counter() - start)
-            processor[name] += processor_seconds() - used
-            hostile_rewards += [found[place] for place in places]
-            honest = [reward for place, reward in enumerate(found) if place not in places]
-            if honest != expected:
-                raise SystemExit(f"{sum(map(ne, honest, expected))} of {len(honest)} answers have incorrect rewards.")
+                hostile = hostile_answers(options.hostile, seed)
+                positions = [number * (options.answers // len(hostile) + 1) for number in range(len(hostile))]
+                for position, text in zip(positions, hostile, strict=True):
+                    completions.insert(position, text)
+                    golds.insert(position, r"42\pi+x")
+            start, cpu_start = time.perf_counter(), processor_seconds()
+            rewards = own_reward(completions=completions, solution=golds)
+            measurements.append(time.perf_counter() - start)
+            cpu_seconds[name] += processor_seconds() - cpu_start
+            hostile_rewards += [rewards[position] for position in positions]
+            ordinary = [reward for position, reward in enumerate(rewards) if position not in positions]
+            if ordinary != expected:
+                raise SystemExit(
+                    f"{sum(map(ne, ordinary, expected))} of {len(ordinary)} answers have incorrect rewards."
+                )
     ratios = [slow / fast for slow, fast in zip(seconds["with"], seconds["without"], strict=True)]
-    medians = ", ".join(f"{name} {statistics.median(spent):.2f} s" for name, spent in seconds.items())
+    medians = ", ".join(f"{name} {statistics.median(measurements):.2f} s" for name, measurements in seconds.items())
     print(
         f"\n{options.answers} answers that need symbolic algebra, with and without {options.hostile} hostile answers: "
         f"{medians}; with / without: {statistics.median(ratios):.2f} [{min(ratios):.2f}, {max(ratios):.2f}], in CPU "
-        f"time {processor['with'] / processor['without']:.2f}\n"
+        f"time {cpu_seconds['with'] / cpu_seconds['without']:.2f}\n"
         f"hostile answers: {hostile_rewards.count(0.0)} rewards of 0, {hostile_rewards.count(None)} unscored, "
         f"{hostile_rewards.count(1.0)} rewards of 1; all other rewards are as expected"
     )
@@ -135,8 +137,8 @@ def main(argv: list[str] | None = None) -> int:
     ratios = [other / own for own, other in zip(seconds["trl_ces"], seconds["TRL"], strict=True)]
     agreed = sum(own == other for own, other in zip(rewards["trl_ces"], rewards["TRL"], strict=True))
     print(f"{options.answers} answers, {os.cpu_count()} cores; both rewards agree on {agreed}\n")
-    for name, spent in seconds.items():
-        print(f"{name:>7}: {options.answers / statistics.median(spent):.0f} grades/s")
+    for name, measurements in seconds.items():
+        print(f"{name:>7}: {options.answers / statistics.median(measurements):.0f} grades/s")
     print(f"trl_ces / TRL: {statistics.median(ratios):.2f} [{min(ratios):.2f}, {max(ratios):.2f}]")
     time_with_hostile_answers(options)
     return 0

@@ -5,8 +5,8 @@
 
 Each case runs in a separate process, in which CESTrainer trains a random model for two steps on full-length
 completions. The estimate of `trl_ces/lab/plan` is compared with the peak memory. On a GPU, this is the peak of
-PyTorch's allocator. On a CPU, it is the increase of resident memory over the value before the model was created, at
-its peak (Linux only). The CPU cases take a few minutes on one core.
+PyTorch's allocator. On a CPU, it is the peak of resident memory minus its value before the model was created (Linux
+only). The CPU cases take a few minutes on one core.
 """
 
 import argparse
@@ -77,12 +77,12 @@ def recipe_of(fields, output, device):
 
     from trl_ces.train.recipe import make_recipe
 
-    given = {**BASE, **fields, "use_cpu": device == "cpu", "output_dir": output}
+    settings = {**BASE, **fields, "use_cpu": device == "cpu", "output_dir": output}
     # With sdpa, the plan would include an attention mask, which trimmed rows do not need.
     if device == "cuda" and fields.get("bf16") and is_flash_attn_2_available(kernels_fallback_ok=True):
-        given["attn_implementation"] = "flash_attention_2"
-    given["steps_per_generation"] = 2 * given["gradient_accumulation_steps"]
-    return make_recipe(given, "benchmarks/memory.py")
+        settings["attn_implementation"] = "flash_attention_2"
+    settings["steps_per_generation"] = 2 * settings["gradient_accumulation_steps"]
+    return make_recipe(settings, "benchmarks/memory.py")
 
 
 def planned_bytes(shape, fields, device):
@@ -183,10 +183,17 @@ def main():
         plan, peak = planned_bytes(shape, fields, options.device), measure_case(number, options.device)
         settings = {**BASE, **fields}
         rows = f"{settings['per_device_train_batch_size']} x {PROMPT + settings['max_completion_length']}"
-        off = "failed" if peak is None else f"{100 * (plan / peak - 1):+.1f} %"
-        found = "" if peak is None else f"{peak / MIB:,.0f}"
+        deviation = "failed" if peak is None else f"{100 * (plan / peak - 1):+.1f} %"
+        measured = "" if peak is None else f"{peak / MIB:,.0f}"
         print_row(
-            [name, rows, "yes" if settings["gradient_checkpointing"] else "no", f"{plan / MIB:,.0f}", found, off]
+            [
+                name,
+                rows,
+                "yes" if settings["gradient_checkpointing"] else "no",
+                f"{plan / MIB:,.0f}",
+                measured,
+                deviation,
+            ]
         )
 
 

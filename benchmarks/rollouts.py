@@ -38,15 +38,15 @@ TRAINERS = {
 def r1_lengths(rows: int, longest: int, seed: int) -> list[int]:
     """Draw completion lengths exp(N(ln 3200, 0.7)), clipped to 200..12,000 tokens, and scale by longest / 12,000."""
     generator = torch.Generator().manual_seed(seed)
-    drawn = torch.exp(math.log(3200) + 0.7 * torch.randn(rows, generator=generator)).clamp(200, 12_000)
-    return [max(1, round(length * longest / 12_000)) for length in drawn.tolist()]
+    lengths = torch.exp(math.log(3200) + 0.7 * torch.randn(rows, generator=generator)).clamp(200, 12_000)
+    return [max(1, round(length * longest / 12_000)) for length in lengths.tolist()]
 
 
 def prompt_lengths(rows: int, longest: int, seed: int) -> list[int]:
     """Draw prompt lengths of 60 to 300 tokens, equal within a group, and scale by longest / 12,000."""
     generator = torch.Generator().manual_seed(seed + 1)
-    drawn = torch.randint(60, 301, (rows // GROUP,), generator=generator).tolist()
-    return [max(1, round(length * longest / 12_000)) for length in drawn for _ in range(GROUP)]
+    lengths = torch.randint(60, 301, (rows // GROUP,), generator=generator).tolist()
+    return [max(1, round(length * longest / 12_000)) for length in lengths for _ in range(GROUP)]
 
 
 def matrix_rate(device: str, dtype: torch.dtype) -> float:
@@ -141,7 +141,7 @@ class Workload:
 
         def rollout(prompts, trainer):
             groups = [int(prompt) for prompt in prompts]  # TRL repeats each prompt for its group
-            order = [group * GROUP + place % GROUP for place, group in enumerate(groups)]
+            order = [group * GROUP + position % GROUP for position, group in enumerate(groups)]
             return {
                 "prompt_ids": [starts[group] for group in groups],
                 "completion_ids": [rows[row] for row in order],

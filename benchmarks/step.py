@@ -21,7 +21,7 @@ from transformers import TrainerCallback
 from trl_ces.lab.evaluation.tables import markdown
 from trl_ces.lab.plan.memory import GIB
 from trl_ces.lab.plan.plan import DEVICES, plan_recipe, rollout_seconds
-from trl_ces.lab.plan.text import between
+from trl_ces.lab.plan.text import format_range
 from trl_ces.train.arguments import read_words
 from trl_ces.train.recipe import load_recipe
 from trl_ces.train.run import make_trainer
@@ -53,10 +53,10 @@ class Clock(TrainerCallback):
         if torch.cuda.is_available():
             torch.cuda.synchronize()
             free, total = torch.cuda.mem_get_info()
-        used = total - free if torch.cuda.is_available() else psutil.Process().memory_info().rss
+        memory_in_use = total - free if torch.cuda.is_available() else psutil.Process().memory_info().rss
         now, current = time.time(), self.running[-1]
         self.seconds[current] += now - self.since
-        self.memory[current], self.since = max(self.memory[current], used), now
+        self.memory[current], self.since = max(self.memory[current], memory_in_use), now
         self.running = [*self.running, phase] if phase else self.running[:-1]
 
     def wrap(self, function, phase):
@@ -87,14 +87,14 @@ class Clock(TrainerCallback):
 def table(plan, seconds, memory, lengths):
     """Render expected and measured times and memory peaks; deviations of up to 10 % count as planned."""
     fast, slow = rollout_seconds(plan, lengths)
-    found = [(f"{phase}, s", fast[phase], slow[phase], seconds[phase]) for phase in fast]
-    for name, held in (("training", max(memory["update"], memory["optimizer"])), ("generating", memory["generation"])):
-        found += [(f"{name}, GiB", *2 * [getattr(plan.memory, name) / GIB], held / GIB)]
+    comparisons = [(f"{phase}, s", fast[phase], slow[phase], seconds[phase]) for phase in fast]
+    for name, peak in (("training", max(memory["update"], memory["optimizer"])), ("generating", memory["generation"])):
+        comparisons += [(f"{name}, GiB", *2 * [getattr(plan.memory, name) / GIB], peak / GIB)]
     rows = []
-    for name, low, high, measured in found:
+    for name, low, high, measured in comparisons:
         ratio = measured / (min(max(measured, low), high) or 1e-3)  # relative to the nearer end of the planned range
         result = "as planned" if 0.9 <= ratio <= 1.1 else f"{ratio:.2f} x the plan" if measured else "not measured"
-        rows.append((name, between(low, high, 1), f"{measured:.1f}", result))
+        rows.append((name, format_range(low, high, 1), f"{measured:.1f}", result))
     rows += [
         (f"{phase}, s", "-", f"{seconds[phase]:.1f}", "not in the plan")
         for phase in ("optimizer", WEIGHT_SYNC, "checkpoint")
@@ -108,20 +108,20 @@ def main(argv=None):
     parser.add_argument("--config", nargs="+", required=True, metavar="NAME", help="recipe and overlays")
     parser.add_argument("--random_shape", choices=SHAPES, help="save a random model as `model_name_or_path` first")
     parser.add_argument("--accelerate_config", help="file of `accelerate launch`, which also determines the plan")
-    options, rest = parser.parse_known_args(argv)
-    given = {"prompt_length": 64, "accelerate_config": options.accelerate_config}
-    changes = {"report_to": ["none"], **read_words(rest).overrides}
+    options, remaining_arguments = parser.parse_known_args(argv)
+    plan_options = {"prompt_length": 64, "accelerate_config": options.accelerate_config}
+    changes = {"report_to": ["none"], **read_words(remaining_arguments).overrides}
     if options.device == "cuda":
         device_name = torch.cuda.get_device_name().replace(" ", "")
-        given["gpu_memory"] = torch.cuda.get_device_properties(0).total_memory / GIB
-        given["device"] = next((name for name in DEVICES if name in device_name), "A800")
+        plan_options["gpu_memory"] = torch.cuda.get_device_properties(0).total_memory / GIB
+        plan_options["device"] = next((name for name in DEVICES if name in device_name), "A800")
     if options.random_shape:
         [folder] = changes["model_name_or_path"]
         save_random_model(Path(folder), options.random_shape, options.device)
-        given["model_config"] = folder
+        plan_options["model_config"] = folder
     elif options.device == "cuda":
-        del given["prompt_length"]  # the plan measures or estimates it
-    plan = plan_recipe(options.config, changes, **given)
+        del plan_options["prompt_length"]  # the plan measures or estimates it
+    plan = plan_recipe(options.config, changes, **plan_options)
     changes["max_steps"] = [str(2 * plan.schedule.updates)]
     recipe = load_recipe(options.config, changes)
     trainer = make_trainer(recipe, recipe.training_config(1), PartialState())

@@ -89,9 +89,9 @@ class Bench:
         seconds: dict[str, list[float]] = {trainer: [] for trainer in workloads}
         for turn in range(self.options.repeats + 1):
             for trainer, workload in workloads.items():
-                spent = workload.step()
+                duration = workload.step()
                 if turn > 0:
-                    seconds[trainer].append(spent)
+                    seconds[trainer].append(duration)
         return seconds
 
 
@@ -107,13 +107,13 @@ def line(*cells: object) -> None:
 
 def peak(options: argparse.Namespace, trainer: str, rows: int) -> int:
     """Measure a step's peak memory in bytes, in a separate process."""
-    words = [sys.executable, __file__, "--peak_of", trainer, str(rows)]
+    args = [sys.executable, __file__, "--peak_of", trainer, str(rows)]
     for name in ("device", "shape", "attention", "rows", "longest", "seed"):
-        words += [f"--{name}", str(getattr(options, name))]
-    words += ["--checkpointing"] * options.checkpointing
+        args += [f"--{name}", str(getattr(options, name))]
+    args += ["--checkpointing"] * options.checkpointing
     # Make glibc return freed tensors immediately, so that the peak does not depend on the heap's layout.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
-    finished = subprocess.run(words, stdout=subprocess.PIPE, text=True, env=environment, check=True)
+    finished = subprocess.run(args, stdout=subprocess.PIPE, text=True, env=environment, check=True)
     return json.loads(finished.stdout.splitlines()[-1])
 
 
@@ -167,7 +167,7 @@ def relative_difference(expected: dict[str, torch.Tensor], actual: dict[str, tor
 
 
 def equal_lengths(bench: Bench) -> None:
-    """Compare the time of CESTrainer and TRL on completions of equal length, which need no padding."""
+    """Compare the time of CESTrainer and TRL for completions of equal length, which need no padding."""
     length = bench.options.longest // 3
     workloads = {trainer: bench.workload(trainer, [length] * bench.options.rows, 2) for trainer in ("trl", "none")}
     seconds = bench.time_alternately(workloads)

@@ -1,4 +1,4 @@
-"""Write docs/config.md, which lists the recipe keys that TRL does not define, from the dataclass fields."""
+"""Generate docs/config.md, a list of the recipe keys that TRL does not define, from the dataclass fields."""
 
 import dataclasses
 import re
@@ -49,10 +49,10 @@ def items(owner: type) -> str:
             kind = describe_type(hints[entry.name], entry.metadata.get("choices"))
             text = readable(entry.metadata["help"])
             if default is None:
-                shown = f"{kind.removesuffix(' or None')}, optional"
+                type_and_default = f"{kind.removesuffix(' or None')}, optional"
             else:
-                shown = f"{kind}, default `{default!r}`".replace("'", '"')
-            lines.append(f"- **`{entry.name}`** ({shown}): {text}")
+                type_and_default = f"{kind}, default `{default!r}`".replace("'", '"')
+            lines.append(f"- **`{entry.name}`** ({type_and_default}): {text}")
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""mkdocs hook that points links to experiments/, which is not part of the site, to the repository."""
+"""mkdocs hook that replaces links to experiments/, which is not part of the site, with links to the repository."""
 
 import tomllib
 from pathlib import Path

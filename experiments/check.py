@@ -2,8 +2,8 @@
 Recompute the figures of docs/results.md and README.md: `python experiments/check.py`.
 
 The script prints a table of paired differences to DAPO from each experiment's results.csv: points of accuracy, tokens,
-and diverged runs. It fails and prints what differs: rows of the table that docs/results.md lacks, and intervals in the
-section "Does it help?" of either page.
+and diverged runs. It fails if docs/results.md lacks a row of the table, or if an interval in the section "Does it
+help?" of either page is not in the table, and prints these rows and intervals.
 """
 
 import re
@@ -15,7 +15,7 @@ from scipy import stats
 
 FOLDER = Path(__file__).parent
 BEFORE, BASELINE = "Before training", "DAPO"
-# Column: the names of its method in the experiments.
+# Column -> names of its method in the experiments.
 COLUMNS = {
     "CES": ("CES",),
     "CES, correct only": ("CES, correct answers only", "CES, correct completions only"),
@@ -29,12 +29,12 @@ def main() -> None:
     table = "\n".join([*table_rows(), "", *worst_rows()])
     print(table)
     results, readme = ((FOLDER.parent / name).read_text(encoding="utf-8") for name in ("docs/results.md", "README.md"))
-    wrong = [row for row in table.splitlines() if row not in results]
+    differences = [row for row in table.splitlines() if row not in results]
     for page in (results, readme):  # differences in the text, such as "11.5 ± 8.8", have no sign
         section = page.partition("## Does it help?")[2].partition("\n## ")[0]
-        wrong += [figure for figure in re.findall(r"\d+\.\d ± \d+\.\d", section) if figure not in table]
-    if wrong:
-        sys.exit("docs/results.md or README.md differ from the results.csv files:\n" + "\n".join(wrong))
+        differences += [figure for figure in re.findall(r"\d+\.\d ± \d+\.\d", section) if figure not in table]
+    if differences:
+        sys.exit("docs/results.md or README.md differ from the results.csv files:\n" + "\n".join(differences))
 
 
 def table_rows() -> list[str]:
@@ -56,7 +56,7 @@ def table_rows() -> list[str]:
 
 
 def worst_rows() -> list[str]:
-    """Return a Markdown table of each method's worst task of forty_more_worlds, by mean over seeds."""
+    """Return a Markdown table of each method's worst task in forty_more_worlds, by the mean over seeds."""
     results = read("forty_more_worlds")
     means = results.groupby(["variant", "method"])[["accuracy", "length_tokens"]].mean().unstack("method")
     rows = ["| forty_more_worlds | points in the worst task | tokens in the longest |", "|---|--:|--:|"]

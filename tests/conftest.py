@@ -24,7 +24,7 @@ def pytest_collection_finish():
     """
     Exclude the objects of the imported packages from garbage collection.
 
-    Every `train` ends with a full collection, which took half a second for a million objects.
+    Every training run ends with a full collection, which takes half a second for a million objects.
     """
     gc.collect()
     gc.freeze()

@@ -1,6 +1,6 @@
 r"""
-Completions that would hang, exhaust memory, break a parser or run as code. `run` grades them with the reward and with
-the evaluation, each next to an answer that needs algebra. The command
+Completions that would hang, exhaust memory, break a parser or run as code. `run` grades each of them, next to an
+answer that needs algebra, with the reward and with the evaluation's grader. The command
 
     python tests/hostile_answers.py 3 1   # limit of the evaluation in seconds, and n to use every n-th completion
 
@@ -199,7 +199,7 @@ def whole_texts():
 
 
 def hostile_completions():
-    """Map names to completions, all of which are incorrect for the golds below."""
+    """Map names to completions, which are all incorrect for `GOLDS`."""
     corpus = {}
     for family in FAMILIES:
         for number, content in enumerate(family()):
@@ -244,7 +244,7 @@ class WatchedPool(WorkerPool):
         return watched
 
     def end(self):
-        """Wait until the workers exit, so that the kernel adds their memory to that of the children."""
+        """Wait until the workers exit, so that RUSAGE_CHILDREN includes their memory."""
         for worker in self.workers:
             if worker.process is not None:
                 worker.process.stdin.close()
@@ -257,21 +257,20 @@ def resident_bytes():
 
 def run(corpus, limit_s):
     """Grade the corpus as in training and as in the evaluation, each completion next to a neighbour."""
-    pool_module.GRACE_S = (
-        60.0  # so that on a busy machine a worker is lost only if the kernel does not end the request
-    )
+    # On a busy machine, wait longer, so that a worker is lost only if the kernel does not end the request.
+    pool_module.GRACE_S = 60.0
     pool = pool_module._shared = WatchedPool()
     pool.map([{"op": "equal", "gold": "x", "answer": "y"}] * 8)  # start the workers
     texts, golds, expected, names = [], [], [], []
     for number, (name, text) in enumerate(corpus.items()):
-        other, its_gold, its_correctness = neighbour(number)
-        texts += [text, other]
-        golds += [GOLDS[number % len(GOLDS)], its_gold]
-        expected += [False, its_correctness]
+        neighbour_text, neighbour_gold, neighbour_is_correct = neighbour(number)
+        texts += [text, neighbour_text]
+        golds += [GOLDS[number % len(GOLDS)], neighbour_gold]
+        expected += [False, neighbour_is_correct]
         names += [name, f"neighbour of {name}"]
     before = resident_bytes()
     start = time.monotonic()
-    found = rewards.accuracy_reward(texts, golds, prompts=[""] * len(golds))
+    reward_values = rewards.accuracy_reward(texts, golds, prompts=[""] * len(golds))
     rewards.think_format_reward(texts)
     reward_seconds, start = time.monotonic() - start, time.monotonic()
     grades = grade_many(texts, golds, with_qwen=True, limit_s=limit_s)
@@ -282,10 +281,10 @@ def run(corpus, limit_s):
         "completions": len(corpus),
         "wrong_rewards": [
             names[i]
-            for i, (a, b) in enumerate(zip(found, expected, strict=True))
+            for i, (a, b) in enumerate(zip(reward_values, expected, strict=True))
             if a != float(b) and not (a is None and names[i] in corpus)
         ],
-        "no_reward": found.count(None),
+        "no_reward": reward_values.count(None),
         "wrong_grades": [
             names[i] for i, (a, b) in enumerate(zip(grades, expected, strict=True)) if a.correct is not b
         ],

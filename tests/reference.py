@@ -95,7 +95,7 @@ def shaped_loss(
     Each row is a dict of prompt_ids, completion_ids, mask (list of 0/1), accuracy (float or None) and rewards (the sum
     of the rewards, or None). `rule` is "ces", "entropy_advantage", "on_policy_sft" or "none".
     """
-    # A completion without an accuracy has no reward, whatever the other rewards gave it, except in TRL's own training.
+    # Unless `rule` is "none", as in TRL, a completion without an accuracy has no reward, regardless of other rewards.
     unscored = [rule != "none" and row["accuracy"] is None for row in rows]
     rewards = [None if skip else row["rewards"] for row, skip in zip(rows, unscored, strict=True)]
     advantages = group_advantages(rewards, group_size)
@@ -108,14 +108,14 @@ def shaped_loss(
             with torch.no_grad():
                 old_logps, _ = logps_and_bits(old_model, row, temperature)
         is_correct = row["accuracy"] is not None and row["accuracy"] >= 1
-        chosen = chosen_positions([value.item() for value in bits], row["mask"], size)
+        selected = chosen_positions([value.item() for value in bits], row["mask"], size)
         token_losses = []
         for position in range(len(logps)):
             if not row["mask"][position]:
                 continue
             shaped = torch.tensor(advantage, dtype=torch.float64)
             entropy = bits[position] if entropy_gradient else bits[position].detach()
-            if rule == "ces" and position in chosen:
+            if rule == "ces" and position in selected:
                 change = -beta_correct * entropy if is_correct else beta_incorrect * entropy
                 if cap_incorrect is not None and not is_correct:
                     limit = max(0.0, -advantage) / cap_incorrect

@@ -15,7 +15,7 @@ from against_reference import (
     PROMPTS,
     assert_loss_and_gradients_agree,
     make_trainer,
-    move_a_little,
+    perturb_weights,
     reference_rows,
     rollout,
 )
@@ -158,7 +158,7 @@ def test_ces_works_with_every_advantage_and_objective_of_trl(tmp_path, case):
     if case == "two-sided clip":
         options, scale = {"delta": 1.4, "old": float64_copy(trainer.model)}, 2  # one call has the rows of both steps
     if options:
-        move_a_little(trainer.model)
+        perturb_weights(trainer.model)
     loss = trainer._compute_loss(trainer.model, batch)
 
     rows = reference_rows(trainer, script)

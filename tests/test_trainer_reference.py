@@ -13,7 +13,7 @@ from against_reference import (
     PROMPTS,
     assert_loss_and_gradients_agree,
     make_trainer,
-    move_a_little,
+    perturb_weights,
     reference_rows,
     rollout,
 )
@@ -103,7 +103,7 @@ def test_off_policy_steps_clip_with_the_shaped_advantage(tmp_path, beta):
     batch = rollout(trainer, script)
     assert "old_per_token_logps" in batch
     old_model = float64_copy(trainer.model)
-    move_a_little(trainer.model)
+    perturb_weights(trainer.model)
     model = float64_copy(trainer.model)
     loss = trainer._compute_loss(trainer.model, batch)
     # TRL divides by the mean tokens of the two steps, but this call has the rows of both steps.
@@ -124,7 +124,7 @@ def test_on_policy_sft_has_the_papers_loss_and_gradient_off_policy(tmp_path):
     trainer = make_trainer(tmp_path, script, steps_per_generation=2, per_device_train_batch_size=4, **changes)
     batch = rollout(trainer, script)
     old_model = float64_copy(trainer.model)
-    move_a_little(trainer.model)
+    perturb_weights(trainer.model)
     model = float64_copy(trainer.model)
     loss = trainer._compute_loss(trainer.model, batch)
     rows = reference_rows(trainer, script)

@@ -22,10 +22,10 @@ from trl_ces.cli.main import main
 RECIPE = "R1-1.5B"
 
 
-def train_args(given: list[str]) -> list[str]:
+def train_args(options: list[str]) -> list[str]:
     """Return the command-line arguments for `trl-ces`."""
     hub = ["--push_to_hub", "true", "--hub_private_repo", "true"]
-    return ["train", "--config", RECIPE, "--output_dir", "outputs/ces", *hub, *given]
+    return ["train", "--config", RECIPE, "--output_dir", "outputs/ces", *hub, *options]
 
 
 if __name__ == "__main__":

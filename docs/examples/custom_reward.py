@@ -23,8 +23,8 @@ NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 def last_number(completion):
     """Return the last number of a completion (a string or a list of messages), or `None` if it has no number."""
     text = completion if isinstance(completion, str) else completion[-1]["content"]
-    found = NUMBER.findall(text.replace(",", ""))
-    return float(found[-1]) if found else None
+    numbers = NUMBER.findall(text.replace(",", ""))
+    return float(numbers[-1]) if numbers else None
 
 
 def estimate_accuracy_reward(completions, metres, **kwargs):

@@ -11,7 +11,7 @@ import argparse
 from datasets import Dataset
 
 from trl_ces import CESConfig, CESTrainer  # was: from trl import GRPOConfig, GRPOTrainer
-from trl_ces.rewards import accuracy_reward  # TRL's accuracy_reward works too
+from trl_ces.rewards import accuracy_reward  # TRL's accuracy_reward also works
 
 parser = argparse.ArgumentParser(description="Train with CES instead of GRPO")
 parser.add_argument("--model", default="HuggingFaceTB/SmolLM2-135M-Instruct", help="Hub id or directory")

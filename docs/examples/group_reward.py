@@ -1,5 +1,5 @@
 """
-Train with CES and a group reward, a bonus for correct completions up to the mean correct length of their group.
+Train with CES and a group reward: a bonus for correct completions up to the mean length of their group's correct ones.
 
     python docs/examples/group_reward.py --model HuggingFaceTB/SmolLM2-135M-Instruct --output_dir runs/brief
 

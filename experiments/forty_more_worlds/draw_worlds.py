@@ -19,13 +19,13 @@ def draw_worlds(count: int, seed: int, easy: int = 0) -> list[dict[str, Any]]:
     with odd numbers and several digits have forgotten carries. The last `easy` tasks have few arithmetic errors and no
     forgotten carries.
     """
-    rng, worlds = random.Random(seed), []
+    rng, tasks = random.Random(seed), []
     for number in range(1, count + 1):
         digits = sorted(TERMS)[number % len(TERMS)]
         terms = sorted(rng.randint(*TERMS[digits]) for _ in range(2))
         forget = round(rng.uniform(*FORGET), 2)
         is_easy = number > count - easy
-        worlds.append(
+        tasks.append(
             {
                 "seed": number,
                 "digits": digits,
@@ -37,4 +37,4 @@ def draw_worlds(count: int, seed: int, easy: int = 0) -> list[dict[str, Any]]:
                 "forget_probability": forget if number % 2 and digits > 1 and not is_easy else 0.0,
             }
         )
-    return worlds
+    return tasks

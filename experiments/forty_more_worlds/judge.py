@@ -1,7 +1,7 @@
 """
 Check the four expectations of README.md against results.csv: `python experiments/forty_more_worlds/judge.py`.
 
-By default, the script counts toy tasks in which the mean over seeds diverged; `--ruined runs` counts diverged runs.
+By default, the script counts toy tasks in which the mean over seeds diverged; `--diverged runs` counts diverged runs.
 """
 
 import argparse
@@ -17,9 +17,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("results", nargs="?", default=Path(__file__).with_name("results.csv"))
     parser.add_argument(
-        "--ruined",
-        choices=["runs", "worlds"],
-        default="worlds",
+        "--diverged",
+        choices=["runs", "tasks"],
+        default="tasks",
         help="count diverged runs, or toy tasks in which the mean over seeds diverged",
     )
     args = parser.parse_args()
@@ -27,7 +27,7 @@ def main() -> None:
     base = rows[rows["method"] == BEFORE].set_index("variant")["accuracy"]
     trained = rows[rows["method"] != BEFORE]
     ends = trained
-    if args.ruined == "worlds":
+    if args.diverged == "tasks":
         ends = trained.groupby(["variant", "method"], as_index=False)["accuracy"].mean()
     diverged = ends["accuracy"] < ends["variant"].map(base) / 2
     tasks_diverged = ends[diverged].groupby("method")["variant"].agg(["nunique", "unique"])

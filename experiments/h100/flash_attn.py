@@ -1,4 +1,4 @@
-"""Replace two flash_attn functions with PyTorch's FlashAttention-2 kernels, for a node without Hub access or compiler.
+"""Replace two flash_attn functions with PyTorch's FlashAttention-2 kernels, for nodes without a compiler or the Hub.
 
 This file was placed on PYTHONPATH as the `flash_attn` package, version 2.7.4, with a `bert_padding` module that
 contains transformers' `_pad_input` and `_unpad_input`. On the H100, the relative error of outputs and gradients (in

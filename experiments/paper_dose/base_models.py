@@ -1,8 +1,9 @@
 """
 Train the base models of this experiment: `python experiments/paper_dose/base_models.py [SEED ...]`.
 
-For each seed, one model learns the task in 1,200 steps. It is then trained for another 200 steps on texts with the
-share of arithmetic errors that brings it into each range of accuracy. Models that exist already are kept.
+For each seed, one model is trained on the task for 1,200 steps. For each accuracy range, a copy of this model is then
+trained for another 200 steps on texts whose share of arithmetic errors leads to this accuracy. Existing models are not
+replaced.
 """
 
 import sys
@@ -12,21 +13,28 @@ from trl_ces.lab.tasks.arithmetic import ToyTask
 from trl_ces.lab.tasks.arithmetic_model import build_base_model
 
 FOLDER = Path("runs/study/paper_dose/base")
-SLIPS = {"10_to_20": 0.2, "30_to_40": 0.105, "55_to_65": 0.05, "75_to_85": 0.008}
+ERROR_RATES = {"10_to_20": 0.2, "30_to_40": 0.105, "55_to_65": 0.05, "75_to_85": 0.008}
 
 
 def main() -> None:
     for seed in map(int, sys.argv[1:] or range(8)):
-        start = build(FOLDER / f"start-{seed}", slip=0.03, seed=seed, steps=1200)
-        for name, slip in SLIPS.items():
-            build(FOLDER / f"{name}-{seed}", slip, seed=1000 + seed, steps=200, learning_rate=1e-3, start_from=start)
+        start = build(FOLDER / f"start-{seed}", error_rate=0.03, seed=seed, steps=1200)
+        for name, error_rate in ERROR_RATES.items():
+            build(
+                FOLDER / f"{name}-{seed}",
+                error_rate,
+                seed=1000 + seed,
+                steps=200,
+                learning_rate=1e-3,
+                start_from=start,
+            )
 
 
-def build(folder: Path, slip: float, **training: object) -> Path:
+def build(folder: Path, error_rate: float, **training: object) -> Path:
     """Train one base model, if its folder does not exist, and return the folder."""
     if not folder.is_dir():
         partial = folder.with_name(f".{folder.name}.partial")
-        build_base_model(partial, ToyTask(sums=10, slip_probability=slip), batch_size=16, **training)
+        build_base_model(partial, ToyTask(sums=10, slip_probability=error_rate), batch_size=16, **training)
         partial.rename(folder)
         print(f"Trained {folder}.", flush=True)
     return folder

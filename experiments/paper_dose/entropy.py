@@ -2,7 +2,7 @@
 Measure the entropy of correct and incorrect completions over training: `python experiments/paper_dose/entropy.py`.
 
 The script samples two completions for each of 100 held-out problems from every checkpoint of the study and writes
-entropy.csv (entropies in bits per token). Runs that were measured before are kept.
+entropy.csv (entropies in bits per token). Runs that it already contains are skipped.
 """
 
 from pathlib import Path
@@ -29,8 +29,8 @@ def main() -> None:
             continue
         for folder in checkpoints:
             measures = evaluate(folder, num_problems=100, num_samples=2, max_new_tokens=360, sums=10)["held out"]
-            kept = {name: value for name, value in measures.items() if name.startswith(("accuracy", "entropy"))}
-            rows.append(dict(zip(RUN, run, strict=True)) | {"step": step_of(folder)} | kept)
+            selected = {name: value for name, value in measures.items() if name.startswith(("accuracy", "entropy"))}
+            rows.append(dict(zip(RUN, run, strict=True)) | {"step": step_of(folder)} | selected)
         pandas.DataFrame(rows).to_csv(file, index=False)
         print(", ".join(map(str, run)), flush=True)
 

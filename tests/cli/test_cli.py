@@ -100,11 +100,11 @@ def test_a_smoke_run_prints_the_peak_memory_beside_the_plan(job, tmp_path, monke
 def test_train_prints_a_note_before_it_replaces_a_trained_model(trained, monkeypatch, capsys):
     _, output = trained
     monkeypatch.setattr("trl_ces.cli.train.run_training", lambda launch, recipe: 0)
-    words = ["train", "--config", str(output / "recipe.yaml"), "--overwrite_output_dir", "true"]
-    assert main(words) == 0
+    args = ["train", "--config", str(output / "recipe.yaml"), "--overwrite_output_dir", "true"]
+    assert main(args) == 0
     note = f"Note: {output} contains a trained model, which this run will replace.\n"
     assert capsys.readouterr().err == note
-    assert main([*words, "--output_dir", str(output.parent / "another")]) == 0
+    assert main([*args, "--output_dir", str(output.parent / "another")]) == 0
     assert capsys.readouterr().err == ""
 
 
@@ -138,16 +138,16 @@ def test_a_command_line_is_split_into_files_fields_and_flags():
     }
 
 
-def plan(job, *words, devices=0, monkeypatch=None):
+def plan_launch(job, *args, devices=0, monkeypatch=None):
     if monkeypatch is not None:
         monkeypatch.setattr(launch, "device_count", lambda: devices)
         monkeypatch.setattr(launch, "find_spec", lambda name: object())
-    line = read_words([str(word) for word in words])
+    line = read_words([str(word) for word in args])
     return launch.make_launch(line, load_recipe(job[0], line.overrides))
 
 
 def test_one_process_is_started_directly(job):
-    planned = plan(job, "--max_steps", "3")
+    planned = plan_launch(job, "--max_steps", "3")
     assert planned.num_processes == 1
     assert planned.command[1:] == [
         "-P", "-m", "trl_ces.cli.train_worker", "--expect_processes", "1"
@@ -161,14 +161,14 @@ def test_one_process_is_started_directly(job):
 
 
 def test_several_processes_on_a_cpu_are_started_by_torchrun(job):
-    planned = plan(job, "--num_processes", "2")
+    planned = plan_launch(job, "--num_processes", "2")
     assert planned.num_processes == 2
     assert planned.command[1:7] == ["-P", "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [[], ["--num_processes", "2"], ["--accelerate_config", "single"]])
-def test_no_process_of_a_run_imports_a_file_of_the_working_directory(job, tmp_path, monkeypatch, words):
+@pytest.mark.parametrize("args", [[], ["--num_processes", "2"], ["--accelerate_config", "single"]])
+def test_no_process_of_a_run_imports_files_from_the_working_directory(job, tmp_path, monkeypatch, args):
     monkeypatch.setattr(launch, "WORKER", "probe")
     (tmp_path / "installed").mkdir()
     (tmp_path / "installed" / "probe.py").write_text(
@@ -180,7 +180,7 @@ def test_no_process_of_a_run_imports_a_file_of_the_working_directory(job, tmp_pa
     cwd.mkdir()
     for name in ("secrets", "random", "types", "numpy", "probe"):
         (cwd / f"{name}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')\n")
-    planned = plan(job, *words)
+    planned = plan_launch(job, *args)
     monkeypatch.chdir(cwd)
     assert launch.run_child(planned.command, planned.env) == 0
     assert [file.read_text() for file in tmp_path.glob("worker-*")] == ["True"] * planned.num_processes
@@ -188,11 +188,11 @@ def test_no_process_of_a_run_imports_a_file_of_the_working_directory(job, tmp_pa
 
 
 def test_all_gpus_are_used_and_accelerates_default_configuration_is_ignored(job, monkeypatch):
-    planned = plan(job, "--use_cpu", "false", devices=2, monkeypatch=monkeypatch)
+    planned = plan_launch(job, "--use_cpu", "false", devices=2, monkeypatch=monkeypatch)
     assert planned.num_processes == 2
-    place = planned.command.index("--config_file")
-    assert Path(planned.command[place + 1]).name == "ddp.yaml"
-    assert planned.command[place + 2 : place + 4] == ["--num_processes", "2"]
+    position = planned.command.index("--config_file")
+    assert Path(planned.command[position + 1]).name == "ddp.yaml"
+    assert planned.command[position + 2 : position + 4] == ["--num_processes", "2"]
 
 
 def with_gpus(job, names, folder):
@@ -205,33 +205,33 @@ def with_gpus(job, names, folder):
 
 def test_one_process_sees_one_gpu(job, monkeypatch, tmp_path):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6")
-    words = ["--use_cpu", "false", "--num_processes", "1"]
-    assert plan(job, *words, devices=2, monkeypatch=monkeypatch).env == {"CUDA_VISIBLE_DEVICES": "5"}
-    with_accelerate = plan(job, *words, "--accelerate_config", "single", devices=2, monkeypatch=monkeypatch)
+    args = ["--use_cpu", "false", "--num_processes", "1"]
+    assert plan_launch(job, *args, devices=2, monkeypatch=monkeypatch).env == {"CUDA_VISIBLE_DEVICES": "5"}
+    with_accelerate = plan_launch(job, *args, "--accelerate_config", "single", devices=2, monkeypatch=monkeypatch)
     assert with_accelerate.env["CUDA_VISIBLE_DEVICES"] == "5"
-    own = with_gpus(job, "7", tmp_path)
-    assert plan(own, *words, devices=2, monkeypatch=monkeypatch).env == {"CUDA_VISIBLE_DEVICES": "7"}
+    job_with_gpus = with_gpus(job, "7", tmp_path)
+    assert plan_launch(job_with_gpus, *args, devices=2, monkeypatch=monkeypatch).env == {"CUDA_VISIBLE_DEVICES": "7"}
 
 
 def test_the_gpus_of_the_recipe_limit_the_number_of_processes(job, monkeypatch, tmp_path):
-    words, own = ["--use_cpu", "false"], with_gpus(job, "4,5,6", tmp_path)
-    assert plan(own, *words, devices=8, monkeypatch=monkeypatch).num_processes == 3
+    args, job_with_gpus = ["--use_cpu", "false"], with_gpus(job, "4,5,6", tmp_path)
+    assert plan_launch(job_with_gpus, *args, devices=8, monkeypatch=monkeypatch).num_processes == 3
     with pytest.raises(UserError, match="`num_processes` is 4, but 1 x 3 accelerators are usable"):
-        plan(own, *words, "--num_processes", "4", devices=8, monkeypatch=monkeypatch)
+        plan_launch(job_with_gpus, *args, "--num_processes", "4", devices=8, monkeypatch=monkeypatch)
 
 
 def test_an_accelerate_configuration_and_flags_are_passed_to_accelerate(job, monkeypatch):
-    words = ["--accelerate_config", "zero3", "--main_process_port", "29501", "--use_cpu", "false"]
-    planned = plan(job, *words, devices=2, monkeypatch=monkeypatch)
+    args = ["--accelerate_config", "zero3", "--main_process_port", "29501", "--use_cpu", "false"]
+    planned = plan_launch(job, *args, devices=2, monkeypatch=monkeypatch)
     assert (planned.num_processes, planned.distributed_type) == (2, "DEEPSPEED")
     assert planned.command[planned.command.index("--main_process_port") + 1] == "29501"
     assert "--quiet" in planned.command
     assert planned.command[planned.command.index("--expect_distributed_type") + 1] == "DEEPSPEED"
     with pytest.raises(UserError, match=r"`num_processes` is 4, but 1 x 2 acc.*`--num_processes 2`"):
-        plan(job, *words, "--num_processes", "4", devices=2, monkeypatch=monkeypatch)
-    several = [*words, "--num_processes", "6", "--num_machines", "2", "--machine_rank", "1"]
+        plan_launch(job, *args, "--num_processes", "4", devices=2, monkeypatch=monkeypatch)
+    several = [*args, "--num_processes", "6", "--num_machines", "2", "--machine_rank", "1"]
     with pytest.raises(UserError, match="is 6, but 2 x 2 accelerators are usable: use `--num_processes 4`"):
-        plan(job, *several, devices=2, monkeypatch=monkeypatch)
+        plan_launch(job, *several, devices=2, monkeypatch=monkeypatch)
 
 
 def test_run_child_returns_the_exit_code_of_the_child():

@@ -32,8 +32,8 @@ def save_tiny(folder, name):
 def run_script(script, tmp_path, monkeypatch):
     """Run the script for two steps, with the options in its docstring, and return its global variables."""
     model = save_tiny(tmp_path / "tiny", script.stem)
-    words = ["--model", model, "--output_dir", str(tmp_path / "out"), "--max_steps", "2", "--use_cpu"]
-    monkeypatch.setattr(sys, "argv", [str(script), *words])
+    args = ["--model", model, "--output_dir", str(tmp_path / "out"), "--max_steps", "2", "--use_cpu"]
+    monkeypatch.setattr(sys, "argv", [str(script), *args])
     return runpy.run_path(str(script), run_name="__main__")
 
 

@@ -1,4 +1,4 @@
-"""Check that links in the docs work, that files and tests they mention exist, and that config.md is up to date."""
+"""Check that links in the docs work, that all files and tests they mention exist, and that config.md is up to date."""
 
 import re
 from itertools import pairwise
@@ -46,10 +46,10 @@ def missing_tests(text):
 
 
 @pytest.mark.parametrize(("function", "tests"), EQUATIONS, ids=[function for function, _ in EQUATIONS])
-def test_the_functions_and_tests_named_for_an_equation_exist(function, tests):
-    named = re.findall(r"(TRL's )?`(?:(trl_ces/[\w/]+\.py)::)?(\w+)`", function)
-    assert named
-    for of_trl, file, name in named:
+def test_the_functions_and_tests_listed_for_an_equation_exist(function, tests):
+    mentions = re.findall(r"(TRL's )?`(?:(trl_ces/[\w/]+\.py)::)?(\w+)`", function)
+    assert mentions
+    for of_trl, file, name in mentions:
         known = hasattr(GRPOTrainer, name) if of_trl else name in functions_of(file or "trl_ces/methods/ces.py")
         assert known, name
     assert TEST.findall(tests)
@@ -61,8 +61,8 @@ def test_tests_and_files_mentioned_on_a_page_exist(page):
         return
     text = prose(page)
     assert missing_tests(text) == []
-    named = re.findall(r"`((?:trl_ces|tests|recipes|docs|benchmarks|experiments)/[\w./-]*)(?:::\w+)?`", text)
-    missing = [file for file in named if not (ROOT / file.rstrip(".")).exists()]
+    mentions = re.findall(r"`((?:trl_ces|tests|recipes|docs|benchmarks|experiments)/[\w./-]*)(?:::\w+)?`", text)
+    missing = [file for file in mentions if not (ROOT / file.rstrip(".")).exists()]
     assert [file for file in missing if not re.search("MODEL|NAME", file)] == []
 
 
@@ -105,12 +105,12 @@ def test_every_experiment_and_every_method_overlay_is_documented():
 
 
 def anchors(page):
-    """Return the anchors of a page's headings, which GitHub and the site build in the same way."""
-    found = []
+    """Return the anchors of a page's headings; GitHub and the site generate the same anchors."""
+    names = []
     for heading in re.findall(r"^#+ (.*)$", prose(page), flags=re.MULTILINE):
         words = re.sub(r"[^\w\s-]", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower())
-        found.append(re.sub(r"\s", "-", words.strip()))
-    return found
+        names.append(re.sub(r"\s", "-", words.strip()))
+    return names
 
 
 LINK = re.compile(r"(?<!\\)\]\(([^)\s]+)\)")

@@ -49,7 +49,7 @@ def test_the_diff_in_the_quickstart_only_renames_trl_classes_in_three_lines():
         assert before[1:].replace("from trl ", "from trl_ces ").replace("GRPO", "CES") == after[1:]
 
 
-def test_the_comments_of_the_first_grading_example_are_its_values():
+def test_the_comments_in_the_first_grading_example_show_the_actual_values():
     *_, correct, incorrect = blocks(DOCS / "grading.md", "python")[0].splitlines()
     names = {}
     exec("from trl_ces.grading import grade, grade_many", names)

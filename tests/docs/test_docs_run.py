@@ -31,8 +31,8 @@ def command_cases():
                 for line in script.splitlines()
                 if re.match(r"(?:[A-Z_]+=\S+ )*(?:trl-ces|python benchm|make) ", line)
             ]
-            for words in commands("\n".join(lines)):
-                yield pytest.param(words, id=f"{page.name}: {' '.join(words)[:80]}")
+            for args in commands("\n".join(lines)):
+                yield pytest.param(args, id=f"{page.name}: {' '.join(args)[:80]}")
 
 
 @cache
@@ -41,15 +41,15 @@ def flags_of(command):
     output = io.StringIO()
     with redirect_stdout(output), suppress(SystemExit):
         main([command, "--help"])
-    own = {"help", *re.findall(r"--(\w+)", output.getvalue())}
-    return own | LAUNCH | (flags_of("train") if command in ("plan", "inspect") else set())
+    own_flags = {"help", *re.findall(r"--(\w+)", output.getvalue())}
+    return own_flags | LAUNCH | (flags_of("train") if command in ("plan", "inspect") else set())
 
 
-@pytest.mark.parametrize("words", command_cases())
-def test_a_command_in_a_code_block_has_a_valid_name_and_valid_flags(words):
-    while "=" in words[0]:
-        words = words[1:]
-    program, first, *rest = words
+@pytest.mark.parametrize("args", command_cases())
+def test_a_command_in_a_code_block_has_a_valid_name_and_valid_flags(args):
+    while "=" in args[0]:
+        args = args[1:]
+    program, first, *rest = args
     flags = {word.removeprefix("--").partition("=")[0] for word in rest if word.startswith("--")}
     if program == "trl-ces":
         assert first in COMMANDS
@@ -106,12 +106,12 @@ def test_all_commands_of_the_tutorial_run(one_process, tmp_path, monkeypatch, ca
         "train": ["--max_steps", "2", "--logging_steps", "1"],
     }
     outputs = {}
-    for words in (words for block in blocks(DOCS / "tutorial.md", "bash") for words in commands(block)):
-        if words[0] == "python":
-            exec(compile(Path(words[1]).read_text(), words[1], "exec"), {})
+    for args in (args for block in blocks(DOCS / "tutorial.md", "bash") for args in commands(block)):
+        if args[0] == "python":
+            exec(compile(Path(args[1]).read_text(), args[1], "exec"), {})
         else:
-            assert main([*words[1:], *small.get(words[1], [])]) == 0, shlex.join(words)
-            outputs[words[1]] = capsys.readouterr().out
+            assert main([*args[1:], *small.get(args[1], [])]) == 0, shlex.join(args)
+            outputs[args[1]] = capsys.readouterr().out
     rows = [len(Path(name).read_text().splitlines()) for name in ("problems.jsonl", "test.jsonl")]
     assert rows == [200, 56]
     assert [*outputs] == ["inspect", "plan", "train"]

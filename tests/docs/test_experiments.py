@@ -15,7 +15,7 @@ def output_of(script, monkeypatch, capsys):
     return capsys.readouterr().out
 
 
-def test_the_documented_seed_draws_the_forty_tasks():
+def test_the_documented_seed_reproduces_the_forty_tasks():
     tasks = runpy.run_path(str(FORTY / "draw_worlds.py"))["draw_worlds"](40, 97398135, easy=10)
     variants = yaml.safe_load((FORTY / "study.yaml").read_text(encoding="utf-8"))["variants"]
     assert [variant["model_builder_kwargs"] for variant in variants.values()] == tasks
@@ -30,7 +30,7 @@ def test_the_arena_script_prints_the_table_in_its_readme(monkeypatch, capsys):
     assert output_of(ARENA / "judge.py", monkeypatch, capsys) in (ARENA / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_figures_of_the_results_page_and_the_readme_are_those_of_the_csv_files(monkeypatch, capsys):
+def test_the_figures_on_the_results_page_and_in_the_readme_match_the_csv_files(monkeypatch, capsys):
     assert "| forty_more_worlds, over 60 % | 12 tasks | -6.2 ± 7.8;" in output_of(
         ROOT / "experiments" / "check.py", monkeypatch, capsys
     )

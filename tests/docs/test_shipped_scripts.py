@@ -80,6 +80,6 @@ def test_the_job_trains_a_shipped_recipe_and_pushes_to_a_private_repository():
     command, config, recipe, *flags = job.train_args(["--hub_model_id", "me/ces"])
     assert (command, config) == ("train", "--config")
     assert (ROOT / f"recipes/models/{recipe}.yaml").is_file()
-    given = dict(zip(flags[::2], flags[1::2], strict=True))
-    assert given.pop("--output_dir")
-    assert given == {"--push_to_hub": "true", "--hub_private_repo": "true", "--hub_model_id": "me/ces"}
+    options = dict(zip(flags[::2], flags[1::2], strict=True))
+    assert options.pop("--output_dir")
+    assert options == {"--push_to_hub": "true", "--hub_private_repo": "true", "--hub_model_id": "me/ces"}

@@ -1,7 +1,7 @@
 """Reward function that injects faults into training processes started by tests. Not a test file.
 
-The environment variable TRL_CES_TEST_FAULT holds `{"rank": R, "call": N, "what": W}`: the N-th call (counting from 1)
-on rank R causes fault W.
+The environment variable TRL_CES_TEST_FAULT contains `{"rank": R, "call": N, "what": W}`: the N-th call (counted from
+1) on rank R causes fault W.
 """
 
 import json

@@ -50,10 +50,10 @@ def test_workers_use_the_configured_engine_and_share_the_cores(tmp_path, monkeyp
     monkeypatch.setattr(psutil, "cpu_count", lambda logical: CORES)
     monkeypatch.setattr(psutil.Process, "cpu_affinity", lambda self: range(2 * CORES))
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    words = ["--accelerate_config", name, "--num_processes", str(processes), "--main_process_port", str(free_port())]
-    words += ["--num_machines", "1", "--machine_rank", "0"] if name.endswith("multinode") else []
+    args = ["--accelerate_config", name, "--num_processes", str(processes), "--main_process_port", str(free_port())]
+    args += ["--num_machines", "1", "--machine_rank", "0"] if name.endswith("multinode") else []
     recipe = make_recipe({"model_name_or_path": "m", "output_dir": "out", "dataset_name": "d"}, "my.yaml")
-    worker = launch.make_launch(read_words(words), recipe)
+    worker = launch.make_launch(read_words(args), recipe)
     variables = {key: value for key, value in environment(PROBE=str(tmp_path)).items() if key != "OMP_NUM_THREADS"}
     ended = subprocess.run(
         worker.command, env={**variables, **worker.env}, capture_output=True, text=True, timeout=500

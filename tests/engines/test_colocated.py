@@ -67,25 +67,32 @@ def test_vllm_samples_from_the_saved_weights_and_importance_ratios_are_1(runs, c
     if case not in facts[0]:
         pytest.skip("needs two processes")
     checkpoints = [output / case / f"checkpoint-{step}" for step in (1, 2, 3)]
-    saved = [digest(tiny_model()), *(digest_of(output.parent / "start", path, "LoRA" in case) for path in checkpoints)]
-    assert len(set(saved)) == len(saved), "each step must change the weights"
+    digests = [
+        digest(tiny_model()),
+        *(digest_of(output.parent / "start", path, "LoRA" in case) for path in checkpoints),
+    ]
+    assert len(set(digests)) == len(digests), "each step must change the weights"
     for report in facts:
-        found = report[case]
-        assert tuple(found["engine"]) == ENGINES[engine]
-        assert sorted({step for step, _ in found["sampled"]}) == STEPS_WITH_ROLLOUT
-        assert {tuple(sample) for sample in found["sampled"]} == {(step, saved[step]) for step in STEPS_WITH_ROLLOUT}
-        assert found["calls"].count("wake weights") == len(STEPS_WITH_ROLLOUT), "weights must be sent once per rollout"
-        assert found["ratios"] == pytest.approx([1.0] * len(found["ratios"]), abs=1e-3)
-        assert len(found["ratios"]) >= 3 * len(STEPS_WITH_ROLLOUT)
+        result = report[case]
+        assert tuple(result["engine"]) == ENGINES[engine]
+        assert sorted({step for step, _ in result["sampled"]}) == STEPS_WITH_ROLLOUT
+        assert {tuple(sample) for sample in result["sampled"]} == {
+            (step, digests[step]) for step in STEPS_WITH_ROLLOUT
+        }
+        assert result["calls"].count("wake weights") == len(STEPS_WITH_ROLLOUT), (
+            "weights must be sent once per rollout"
+        )
+        assert result["ratios"] == pytest.approx([1.0] * len(result["ratios"]), abs=1e-3)
+        assert len(result["ratios"]) >= 3 * len(STEPS_WITH_ROLLOUT)
 
 
 def test_runs_resumed_inside_and_between_rollouts_have_bitwise_identical_weights(runs):
     _, output, facts = runs
     expected = load_file(output / "full" / "model" / "model.safetensors")
     for step in RESUMED:
-        found = load_file(output / f"from {step}" / "model" / "model.safetensors")
+        resumed = load_file(output / f"from {step}" / "model" / "model.safetensors")
         for name, value in expected.items():
-            assert torch.equal(found[name], value), (step, name)
+            assert torch.equal(resumed[name], value), (step, name)
         for report in facts:
             later = [sample for sample in report["full"]["sampled"] if sample[0] >= step]
             assert report[f"from {step}"]["sampled"] == later

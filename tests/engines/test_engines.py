@@ -74,15 +74,15 @@ def test_the_weights_of_two_processes_match_a_single_process_run(single, engine)
     output = run_training(folder, engine, lora)
 
     facts, single_facts = facts_of(output), facts_of(folder / "one")
-    ran = (facts["distributed_type"], facts["zero_stage"], facts["sharded"], facts["inner_optimizer"])
-    assert ran == ENGINES[engine]
+    engine_facts = (facts["distributed_type"], facts["zero_stage"], facts["sharded"], facts["inner_optimizer"])
+    assert engine_facts == ENGINES[engine]
     assert facts["processes"] == 2
 
-    expected, found = weights_of(folder / "one", lora), weights_of(output, lora)
-    assert set(found) == set(expected)
+    expected, actual = weights_of(folder / "one", lora), weights_of(output, lora)
+    assert set(actual) == set(expected)
     start = {} if lora else tiny_model().state_dict()
     for name, value in expected.items():
-        assert (found[name] - value).norm() <= 1e-4 * value.norm(), name
+        assert (actual[name] - value).norm() <= 1e-4 * value.norm(), name
         before = start.get(name, torch.zeros_like(value))
         assert (value - before).norm() > 1e-2 * value.norm(), f"{name} was not trained"
 
@@ -107,9 +107,9 @@ def test_micro_batches_split_by_a_token_budget_yield_the_same_weights(single, en
     facts = facts_of(output)
     assert (facts["distributed_type"], facts["zero_stage"]) == ENGINES[engine][:2]
     assert facts["forwards"] > 2 * 4, "expected more than two forward passes per step"
-    expected, found = weights_of(folder / "one", lora), weights_of(output, lora)
+    expected, actual = weights_of(folder / "one", lora), weights_of(output, lora)
     for name, value in expected.items():
-        assert (found[name] - value).norm() <= 1e-4 * value.norm(), name
+        assert (actual[name] - value).norm() <= 1e-4 * value.norm(), name
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -127,7 +127,7 @@ def test_all_processes_skip_a_step_if_one_process_has_a_nan_loss(single, engine)
     assert [facts_of(run)["nonfinite_steps"] for run in (expected_run, output)] == [1, 1]
     names = {file.name for file in (output / "_nonfinite").iterdir()}
     assert names == {f"step-2-process-{rank}.safetensors" for rank in (0, 1)}
-    expected, found, complete = (weights_of(run, lora) for run in (expected_run, output, folder / "one"))
+    expected, actual, complete = (weights_of(run, lora) for run in (expected_run, output, folder / "one"))
     for name, value in expected.items():
-        assert (found[name] - value).norm() <= 1e-4 * value.norm(), name
-        assert (found[name] - complete[name]).norm() > 1e-3 * value.norm(), name
+        assert (actual[name] - value).norm() <= 1e-4 * value.norm(), name
+        assert (actual[name] - complete[name]).norm() > 1e-3 * value.norm(), name

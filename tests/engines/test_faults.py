@@ -47,10 +47,10 @@ SERVER_FAULTS = {
 
 @pytest.mark.parametrize("fault", SERVER_FAULTS)
 def test_a_server_fault_is_reported_and_the_resumed_run_matches(job, tmp_path, stand_in, complete_runs, fault):
-    (path, what, *times), changes, sentence = SERVER_FAULTS[fault]
-    stand_in.fail(path, what, skip=1, times=times[0] if times else 1)
+    (path, kind, *times), changes, sentence = SERVER_FAULTS[fault]
+    stand_in.fail(path, kind, skip=1, times=times[0] if times else 1)
     ended = train(job, tmp_path / "out", stand_in.url, **changes)
-    stand_in.mend()
+    stand_in.clear_faults()
     assert ended.code == 2
     (message,) = ended.sentences()
     assert sentence in message
@@ -84,8 +84,8 @@ PROCESS_FAULTS = {
 @pytest.mark.parametrize("fault", PROCESS_FAULTS)
 def test_a_process_fault_ends_the_run_and_the_resumed_run_matches(job, tmp_path, stand_in, complete_runs, fault):
     code, sentence = PROCESS_FAULTS[fault]
-    what = {"rank": 1, "call": 2, "what": fault}
-    ended = train(job, tmp_path / "out", stand_in.url, TWO, fault=what)
+    injected_fault = {"rank": 1, "call": 2, "what": fault}
+    ended = train(job, tmp_path / "out", stand_in.url, TWO, fault=injected_fault)
     assert ended.code == code, ended.errors[-3000:]
     if sentence is None:
         assert not ended.sentences()
@@ -100,9 +100,9 @@ def test_a_process_fault_ends_the_run_and_the_resumed_run_matches(job, tmp_path,
 
 def test_a_full_disk_on_one_machine_is_reported_and_the_resumed_run_matches(job, tmp_path, stand_in, complete_runs):
     outputs = [tmp_path / "node0", tmp_path / "node1"]  # the machines do not share a disk
-    what = {"rank": 1, "call": 2, "what": "full disk"}
+    injected_fault = {"rank": 1, "call": 2, "what": "full disk"}
     nodes = [
-        Training(job, output, stand_in.url, flags, fault=what)
+        Training(job, output, stand_in.url, flags, fault=injected_fault)
         for output, flags in zip(outputs, machines(), strict=True)
     ]
     first, second = [node.end() for node in nodes]

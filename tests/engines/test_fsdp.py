@@ -41,12 +41,12 @@ def test_fsdp2_weights_match_a_single_process_run(tmp_path, monkeypatch):
     assert_same(tmp_path / "two" / "model", tmp_path / "one" / "model")
 
 
-def assert_same(found, expected):
+def assert_same(actual, expected):
     (file,) = [file.name for file in expected.glob("*.safetensors")]
-    expected, found = (load_file(folder / file) for folder in (expected, found))
-    assert set(found) == set(expected)
+    expected, actual = (load_file(folder / file) for folder in (expected, actual))
+    assert set(actual) == set(expected)
     for name, value in expected.items():
-        assert (found[name] - value).norm() <= 1e-4 * value.norm(), name
+        assert (actual[name] - value).norm() <= 1e-4 * value.norm(), name
 
 
 @pytest.mark.slow

@@ -41,5 +41,5 @@ def test_the_offloaded_optimizer_and_gradients_take_18_bytes_per_parameter():
     command = [sys.executable, "-W", "ignore", "-c", SCRIPT]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=1100)
     [line] = [line for line in ended.stdout.splitlines() if line.startswith("bytes per parameter")]
-    # This run also counts the bf16 weights (2 bytes per parameter), which are on the GPU if there is one.
+    # This run also counts the bf16 weights (2 bytes per parameter), which are on the GPU if one is available.
     assert float(line.split(":")[1]) == 2 + 18

@@ -47,7 +47,7 @@ def tiny(tmp_path_factory):
 
 def launch(tiny, output, recipe, accelerate, **more):
     fields = {"model_name_or_path": tiny / "model", "dataset_name": tiny / "rows.jsonl", "output_dir": output}
-    words = [f"--{name}={value}" for name, value in {**fields, **OVERRIDES, **more}.items()]
+    args = [f"--{name}={value}" for name, value in {**fields, **OVERRIDES, **more}.items()]
     command = [
         sys.executable,
         "-m",
@@ -58,7 +58,7 @@ def launch(tiny, output, recipe, accelerate, **more):
         "--accelerate_config",
         str(accelerate),
     ]
-    return subprocess.run([*command, *words], env=environment(), capture_output=True, text=True, timeout=TIMEOUT)
+    return subprocess.run([*command, *args], env=environment(), capture_output=True, text=True, timeout=TIMEOUT)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_two_processes_and_two_machines_match_a_single_process_run(job, tmp_path
 
 
 @pytest.mark.parametrize("flags", [(), TWO], ids=["one process", "two processes"])
-def test_a_run_resumes_with_a_new_server_after_the_server_dies_in_a_rollout(job, tmp_path, flags):
+def test_a_run_resumes_with_a_new_server_after_the_server_dies_during_a_rollout(job, tmp_path, flags):
     with served(job / "model") as stand_in:
         assert train(job, tmp_path / "complete", stand_in.url, flags).code == 0
         rollouts = stand_in.log("completions")

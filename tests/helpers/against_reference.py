@@ -51,7 +51,7 @@ def assert_loss_and_gradients_agree(trainer, loss, reference_model, reference_lo
 
 
 @torch.no_grad()
-def move_a_little(model):
+def perturb_weights(model):
     """Perturb the weights of the sampling policy, so that the importance ratios are not 1."""
     generator = torch.Generator().manual_seed(5)
     for parameter in model.parameters():

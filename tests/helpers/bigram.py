@@ -1,4 +1,4 @@
-"""Bigram model, whose next-token distribution depends only on the last token, so all statistics are known exactly."""
+"""Bigram model: the next-token distribution depends only on the last token, so all statistics are known exactly."""
 
 import math
 

@@ -11,4 +11,4 @@ except UserError as error:
     UNAVAILABLE = str(error)
 else:
     UNAVAILABLE = ""
-built = pytest.mark.skipif(bool(UNAVAILABLE), reason=UNAVAILABLE)
+needs_sandbox = pytest.mark.skipif(bool(UNAVAILABLE), reason=UNAVAILABLE)

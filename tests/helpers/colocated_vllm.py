@@ -11,7 +11,7 @@ import torch
 from server_runs import stub_here
 from transformers import Qwen2Config, Qwen2ForCausalLM, set_seed
 from vllm_answers import digest, sample
-from vllm_signatures import taking
+from vllm_signatures import keyword_checker
 
 ALL = {"weights", "kv_cache"}
 
@@ -22,7 +22,7 @@ class ColocatedLLM:
     last = None
 
     def __init__(self, model, *, seed, enable_sleep_mode, **settings):
-        taking("LLM.__init__", "EngineArgs")(**settings)
+        keyword_checker("LLM.__init__", "EngineArgs")(**settings)
         set_seed(seed)
         self.model = Qwen2ForCausalLM(Qwen2Config.from_pretrained(model)).eval()  # unsharded, even under ZeRO-3
         self.awake, self.calls, self.sampled_from = set(ALL), [], []
@@ -78,7 +78,7 @@ class ColocatedLLM:
 
 def make_object(name, **fields):
     """Make a substitute for a vLLM object with these fields."""
-    return SimpleNamespace(**taking(name)(**fields))
+    return SimpleNamespace(**keyword_checker(name)(**fields))
 
 
 def colocated_here(monkeypatch):
@@ -90,9 +90,9 @@ def colocated_here(monkeypatch):
 
 
 def colocated_in_each(monkeypatch):
-    """Like [`colocated_here`], for a process that a launcher started."""
+    """Do the same as [`colocated_here`] in a process that was started by a launcher."""
     import trl.generation.vllm_generation as generation
 
     stub_here(monkeypatch)
     monkeypatch.setattr(generation, "LLM", ColocatedLLM, raising=False)
-    monkeypatch.setattr(generation, "SamplingParams", taking("SamplingParams"), raising=False)
+    monkeypatch.setattr(generation, "SamplingParams", keyword_checker("SamplingParams"), raising=False)

@@ -15,8 +15,8 @@ BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", flags=re.MULTILINE | re.DOTALL
 
 
 def blocks(page, *languages):
-    found = BLOCK.findall(page.read_text(encoding="utf-8"))
-    return [re.sub(f"^{indent}", "", body, flags=re.MULTILINE) for indent, name, body in found if name in languages]
+    matches = BLOCK.findall(page.read_text(encoding="utf-8"))
+    return [re.sub(f"^{indent}", "", body, flags=re.MULTILINE) for indent, name, body in matches if name in languages]
 
 
 def load_script(file):
@@ -35,7 +35,7 @@ def functions_of(file):
 
 
 def write_tutorial(folder):
-    """Write the files shown in docs/tutorial.md and docs/recipes.md; each starts with a comment that names it."""
+    """Write the files shown in docs/tutorial.md and docs/recipes.md; a comment in the first line names each file."""
     for block in (block for page in ("tutorial.md", "recipes.md") for block in blocks(DOCS / page, "python", "yaml")):
         name = re.match(r"# (\w+\.(?:py|yaml))\n", block)
         if name:
@@ -51,13 +51,13 @@ def commands(script):
             open_line = open_line[:-1]
             continue
         try:
-            words = shlex.split(open_line, comments=True)
+            args = shlex.split(open_line, comments=True)
         except ValueError:
             open_line += "\n"
             continue
         open_line = ""
-        if words:
-            yield words
+        if args:
+            yield args
     assert not open_line, f"{open_line!r} is incomplete"
 
 

@@ -12,7 +12,7 @@ from tiny import random_script
 CASES: dict[str, tuple[int, list[list], dict]] = {
     # With two processes, each process has half of the middle group.
     "split group": (4, [[1, 1, 1, 1], [0, 1, 0, 0], [0, 0, 0, 0], [1, None, None, None], [1, 1, None, 0]], {}),
-    # Two processes cannot split an odd number of prompts, so they draw more prompts than one process.
+    # Two processes cannot split an odd number of prompts, so they draw more prompts than a single process.
     "even rounds": (3, [[1, 1, 1], [0, 1, 0], [0, 0, 0], [1, 0, None], [1, 0, 1]], {"shaping": "entropy_advantage"}),
     "out of rounds": (4, [[1, 1, 1, 1], [0, 1, 0, 0], [0, 0, 0, 0]], {"dynamic_sampling_max_rounds": 2}),
 }
@@ -39,12 +39,12 @@ def train(output, processes, group_size, outcomes, changes):
     rounds = []
     peek = trainer._sampler.stream.peek
     trainer._sampler.stream.peek = lambda count: rounds.append(count) or peek(count)
-    used, _ = record_batches(trainer, whole_groups=False)
+    batches, _ = record_batches(trainer, whole_groups=False)
     trainer.train()
     names = ("rounds", "dropped_groups", "prompts", "uninformative_groups", "epoch")
     return {
         "weights": trainer.accelerator.unwrap_model(trainer.model).state_dict(),
-        "used": used,
+        "used": batches,
         "rounds": rounds,
         "log": [
             [entry[f"dynamic_sampling/{name}"] for name in names]

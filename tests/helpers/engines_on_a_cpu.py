@@ -21,10 +21,11 @@ def on_cpu(name, folder):
 
 def launched_environment():
     """Return the environment variables that accelerate's launcher derives from fsdp2.yaml."""
-    words = ["--config_file", str(FSDP2), "--num_processes", "2", "--main_process_port", "0", "script.py"]
-    arguments, _, _ = _validate_launch_command(launch_command_parser().parse_args(words))
-    found = prepare_multi_gpu_env(arguments)
-    return {name: value for name, value in found.items() if name.startswith("FSDP_") or name == "ACCELERATE_USE_FSDP"}
+    args = ["--config_file", str(FSDP2), "--num_processes", "2", "--main_process_port", "0", "script.py"]
+    arguments, _, _ = _validate_launch_command(launch_command_parser().parse_args(args))
+    variables = prepare_multi_gpu_env(arguments)
+    names = [name for name in variables if name.startswith("FSDP_") or name == "ACCELERATE_USE_FSDP"]
+    return {name: variables[name] for name in names}
 
 
 def allow_fsdp_on_a_cpu():

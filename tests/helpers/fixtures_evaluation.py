@@ -52,11 +52,11 @@ def write_data(folder, names=tuple(BENCHMARKS)):
 
 def write_model(folder, context=1024, seed=0, **tokenizer):
     """Save a chat model with random weights and a context long enough for the paper's prompt."""
-    made = tiny_tokenizer(**{"characters": string.printable, **tokenizer})
+    saved_tokenizer = tiny_tokenizer(**{"characters": string.printable, **tokenizer})
     torch.manual_seed(seed)
     # Use Llama, because AutoTokenizer replaces the saved tokenizer class of a Qwen2 model.
     config = LlamaConfig(
-        vocab_size=len(made),
+        vocab_size=len(saved_tokenizer),
         hidden_size=16,
         intermediate_size=32,
         num_hidden_layers=2,
@@ -70,11 +70,11 @@ def write_model(folder, context=1024, seed=0, **tokenizer):
         bos_token_id=None,
     )
     LlamaForCausalLM(config).save_pretrained(folder)
-    made.save_pretrained(folder)
+    saved_tokenizer.save_pretrained(folder)
     return folder
 
 
-class Scripted:
+class ScriptedBackend:
     """Backend that returns the first text in `texts` whose key occurs in the question, and records the seeds."""
 
     batch_size = 4
@@ -84,13 +84,13 @@ class Scripted:
 
     def generate(self, prompts, seeds):
         self.seeds.append(list(seeds))
-        found = []
+        completions = []
         for index, prompt in enumerate(prompts):
             question = self.tokenizer.decode(prompt)
             text = next(text for key, text in self.texts.items() if key in question)
-            found.append(GeneratedCompletion(index, self.tokenizer(text)["input_ids"], "stop"))
-        yield found[:1]
-        yield found[1:]
+            completions.append(GeneratedCompletion(index, self.tokenizer(text)["input_ids"], "stop"))
+        yield completions[:1]
+        yield completions[1:]
 
     def close(self):
         self.closed = True

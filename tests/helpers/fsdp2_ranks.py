@@ -66,10 +66,10 @@ def count_sent_weights(model, lora):
 
 def local_bytes(tensors):
     """Sum the bytes of this process's shards by dtype."""
-    found = Counter()
+    sizes = Counter()
     for tensor in tensors:
-        found[str(tensor.dtype)] += tensor.to_local().numel() * tensor.element_size()
-    return found
+        sizes[str(tensor.dtype)] += tensor.to_local().numel() * tensor.element_size()
+    return sizes
 
 
 def main(output, processes, shape, lora, dtype, rows, tokens):

@@ -37,9 +37,9 @@ def gathered_rewards(output, processes):
         shuffle_dataset=False,
     )
     assert trainer.accelerator.num_processes == processes
-    found = recorded(trainer, "_calculate_rewards")
+    results = recorded(trainer, "_calculate_rewards")
     trainer.train()
-    (result,) = found
+    (result,) = results
     return result, trainer.accelerator.process_index
 
 

@@ -1,4 +1,4 @@
-"""Local Hub server to which the real `huggingface_hub` client can push models, without xet."""
+"""Local Hub server that accepts pushes from the real `huggingface_hub` client, without xet."""
 
 import base64
 import hashlib
@@ -75,12 +75,12 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def create(hub, body):
-    wanted = json.loads(body)
-    name = f"{wanted.get('organization') or USER}/{wanted['name']}"
+    request = json.loads(body)
+    name = f"{request.get('organization') or USER}/{request['name']}"
     if not name.startswith(f"{USER}/"):
         return 403, {"error": "You don't have the rights to create a model under this namespace"}
     status = 409 if name in hub.repos else 200
-    hub.repos.setdefault(name, Repo(wanted.get("visibility") == "private" or wanted.get("private") is True))
+    hub.repos.setdefault(name, Repo(request.get("visibility") == "private" or request.get("private") is True))
     return status, {"url": f"{hub.url}/{name}", "name": name}
 
 

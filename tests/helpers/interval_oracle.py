@@ -51,26 +51,26 @@ def accuracy(sets):
 
 def difference(first, second):
     """Return (mean, low, high) of the first run minus the second, by Newcombe's method 10."""
-    (one, l1, u1), (two, l2, u2) = accuracy(first), accuracy(second)
-    together = squares1 = squares2 = 0
+    (m1, l1, u1), (m2, l2, u2) = accuracy(first), accuracy(second)
+    covariance = squares1 = squares2 = 0
     for a, b in zip(first, second, strict=True):
         x, y, n = [share for share, _ in a], [share for share, _ in b], len(a)
         for p, q in zip(x, y, strict=True):
-            together += (p - fmean(x)) * (q - fmean(y)) / n**2
+            covariance += (p - fmean(x)) * (q - fmean(y)) / n**2
         squares1 += (sum((p - fmean(x)) ** 2 for p in x) + 0.125) / n**2
         squares2 += (sum((q - fmean(y)) ** 2 for q in y) + 0.125) / n**2
-    phi = together / math.sqrt(squares1 * squares2)
-    low = math.sqrt(max(0, (one - l1) ** 2 - 2 * phi * (one - l1) * (u2 - two) + (u2 - two) ** 2))
-    high = math.sqrt(max(0, (u1 - one) ** 2 - 2 * phi * (u1 - one) * (two - l2) + (two - l2) ** 2))
-    return one - two, one - two - low, one - two + high
+    phi = covariance / math.sqrt(squares1 * squares2)
+    low = math.sqrt(max(0, (m1 - l1) ** 2 - 2 * phi * (m1 - l1) * (u2 - m2) + (u2 - m2) ** 2))
+    high = math.sqrt(max(0, (u1 - m1) ** 2 - 2 * phi * (u1 - m1) * (m2 - l2) + (m2 - l2) ** 2))
+    return m1 - m2, m1 - m2 - low, m1 - m2 + high
 
 
 def bootstrap_t(sets, resamples=4000):
     """Return (mean, low, high) of the unweighted mean over sets of values."""
 
-    def statistics(drawn):
-        errors = [variance(values) / len(values) if len(values) > 1 else 0 for values in drawn]
-        return fmean(map(fmean, drawn)), math.sqrt(sum(errors)) / len(drawn)
+    def statistics(sample):
+        errors = [variance(values) / len(values) if len(values) > 1 else 0 for values in sample]
+        return fmean(map(fmean, sample)), math.sqrt(sum(errors)) / len(sample)
 
     draw = random.Random(0)
     mean, error = statistics(sets)
@@ -78,8 +78,8 @@ def bootstrap_t(sets, resamples=4000):
         return mean, mean, mean
     ts = []
     for _ in range(resamples):
-        other, own = statistics([draw.choices(values, k=len(values)) for values in sets])
-        ts.append((other - mean) / max(own, error / 2))
+        other_mean, other_error = statistics([draw.choices(values, k=len(values)) for values in sets])
+        ts.append((other_mean - mean) / max(other_error, error / 2))
     ts.sort()
     low, high = mean - ts[int(0.975 * resamples)] * error, mean - ts[int(0.025 * resamples)] * error
     return mean, low, high

@@ -26,8 +26,8 @@ TAU, BETA = "0.3", 0.4
 def shaping_of(row, bits, size):
     """Compute A' - A for each token of a completion."""
     sign = -1 if row["accuracy"] >= 1 else 1
-    chosen = chosen_positions([value.item() for value in bits], row["mask"], size)
-    return [sign * BETA * bits[position] if position in chosen else 0.0 for position in range(len(bits))]
+    selected = chosen_positions([value.item() for value in bits], row["mask"], size)
+    return [sign * BETA * bits[position] if position in selected else 0.0 for position in range(len(bits))]
 
 
 def objective(models, rows, advantages, *, old=None, ref=None, kl=0.0, delta=math.inf, weights=None):

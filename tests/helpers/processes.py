@@ -50,15 +50,15 @@ def run_processes(script, output, processes, timeout, arguments=(), accelerate_c
     With an accelerate configuration, accelerate launches the processes. Otherwise the fork server forks them.
     """
     output.mkdir()
-    words = [str(output), str(processes), *arguments]
+    args = [str(output), str(processes), *arguments]
     if accelerate_config is None:
-        _run_forked(HERE / script, words, processes, output, timeout)
+        _run_forked(HERE / script, args, processes, output, timeout)
         return
     # Port 0 selects a free port, because concurrent runs must not share a port.
     launcher = ["-m", "accelerate.commands.launch", "--config_file", str(accelerate_config)]
     launcher += ["--num_processes", str(processes), "--main_process_port", "0"]
     child = subprocess.Popen(
-        [sys.executable, *launcher, str(HERE / script), *words],
+        [sys.executable, *launcher, str(HERE / script), *args],
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -72,14 +72,14 @@ def run_processes(script, output, processes, timeout, arguments=(), accelerate_c
     assert child.returncode == 0, f"{stdout[-2000:]}\n{errors[-6000:]}"
 
 
-def _run_forked(file, words, processes, output, timeout):
+def _run_forked(file, args, processes, output, timeout):
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(processes)}
     children, logs = [], [output / f"process{rank}.log" for rank in range(processes)]
     for rank, log in enumerate(logs):
         log.touch()
         # Set the same variables as torchrun.
-        place = {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(processes)}
-        children.append(_fork(str(file), words, environment(**place if processes > 1 else {}), None, log, log))
+        variables = {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(processes)}
+        children.append(_fork(str(file), args, environment(**variables if processes > 1 else {}), None, log, log))
     deadline = time.monotonic() + timeout
     try:
         # If one process fails, end the other processes, which would wait for it.
@@ -96,28 +96,30 @@ def _run_forked(file, words, processes, output, timeout):
     raise AssertionError("\n".join(f"{log.name}: {log.read_text()[-6000:]}" for log in logs))
 
 
-def run_command(words, folder=None, timeout=280, module="trl_ces.cli.main"):
+def run_command(args, folder=None, timeout=280, module="trl_ces.cli.main"):
     """Run `trl-ces WORDS` in `folder` and return a `CompletedProcess`; forking avoids repeated imports."""
     with tempfile.TemporaryDirectory() as logs:
         output, errors = Path(logs) / "stdout", Path(logs) / "stderr"
-        child = _fork(module, words, environment(), folder, output, errors)
+        child = _fork(module, args, environment(), folder, output, errors)
         try:
             child.join(timeout)
             if child.exitcode is None:
-                raise TimeoutError(f"trl-ces {words[0]} has not ended after {timeout} s")
+                raise TimeoutError(f"trl-ces {args[0]} has not ended after {timeout} s")
         finally:
             child.kill()  # in case it has not created its session yet
             _kill(child.pid)
-        return subprocess.CompletedProcess(words, child.exitcode, output.read_text(), errors.read_text())
+        return subprocess.CompletedProcess(args, child.exitcode, output.read_text(), errors.read_text())
 
 
-def _fork(target, words, environ, folder, output, errors):
-    child = FORKS.Process(target=_run_target, args=(target, list(map(str, words)), environ, folder, output, errors))
+def _fork(target, arguments, environ, folder, output, errors):
+    child = FORKS.Process(
+        target=_run_target, args=(target, list(map(str, arguments)), environ, folder, output, errors)
+    )
     child.start()
     return child
 
 
-def _run_target(target, words, environ, folder, output, errors):
+def _run_target(target, args, environ, folder, output, errors):
     """Emulate `python target words` in a forked process, or `python -m target words` if the target is a module."""
     import torch
 
@@ -131,7 +133,7 @@ def _run_target(target, words, environ, folder, output, errors):
     gc.freeze()  # as in conftest.py
     if folder is not None:
         os.chdir(folder)
-    sys.argv[1:] = words
+    sys.argv[1:] = args
     if target.endswith(".py"):
         sys.argv[0] = target
         runpy.run_path(target, run_name="__main__")

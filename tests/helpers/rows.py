@@ -18,30 +18,30 @@ FOLDER = Path(__file__).parents[1] / "grading" / "rows"
 def read_rows(section):
     """Return the column names and the rows of a section, given as `FILE/NAME`."""
     file, name = section.split("/")
-    found, columns = [], None
+    rows_of_section, columns = [], None
     for line in (FOLDER / f"{file}.txt").read_text(encoding="utf-8").splitlines():
         if line.startswith("# "):
             title, _, header = line[2:].partition(": ")
             columns = header.split(", ") if title == name else None
         elif columns and line and not line.startswith("// "):
             texts = line.split(" :: ")
-            found.append(tuple(_value(text, column) for text, column in zip(texts, columns, strict=True)))
-    assert found, section
+            rows_of_section.append(tuple(_value(text, column) for text, column in zip(texts, columns, strict=True)))
+    assert rows_of_section, section
     titles = re.findall(rf"^# {re.escape(name)}: (.*)$", (FOLDER / f"{file}.txt").read_text(encoding="utf-8"), re.M)
-    return [column.rstrip("[]?#") for column in titles[0].split(", ")], found
+    return [column.rstrip("[]?#") for column in titles[0].split(", ")], rows_of_section
 
 
 def rows(section, *more):
     """Parametrize a test with the rows of `section` and the additional rows `more`."""
-    columns, found = read_rows(section)
-    values = found if len(columns) > 1 else [value for [value] in found]
+    columns, section_rows = read_rows(section)
+    values = section_rows if len(columns) > 1 else [value for [value] in section_rows]
     return pytest.mark.parametrize(columns if len(columns) > 1 else columns[0], [*values, *more])
 
 
 def answers_to(section):
     """Parametrize a test with (gold, answer, expected) from a section that lists equal and different answers."""
-    _, found = read_rows(section)
-    pairs = [(gold, answer, answer in equal) for gold, equal, other in found for answer in (*equal, *other)]
+    _, section_rows = read_rows(section)
+    pairs = [(gold, answer, answer in equal) for gold, equal, other in section_rows for answer in (*equal, *other)]
     return pytest.mark.parametrize(("gold", "answer", "expected"), pairs)
 
 

@@ -53,22 +53,22 @@ def record_batches(trainer, whole_groups=True):
 
     A prompt is recorded once per group, or once per row if groups may be split between processes.
     """
-    used, rounds = [], []
+    batches, rounds = [], []
     step = trainer.num_generations if whole_groups else 1
-    generate, once = trainer._generate_and_score_completions, trainer._sample
+    generate, sample = trainer._generate_and_score_completions, trainer._sample
 
     def recorded(inputs):
         batch = generate(inputs)
         if trainer.model.training:
             texts = trainer.processing_class.batch_decode(batch["prompt_ids"], skip_special_tokens=True)
-            used.append(texts[::step])
-            assert texts == [text for text in used[-1] for _ in range(step)]
+            batches.append(texts[::step])
+            assert texts == [text for text in batches[-1] for _ in range(step)]
         return batch
 
     def recorded_round(inputs):
         if trainer.model.training:
             rounds.append([example["prompt"] for example in inputs][::step])
-        return once(inputs)
+        return sample(inputs)
 
     trainer._generate_and_score_completions, trainer._sample = recorded, recorded_round
-    return used, rounds
+    return batches, rounds

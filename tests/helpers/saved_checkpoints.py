@@ -1,4 +1,4 @@
-"""Checkpoints on disk with all parts and no run behind them."""
+"""Write complete checkpoints to disk without a training run."""
 
 import json
 
@@ -15,16 +15,16 @@ SIZES = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1, "st
 
 def checkpoint(folder, step, text=None, recipe=RUN, sizes=SIZES, world_size=1):
     """Write a complete `checkpoint-STEP` of a run of 20 steps; `text` replaces the Trainer's state."""
-    place = folder / f"checkpoint-{step}"
-    place.mkdir()
-    (place / "trainer_state.json").write_text(
+    path = folder / f"checkpoint-{step}"
+    path.mkdir()
+    (path / "trainer_state.json").write_text(
         json.dumps({"global_step": step, "max_steps": 20}) if text is None else text
     )
-    save_file({"weight": torch.arange(100.0)}, place / "model.safetensors")
-    (place / "config.json").write_text('{"model_type": "qwen2"}')
+    save_file({"weight": torch.arange(100.0)}, path / "model.safetensors")
+    (path / "config.json").write_text('{"model_type": "qwen2"}')
     for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
-        torch.save({"values": torch.arange(100.0)}, place / name)
-    (place / "recipe.yaml").write_text(dump_yaml(recipe))
-    write_json(place / "run.json", {"settings": {**sizes, "world_size": world_size}, "changes": []})
-    write_manifest(place)
-    return place
+        torch.save({"values": torch.arange(100.0)}, path / name)
+    (path / "recipe.yaml").write_text(dump_yaml(recipe))
+    write_json(path / "run.json", {"settings": {**sizes, "world_size": world_size}, "changes": []})
+    write_manifest(path)
+    return path

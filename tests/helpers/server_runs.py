@@ -45,8 +45,8 @@ def server_recipe(model, **changes):
 
 def with_stub(**changes):
     """Return an environment for trainers in which `import vllm` imports tests/vllm_stub."""
-    found = environment(**changes)
-    return {**found, "PYTHONPATH": os.pathsep.join([str(STUB), found["PYTHONPATH"]])}
+    variables = environment(**changes)
+    return {**variables, "PYTHONPATH": os.pathsep.join([str(STUB), variables["PYTHONPATH"]])}
 
 
 class StandIn:
@@ -64,7 +64,7 @@ class StandIn:
         """Make `times` requests to `path` fail after `skip` successful requests; see tests/helpers/vllm_server.py."""
         self.request("/stand_in/faults", {"path": path, "what": what, "skip": skip, "times": times})
 
-    def mend(self):
+    def clear_faults(self):
         """Remove all faults."""
         self.request("/stand_in/faults", {})
 
@@ -112,9 +112,9 @@ def served(model, *flags, port=0, development=True, folder=None):
     )
     try:
         started = process.stdout.readline()
-        found = re.search(r"http://\S+", started)
-        assert found, f"the stand-in printed {started!r}"
-        yield StandIn(found[0], process)
+        match = re.search(r"http://\S+", started)
+        assert match, f"the stand-in printed {started!r}"
+        yield StandIn(match[0], process)
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()

@@ -49,7 +49,7 @@ def make_job(folder):
 
 
 @dataclass
-class Ended:
+class CompletedCommand:
     """Exit code and output of a command."""
 
     code: int
@@ -89,7 +89,7 @@ class Training:
             for process in [*psutil.Process(self.process.pid).children(recursive=True), self.process]:
                 process.kill()
             raise
-        return Ended(self.process.returncode, stdout, errors)
+        return CompletedCommand(self.process.returncode, stdout, errors)
 
 
 def train(folder, output, url, flags=(), **changes):
@@ -101,10 +101,10 @@ def weights(output):
 
 
 def assert_same_weights(output, expected):
-    found, other = weights(output), weights(expected)
-    assert found.keys() == other.keys()
-    for name, value in other.items():
-        assert torch.equal(found[name], value), name
+    actual, expected_weights = weights(output), weights(expected)
+    assert actual.keys() == expected_weights.keys()
+    for name, value in expected_weights.items():
+        assert torch.equal(actual[name], value), name
 
 
 def machines(*more):

@@ -26,7 +26,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-class Scripted(ColocatedLLM):
+class ToolCallingLLM(ColocatedLLM):
     """Make the tool calls in `CALLS`. Each completion names its row, so that misplaced completions are detected."""
 
     def generate(self, prompts, sampling_params, use_tqdm):
@@ -55,7 +55,7 @@ def main(output, processes, model):
     colocated_in_each(pytest.MonkeyPatch())
     import trl.generation.vllm_generation as generation
 
-    generation.LLM = Scripted
+    generation.LLM = ToolCallingLLM
     columns = {"prompt": [question(name) for name in CALLS]}
     final_turns = []
 

@@ -45,5 +45,5 @@ def make_job(folder):
     return recipe, output
 
 
-def trl_ces(*words, cwd=None):
-    return run_command(words, cwd)
+def trl_ces(*args, cwd=None):
+    return run_command(args, cwd)

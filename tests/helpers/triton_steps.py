@@ -60,7 +60,7 @@ class Record(TrainerCallback):
             self.clipped = logs["clip_ratio/region_mean"]
 
 
-class Counted:
+class CountingKernel:
     """Kernel that counts its launches."""
 
     def __init__(self, kernel):
@@ -87,7 +87,7 @@ def norm(gradients):
 
 def compare(bf16, changes):
     plain = train(bf16, **changes)
-    forward, backward = Counted(kernels._forward_kernel), Counted(kernels._backward_kernel)
+    forward, backward = CountingKernel(kernels._forward_kernel), CountingKernel(kernels._backward_kernel)
     always = mock.Mock(return_value=True)
     with (
         mock.patch.multiple(kernels, _use_triton=always, _forward_kernel=forward, _backward_kernel=backward),
@@ -99,8 +99,8 @@ def compare(bf16, changes):
         "losses": [plain.losses, triton.losses],
         "norms": [norm(gradients) for gradients in plain.gradients],
         "apart": [
-            norm({name: expected[name] - found[name] for name in expected}) / norm(expected)
-            for expected, found in zip(plain.gradients, triton.gradients, strict=True)
+            norm({name: expected[name] - actual[name] for name in expected}) / norm(expected)
+            for expected, actual in zip(plain.gradients, triton.gradients, strict=True)
         ],
         "clipped": plain.clipped,
     }
@@ -109,5 +109,5 @@ def compare(bf16, changes):
 if __name__ == "__main__":
     gc.freeze()  # as in conftest.py
     dtypes = {"float32": False, "bfloat16": True}
-    found = {f"{case}, {name}": compare(on, CASES[case]) for case in CASES for name, on in dtypes.items()}
-    Path(sys.argv[1]).write_text(json.dumps(found))
+    results = {f"{case}, {name}": compare(on, CASES[case]) for case in CASES for name, on in dtypes.items()}
+    Path(sys.argv[1]).write_text(json.dumps(results))

@@ -1,4 +1,4 @@
-"""Functions of TRL that the package overrides or calls. As a script, this file records those of the installed TRL.
+"""List TRL's functions that the package overrides or calls. As a script, record those of the installed TRL.
 
 python tests/helpers/trl_fingerprints.py    # make trl-fingerprints
 """
@@ -41,10 +41,10 @@ def used_functions():
 
 
 def main():
-    found = json.loads(FILE.read_text()) if FILE.exists() else {}
-    found[trl.__version__] = {name: fingerprint(pkgutil.resolve_name(name)) for name in used_functions()}
-    FILE.write_text(json.dumps(found, indent=2) + "\n")
-    print(f"{FILE} has {len(found[trl.__version__])} functions of trl {trl.__version__}.")
+    fingerprints = json.loads(FILE.read_text()) if FILE.exists() else {}
+    fingerprints[trl.__version__] = {name: fingerprint(pkgutil.resolve_name(name)) for name in used_functions()}
+    FILE.write_text(json.dumps(fingerprints, indent=2) + "\n")
+    print(f"{FILE} has {len(fingerprints[trl.__version__])} functions of trl {trl.__version__}.")
 
 
 if __name__ == "__main__":

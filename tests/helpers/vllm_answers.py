@@ -25,9 +25,9 @@ def log_probs(logits, request, mode):
             scores.exp() < request["min_p"] * scores.exp().amax(dim=-1, keepdim=True), -torch.inf
         )
     if request.get("top_p", 1) < 1:
-        ordered, places = scores.softmax(dim=-1).sort(descending=True)
+        ordered, indices = scores.softmax(dim=-1).sort(descending=True)
         beyond = ordered.cumsum(dim=-1) - ordered >= request["top_p"]
-        scores = scores.masked_fill(torch.zeros_like(beyond).scatter(1, places, beyond), -torch.inf)
+        scores = scores.masked_fill(torch.zeros_like(beyond).scatter(1, indices, beyond), -torch.inf)
     processed = scores.log_softmax(dim=-1)
     return processed, processed if mode == "processed_logprobs" else raw
 

@@ -50,7 +50,7 @@ class RequestError(Exception):
     """Error with the message and the HTTP status (default 400) of a rejected request."""
 
 
-def arguments(words):
+def arguments(args):
     """Parse the options of `vllm serve` that a server for training may have."""
     parser = argparse.ArgumentParser(prog="vllm", allow_abbrev=False)
     serve = parser.add_subparsers(required=True).add_parser("serve", allow_abbrev=False)
@@ -66,7 +66,7 @@ def arguments(words):
     serve.add_argument("--api-key")
     serve.add_argument("--model-impl", default="auto")
     serve.add_argument("--trust-remote-code", action="store_true")
-    return parser.parse_args(words)
+    return parser.parse_args(args)
 
 
 class Server(ThreadingHTTPServer):
@@ -175,10 +175,10 @@ class Server(ThreadingHTTPServer):
         if not file:
             raise RequestError("the trainer has left the group", 500)
         announced = list(zip(info["names"], info["dtype_names"], info["shapes"], strict=True))
-        with safe_open(file, "pt") as sent:
-            tensors = {name: sent.get_tensor(name) for name in sent.keys()}  # noqa: SIM118
-        found = [(name, str(t.dtype).removeprefix("torch."), list(t.shape)) for name, t in tensors.items()]
-        if sorted(found) != sorted(announced):
+        with safe_open(file, "pt") as archive:
+            tensors = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118
+        received = [(name, str(t.dtype).removeprefix("torch."), list(t.shape)) for name, t in tensors.items()]
+        if sorted(received) != sorted(announced):
             raise RequestError("the tensors differ from the announced tensors")
         parameters = dict(self.model.named_parameters())
         for name, tensor in tensors.items():
@@ -246,19 +246,19 @@ class Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         text = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         with self.server.lock:
-            what = self.server.fault_for(url.path)
-        if what == "die":
+            fault = self.server.fault_for(url.path)
+        if fault == "die":
             os._exit(1)
-        if what == "drop":
+        if fault == "drop":
             self.close_connection = True
             return None
-        if what == "hang":
+        if fault == "hang":
             self.server.closing.wait()
             return None
-        if isinstance(what, float):
-            time.sleep(what)
-        if isinstance(what, int):
-            return self.send(what, {"error": {"message": "requested by the test", "code": what}})
+        if isinstance(fault, float):
+            time.sleep(fault)
+        if isinstance(fault, int):
+            return self.send(fault, {"error": {"message": "requested by the test", "code": fault}})
         if url.path not in (GET if method == "GET" else POST) & (GET | POST if self.server.development else OPEN):
             return self.send(404, {"detail": "Not Found"})
         key = self.server.options.api_key
@@ -287,10 +287,10 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def main(words):
+def main(args):
     torch.set_num_threads(1)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    server = Server(arguments(words), os.environ.get("VLLM_SERVER_DEV_MODE") == "1")
+    server = Server(arguments(args), os.environ.get("VLLM_SERVER_DEV_MODE") == "1")
     print(f"Uvicorn running on http://{server.server_address[0]}:{server.server_port}", flush=True)
     server.serve_forever(poll_interval=0.05)
 

@@ -47,7 +47,7 @@ def names(source, name):
     return [*positional, "*", *(argument.arg for argument in node.args.kwonlyargs)]
 
 
-def taking(*callables):
+def keyword_checker(*callables):
     """Make a function that returns its keyword arguments and raises if `callables` do not accept them."""
     facts = json.loads(FILE.read_text())
     known = {name for function in callables for name in facts[function]}
@@ -65,16 +65,16 @@ def main(wheel):
     import trl.generation
 
     users = [*Path(trl.generation.__file__).parent.glob("vllm_*.py"), *Path("trl_ces").rglob("*.py")]
-    used = {word for file in users for word in re.findall(r"\w+", file.read_text(encoding="utf-8"))}
+    used_names = {word for file in users for word in re.findall(r"\w+", file.read_text(encoding="utf-8"))}
     with zipfile.ZipFile(wheel) as archive:
         for attribute, file in MODEL_PATH.items():
             assert f"self.{attribute}" in archive.read(file).decode(), f"{file} does not set `{attribute}`"
         facts = {name: names(archive.read(file).decode(), name) for file, of in FACTS.items() for name in of}
     lines = [f'"version": "{Path(wheel).name.split("-")[1]}"']
-    for name, found in facts.items():
-        star = found.index("*")
-        keywords = [parameter for parameter in found[star + 1 :] if parameter in used]
-        lines.append(f'"{name}": {json.dumps([*found[: star + 1], *keywords])}')
+    for name, parameters in facts.items():
+        star = parameters.index("*")
+        keywords = [parameter for parameter in parameters[star + 1 :] if parameter in used_names]
+        lines.append(f'"{name}": {json.dumps([*parameters[: star + 1], *keywords])}')
     FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 

@@ -1,7 +1,7 @@
 """
 Run the tests of the TRL contract, clashing names, the reference implementation and the recipes with several versions
-of TRL and transformers: the oldest and newest that pyproject.toml allows, and those in constraints-gpu.txt. `latest`
-has the newest releases of TRL and transformers, even if pyproject.toml does not allow them.
+of TRL and transformers: the oldest and newest that pyproject.toml allows, and the versions in constraints-gpu.txt.
+`latest` uses the newest releases of TRL and transformers, even if pyproject.toml does not allow them.
 
     python tests/upgrades/run.py                     # oldest, newest and gpu
     python tests/upgrades/run.py oldest              # only one of oldest, newest, gpu and latest
@@ -40,13 +40,13 @@ LATEST = "latest"
 def allowed_versions():
     """Map each package in UPSTREAM to its lowest allowed version and its specifier in pyproject.toml."""
     lines = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    found = {}
+    versions = {}
     for line in lines:
         name, specifier = re.fullmatch(r"([A-Za-z0-9_-]+)(.*)", line).groups()
         if name in UPSTREAM:
-            found[name] = re.search(r">=([0-9.]+)", specifier).group(1), specifier
-    assert found.keys() == set(UPSTREAM), found
-    return found
+            versions[name] = re.search(r">=([0-9.]+)", specifier).group(1), specifier
+    assert versions.keys() == set(UPSTREAM), versions
+    return versions
 
 
 def torch_requirement():
@@ -74,8 +74,8 @@ def installed_versions(python):
     return subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
 
 
-def in_words(name):
-    """Convert `test_the_loss_is_ours[dapo]` to `the loss is ours (dapo)`."""
+def as_sentence(name):
+    """Convert `test_the_loss_is_correct[dapo]` to `the loss is correct (dapo)`."""
     words, _, case = name.removeprefix("test_").partition("[")
     return words.replace("_", " ") + (f" ({case.rstrip(']')})" if case else "")
 
@@ -94,21 +94,21 @@ def run_tests(python, report, tests):
     for case in ElementTree.parse(report).iter("testcase"):
         problems = [*case.findall("failure"), *case.findall("error")]
         if problems:
-            failed.append((in_words(case.get("name")), problems[0].get("message", "").splitlines()[0]))
+            failed.append((as_sentence(case.get("name")), problems[0].get("message", "").splitlines()[0]))
         elif case.find("skipped") is None:
             passed += 1
     return passed, failed
 
 
 def group_by_error(failed):
-    """Map each error to the tests that fail with it, because one change in TRL often breaks many tests."""
-    found = {}
+    """Map each error to its failed tests, because one change in TRL often breaks many tests."""
+    tests_by_error = {}
     for name, error in failed:
         words, _, case = name.removesuffix(")").partition(" (")
-        found.setdefault(error, {}).setdefault(words, []).append(case)
+        tests_by_error.setdefault(error, {}).setdefault(words, []).append(case)
     return {
         error: [words + (f" ({', '.join(cases)})" if any(cases) else "") for words, cases in tests.items()]
-        for error, tests in found.items()
+        for error, tests in tests_by_error.items()
     }
 
 

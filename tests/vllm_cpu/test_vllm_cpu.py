@@ -114,10 +114,10 @@ def test_a_killed_evaluation_leaves_no_process_and_resumes(model, tmp_path):
     finally:
         run.send_signal(signal.SIGKILL)
         run.wait()
-    _, left = psutil.wait_procs(processes, timeout=60)
-    for process in left:
+    _, survivors = psutil.wait_procs(processes, timeout=60)
+    for process in survivors:
         process.kill()
-    assert left == []
+    assert survivors == []
 
     before = {(sample["problem"], sample["sample"]): sample for sample in read_samples(output / "samples.jsonl")[0]}
     assert 0 < len(before) < 24

@@ -58,10 +58,10 @@ def served(tmp_path_factory):
     """Start the server on a free port, with the command from the error messages, and return its recipe."""
     folder = tmp_path_factory.mktemp("served")
     recipe = recipe_of(smollm2.fetch(), free_port())
-    variable, _, *words = shlex.split(server_command(recipe))
+    variable, _, *args = shlex.split(server_command(recipe))
     paths = [register_as_vllm(folder / "named"), environment()["PYTHONPATH"]]
     variables = {**environment(**SETTINGS), "PYTHONPATH": os.pathsep.join(paths), **dict([variable.split("=")])}
-    command = [str(Path(sys.executable).with_name("vllm")), *words, "--dtype", "float32"]
+    command = [str(Path(sys.executable).with_name("vllm")), *args, "--dtype", "float32"]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(command, env=variables, stdout=log, stderr=log, start_new_session=True)
     try:

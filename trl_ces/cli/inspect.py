@@ -22,7 +22,7 @@ def run(argv: list[str]) -> int:
     parser = Parser("inspect", usage=usage, description="Show accuracy and entropies of a model.", epilog=EPILOG)
     add = parser.add_argument
     add("--model", help="directory of a saved model or a LoRA adapter, or a Hub id (default: the recipe's model)")
-    add("--config", nargs="+", default=[], metavar="NAME", help="recipe and overlays, which set the other defaults")
+    add("--config", nargs="+", default=[], metavar="NAME", help="recipe and overlays; they set the other defaults")
     add("--prompt", action="append", metavar="TEXT", help="a prompt; may be repeated")
     add("--data", metavar="FILE", help="prompts: a .json, .jsonl or .parquet file, or a data set on the Hub")
     add("--num_prompts", type=count, metavar="N", help=f"prompts to draw from the data (default {NUM_PROMPTS})")
@@ -36,15 +36,15 @@ def run(argv: list[str]) -> int:
     add("--output_dir", type=path, metavar="DIR", help="also write all numbers to DIR/inspect.json")
     add("--html", type=path, metavar="FILE", help="also write an HTML page of completions and their shaped tokens")
     add("--compare", metavar="MODEL", help="second model, shown next to the first one on the HTML page")
-    options, rest = parser.parse_known_args(argv or ["--help"])
-    line = read_words(rest, vars(options))
+    options, remaining = parser.parse_known_args(argv or ["--help"])
+    line = read_words(remaining, vars(options))
     if line.accelerate_flags or line.accelerate_config:
         raise UserError("`trl-ces inspect` runs in one process: remove accelerate's flags.")
     if options.compare and not options.html:
         raise UserError("`--compare` shows two models next to each other on an HTML page: add `--html FILE`.")
-    given = {"data": options.data, "prompts": options.prompt}
-    recipe = recipe_to_sample(options.config, line.overrides, model=options.model, **given)
-    other = options.compare and recipe_to_sample(options.config, line.overrides, model=options.compare, **given)
+    sources = {"data": options.data, "prompts": options.prompt}
+    recipe = recipe_to_sample(options.config, line.overrides, model=options.model, **sources)
+    other = options.compare and recipe_to_sample(options.config, line.overrides, model=options.compare, **sources)
     settings = Sampling.of_recipe(recipe, **{field.name: getattr(options, field.name) for field in fields(Sampling)})
     prompts = Prompts(options.prompt, typed=True) if options.prompt else read_prompts(recipe, options.num_prompts)
     numbers = options.output_dir and options.output_dir / "inspect.json"
@@ -53,14 +53,17 @@ def run(argv: list[str]) -> int:
     from ..lab.inspect import facts, html, sampling, table
 
     sample = sampling.sample_recipe(recipe, prompts, settings, build=options.model is None)
-    found, pairs = facts.all_facts(recipe, sample, settings), facts.count_pairs(sample.completions, sample.correct)
-    print(table.report(found, pairs, sample.tokenizer, options.top, sample.reason))
+    statistics, pairs = (
+        facts.all_facts(recipe, sample, settings),
+        facts.count_pairs(sample.completions, sample.correct),
+    )
+    print(table.report(statistics, pairs, sample.tokenizer, options.top, sample.reason))
     if numbers:
-        table.write_numbers(numbers, found, pairs, sample.tokenizer)
+        table.write_numbers(numbers, statistics, pairs, sample.tokenizer)
         print(f"\nAll numbers: {numbers}")
     if options.html:
-        share = replace(settings, tau=found["tau"])
-        samples = [sample, *([sampling.sample_recipe(other, prompts, share)] if other else [])]
-        write_text(options.html, html.render_page(recipe, samples, found["tau"]))
+        sampling_settings = replace(settings, tau=statistics["tau"])
+        samples = [sample, *([sampling.sample_recipe(other, prompts, sampling_settings)] if other else [])]
+        write_text(options.html, html.render_page(recipe, samples, statistics["tau"]))
         print(f"\nCompletions: {options.html}")
-    return 1 if (sample.reason or "").startswith("The reward function ") else 0  # a run would fail, too
+    return 1 if (sample.reason or "").startswith("The reward function ") else 0  # training would also fail

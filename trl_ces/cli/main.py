@@ -7,7 +7,7 @@ import sys
 
 from ..support.errors import UserError, ignore_deprecations, nearest
 
-# Subcommand -> its line in `trl-ces --help`. Each subcommand is a module with `run(argv) -> int`, imported when used.
+# Subcommand -> help text. Each subcommand is a module with `run(argv) -> int`, which is imported only when needed.
 COMMANDS = {
     "train": "train a model from a recipe",
     "recipes": "list the recipes with their costs, or print one in full",
@@ -23,7 +23,7 @@ COMMANDS = {
 
 def main(argv: list[str] | None = None) -> int:
     """Run a subcommand and return its exit code."""
-    command, *words = (sys.argv[1:] if argv is None else argv) or ["--help"]
+    command, *args = (sys.argv[1:] if argv is None else argv) or ["--help"]
     ignore_deprecations()
     if command in ("-h", "--help", "help"):
         print("usage: trl-ces COMMAND [...]\n\nConditional Entropy Shaping (arXiv 2605.19358) for TRL.\n\ncommands:")
@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if command not in COMMANDS:
             raise UserError(f"no such command.{nearest(command, COMMANDS)} `trl-ces --help` lists all commands.")
-        code = importlib.import_module(f"trl_ces.cli.{command}").run(words)
+        code = importlib.import_module(f"trl_ces.cli.{command}").run(args)
         sys.stdout.flush()  # not at exit, where a closed pipe would be reported
         return code
     except UserError as error:

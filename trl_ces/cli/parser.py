@@ -18,8 +18,10 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args=None, namespace=None):
         """Treat `--a-b` as `--a_b`, as in recipe fields."""
-        words = [re.sub(r"^--[^=]+", lambda flag: f"--{flag[0][2:].replace('-', '_')}", word) for word in args or []]
-        return super().parse_known_args(words, namespace)
+        normalized = [
+            re.sub(r"^--[^=]+", lambda flag: f"--{flag[0][2:].replace('-', '_')}", word) for word in args or []
+        ]
+        return super().parse_known_args(normalized, namespace)
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message[:1].upper()}{message[1:]}. `{self.prog} --help` lists the options.")

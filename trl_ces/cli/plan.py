@@ -7,8 +7,8 @@ from .parser import Parser, count
 DEVICES = ("A800", "A100", "H100", "L40S", "RTX4090")
 EPILOG = """\
 Print the schedule of rollouts and steps, the memory per device for completions of maximum length, the disk space for
-checkpoints, a rough estimate of the hours, and whether the run fits. Nothing is downloaded, except the config.json of
-models that `trl-ces` does not know.
+checkpoints, a rough estimate of the hours, and whether the run fits. Nothing is downloaded except the config.json of
+models whose shape is not included in `trl-ces`.
 
   trl-ces plan --config R1-7B --gpus 2 --gpu_memory 80 --accelerate_config zero3_offload
 """
@@ -30,10 +30,10 @@ def run(argv: list[str]) -> int:
     add("--gpu_memory", type=float, metavar="GIB", help="memory per device, to check whether the recipe fits")
     add("--accelerate_config", metavar="NAME", help="as in `trl-ces train` (default: ddp)")
     add("--model_config", metavar="FILE", help="config.json of a model that is not on the Hub")
-    add("--prompt_length", type=count, metavar="N", help="longest prompt in tokens (default: the recipe's, or 512)")
+    add("--prompt_length", type=count, metavar="N", help="maximum prompt length (default: from the recipe, or 512)")
     add("--rows", type=count, metavar="N", help="number of training prompts, if `max_train_samples` is not set")
-    options, rest = parser.parse_known_args(argv or ["--help"])
-    line = read_words(rest, vars(options))
+    options, remaining = parser.parse_known_args(argv or ["--help"])
+    line = read_words(remaining, vars(options))
     if line.accelerate_flags:
         flags = ", ".join(f"--{name}" for name in line.accelerate_flags)
         raise UserError(f"command line: `trl-ces plan` does not support {flags}: use `--gpus` and `--nodes`.")

@@ -11,24 +11,24 @@ from .parser import Parser
 def run(argv: list[str]) -> int:
     """List recipes, or run `show`, `copy` or `costs`."""
     parser = Parser("recipes", description="List the shipped recipes and overlays, or print a recipe in full.")
-    verbs = "print the composed recipe, copy it to a new file, or compute the cost table"
-    parser.add_argument("verb", nargs="?", choices=["show", "copy", "costs"], help=verbs)
+    actions = "print the composed recipe, copy it to a new file, or compute the cost table"
+    parser.add_argument("action", nargs="?", choices=["show", "copy", "costs"], help=actions)
     parser.add_argument("names", nargs="*", metavar="NAME", help="a recipe and overlays; `copy` also takes a new file")
     options = parser.parse_args(argv)
-    if options.verb is None:
+    if options.action is None:
         print(_listing())
-    elif options.verb == "costs":
+    elif options.action == "costs":
         from ..lab.plan.text import costs_table
 
         print(costs_table())
-    elif len(options.names) < (1 if options.verb == "show" else 2):
+    elif len(options.names) < (1 if options.action == "show" else 2):
         parser.error("name a recipe, such as `trl-ces recipes show R1-7B alp` or `... copy R1-7B alp my.yaml`")
-    elif options.verb == "copy":
+    elif options.action == "copy":
         *names, file = options.names
         if Path(file).exists():
             raise UserError(f"{file} already exists: choose another file name.")
-        own = read_yaml(find_config(names[0])).get(OVERLAYS)
-        text = dump_yaml(compose(names) | ({OVERLAYS: own} if own else {}))
+        overlays = read_yaml(find_config(names[0])).get(OVERLAYS)
+        text = dump_yaml(compose(names) | ({OVERLAYS: overlays} if overlays else {}))
         Path(file).write_text(f"# {' + '.join(names)}\n{text}", encoding="utf-8")
         print(f"Wrote {file}. Edit it, then run: trl-ces train --config {file}")
     else:
@@ -45,4 +45,4 @@ def _listing() -> str:
         for name, file in shipped_files(folder).items():
             lines.append(f"  {name:<30}{file.read_text(encoding='utf-8').splitlines()[0].removeprefix('#').strip()}")
     examples = ("recipes show R1-7B alp", "recipes copy R1-7B alp my.yaml", "train --config R1-7B alp")
-    return "\n".join([*lines, "", *(f"  trl-ces {words}" for words in examples)])
+    return "\n".join([*lines, "", *(f"  trl-ces {args}" for args in examples)])

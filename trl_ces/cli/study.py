@@ -23,10 +23,10 @@ def run(argv: list[str]) -> int:
     from ..lab.study.run import run_study
 
     study = load_study(file, options.output_dir)
-    files, failed = run_study(study, options.jobs, say=partial(print, flush=True))
+    files, failures = run_study(study, options.jobs, report=partial(print, flush=True))
     if files:
         print(f"\n{(study.output_dir / COMPARISON).read_text(encoding='utf-8')}")
         print(f"In {study.output_dir}: {', '.join(files)}.")
-    for failure in failed:
+    for failure in failures:
         print(failure, file=sys.stderr)
-    return 1 if failed else 0
+    return 1 if failures else 0

@@ -10,7 +10,8 @@ from ..support.parent import end_with_launcher
 
 if __name__ == "__main__":  # before imports that take seconds
     end_with_launcher()
-    for number in (signal.SIGINT, signal.SIGTERM):  # until training handles them; launchers report other codes than 0
+    # Until training handles these signals, exit with code 0, because launchers report all other codes.
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os._exit(0))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
@@ -21,16 +22,17 @@ from ..train.recipe import load_recipe
 from ..train.run import StoppedTraining, train
 
 
-def main(words: list[str]) -> int:
+def main(args: list[str]) -> int:
     """Train and save the model."""
     ignore_deprecations()
-    reported, rank = os.environ.get(REPORTED), os.environ.get("RANK", "0")  # now: the user's code may change them
+    # Read the environment first, because the user's code may change it.
+    reported, rank = os.environ.get(REPORTED), os.environ.get("RANK", "0")
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
     parser.add_argument("--expect_processes", type=int, default=1)
     parser.add_argument("--expect_distributed_type")
     parser.add_argument("--recipe", required=True)
     parser.add_argument(f"--{RESUME}")
-    options = parser.parse_args(words)
+    options = parser.parse_args(args)
     checkpoint = getattr(options, RESUME)
     try:
         recipe = load_recipe(options.recipe, {RESUME: [checkpoint]} if checkpoint else {})

@@ -1,1 +1,1 @@
-"""What stands on a training: evaluation, studies, reports, plans, the Hub, small worlds, and their commands."""
+"""Evaluation, studies, inspection, memory plans and toy tasks; training does not import this package."""

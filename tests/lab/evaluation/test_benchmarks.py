@@ -80,7 +80,7 @@ def test_groups_contain_the_papers_benchmarks():
     assert GROUPS["code"] == list(EXPECTED)[15:]
 
 
-def test_two_gaokao_rows_without_reference_answer_are_kept(data):
+def test_two_gaokao_rows_without_a_reference_answer_are_kept(data):
     problems = load_benchmark("gaokao2023en", data)
     assert [problem.id for problem in problems] == list(range(385))
     assert [problem.id for problem in problems if not problem.gold] == [167, 192]
@@ -141,7 +141,7 @@ def test_wrong_number_of_rows_is_rejected(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "changes"), [("gsm8k", {"answer": "2 + 3\n####  "}), ("amc23", {"question": " "})])
-def test_error_names_the_row_without_question_or_reference_answer(tmp_path, name, changes):
+def test_error_names_a_row_with_an_empty_question_or_reference_answer(tmp_path, name, changes):
     rows = rows_of(name)
     rows[3] |= changes
     file = write_data(tmp_path, [name]) / BENCHMARKS[name].file
@@ -242,7 +242,7 @@ def test_reference_answers_equal_those_of_the_papers_script():
         ({"question": 5, "answer": "1"}, r"does not have the set's format \(AttributeError"),
     ],
 )
-def test_error_names_a_row_of_another_format(tmp_path, row, message):
+def test_error_names_the_row_with_an_invalid_format(tmp_path, row, message):
     write_data(tmp_path, ["aime24"])
     file = tmp_path / BENCHMARKS["aime24"].file
     lines = file.read_text().splitlines()

@@ -27,8 +27,8 @@ def workspace(tmp_path_factory):
 
 def test_defaults_and_shipped_recipe_match_the_paper():
     paper = read_settings(find_config("paper", kind="evaluation"), {"model": "m"})
-    stated = {"num_samples": 4, "temperature": 0.4, "top_p": 0.95, "repetition_penalty": 1.05}
-    assert {name: getattr(paper, name) for name in stated} == stated
+    paper_values = {"num_samples": 4, "temperature": 0.4, "top_p": 0.95, "repetition_penalty": 1.05}
+    assert {name: getattr(paper, name) for name in paper_values} == paper_values
     assert paper.system_prompt == PAPER_SYSTEM_PROMPT
     assert paper.benchmarks == GROUPS["math12"]
     assert paper == EvaluationSettings(model="m", benchmarks=["math12"])
@@ -48,15 +48,15 @@ def test_options_override_the_file(tmp_path):
     assert (settings.num_samples, settings.temperature, settings.seed, settings.top_p) == (8, 1, 5, 0.5)
     assert (settings.system_prompt, settings.max_problems) == (None, 3)
     assert settings.benchmarks == ["aime24", "amc23"]
-    given = read_settings(None, {"model": "m", "benchmarks": ["gsm8k,svamp", "cmath"]})
-    assert given.benchmarks == ["gsm8k", "svamp", "cmath"]
+    from_command_line = read_settings(None, {"model": "m", "benchmarks": ["gsm8k,svamp", "cmath"]})
+    assert from_command_line.benchmarks == ["gsm8k", "svamp", "cmath"]
 
 
 def test_tiny_model_is_evaluated_end_to_end(workspace, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = ["--model", workspace / "model", "--benchmarks", "aime24,amc23,openbookqa", "--data_dir", workspace]
-    words += ["--backend", "transformers", "--num_samples", "2", "--max_problems", "3", "--max_new_tokens", "12"]
-    assert main(["eval", *map(str, words)]) == 0
+    args = ["--model", workspace / "model", "--benchmarks", "aime24,amc23,openbookqa", "--data_dir", workspace]
+    args += ["--backend", "transformers", "--num_samples", "2", "--max_problems", "3", "--max_new_tokens", "12"]
+    assert main(["eval", *map(str, args)]) == 0
     printed = capsys.readouterr()
     folder = Path("runs") / "evaluation" / default_folder(str(workspace / "model")).name
     summary = json.loads((folder / "summary.json").read_text())
@@ -105,7 +105,7 @@ OK = ["--model", "MODEL", "--benchmarks", "aime24", "--data_dir", "DATA", "--bac
 
 
 @pytest.mark.parametrize(
-    ("words", "parts"),
+    ("args", "parts"),
     [
         (["--benchmarks", "aime24"], ["No model is specified", "`--model`"]),
         (["--model", "MODEL"], ["`benchmarks` is empty", "math12"]),
@@ -132,12 +132,12 @@ OK = ["--model", "MODEL", "--benchmarks", "aime24", "--data_dir", "DATA", "--bac
     ],
 )
 def test_errors_are_one_line_and_raised_before_weights_are_loaded(
-    workspace, tmp_path, capsys, monkeypatch, words, parts
+    workspace, tmp_path, capsys, monkeypatch, args, parts
 ):
     monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", None)
     monkeypatch.chdir(tmp_path)
-    words = [word.replace("MODEL", str(workspace / "model")).replace("DATA", str(workspace)) for word in words]
-    assert main(["eval", *words]) == 2
+    args = [word.replace("MODEL", str(workspace / "model")).replace("DATA", str(workspace)) for word in args]
+    assert main(["eval", *args]) == 2
     printed = capsys.readouterr()
     (error,) = [line for line in printed.err.splitlines() if line.startswith("trl-ces eval: error: ")]
     assert printed.out == ""

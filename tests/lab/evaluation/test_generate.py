@@ -31,10 +31,10 @@ def backend(model, ends=(1,), **changes):
 
 
 def completions(model, prompts=PROMPTS, seeds=SEEDS, ends=(1,), **changes):
-    found = backend(model, ends, **changes).generate(prompts, seeds)
-    ordered = sorted((one for part in found for one in part), key=lambda one: one.index)
-    assert [one.index for one in ordered] == list(range(len(prompts)))
-    return [(one.tokens, one.finish_reason) for one in ordered]
+    batches = backend(model, ends, **changes).generate(prompts, seeds)
+    ordered = sorted((completion for part in batches for completion in part), key=lambda completion: completion.index)
+    assert [completion.index for completion in ordered] == list(range(len(prompts)))
+    return [(completion.tokens, completion.finish_reason) for completion in ordered]
 
 
 def sample_with_loops(model, prompt, seed, ends=(1,), *, temperature, top_p, repetition_penalty, max_new_tokens=10):
@@ -48,13 +48,14 @@ def sample_with_loops(model, prompt, seed, ends=(1,), *, temperature, top_p, rep
                 logits[token] / repetition_penalty if logits[token] > 0 else logits[token] * repetition_penalty
             )
         weights = {token: math.exp((logit - max(logits)) / temperature) for token, logit in enumerate(logits)}
-        kept, mass = {}, 0.0
+        candidates, mass = {}, 0.0
         for token in sorted(weights, key=weights.get, reverse=True):
             if mass < top_p:
-                kept[token] = weights[token] / sum(weights.values())
-                mass += kept[token]
-        target, reached = torch.rand((), generator=generator, dtype=torch.float64).item() * sum(kept.values()), 0.0
-        token = next(token for token in kept if (reached := reached + kept[token]) > target)
+                candidates[token] = weights[token] / sum(weights.values())
+                mass += candidates[token]
+        uniform = torch.rand((), generator=generator, dtype=torch.float64).item()
+        target, cumulative = uniform * sum(candidates.values()), 0.0
+        token = next(token for token in candidates if (cumulative := cumulative + candidates[token]) > target)
         if token in ends:
             return ids[len(prompt) :], "stop"
         ids.append(token)
@@ -137,7 +138,7 @@ def test_penalty_applies_to_prompt_and_completion_but_not_to_padding():
     assert second.argmax().item() == 0  # 0.9 / 2 < 0.5, and -1 becomes -2
 
 
-def test_end_token_is_not_counted():
+def test_completions_exclude_the_end_token():
     assert cut_at_end([5, 6, 1, 0, 0], [1, 2]) == ([5, 6], "stop")
     assert cut_at_end([1], [1]) == ([], "stop")
     assert cut_at_end([5, 6], [1]) == ([5, 6], "length")
@@ -151,10 +152,10 @@ def test_lora_adapter_is_merged_into_the_base_model(tmp_path):
     facts = read_model(settings(tmp_path / "adapter"))
     assert (facts.base, facts.adapter, facts.adapter_rank) == (str(tmp_path / "base"), str(tmp_path / "adapter"), 3)
     assert facts.tokenizer.chat_template == CHAT_TEMPLATE  # the base model's template; the adapter has none
-    chosen = settings(tmp_path / "adapter", max_new_tokens=10)
-    (found,) = TransformersBackend.load(facts, chosen).generate([PROMPTS[1]], [3])
+    options = settings(tmp_path / "adapter", max_new_tokens=10)
+    (generated,) = TransformersBackend.load(facts, options).generate([PROMPTS[1]], [3])
     expected = sample_with_loops(adapted.eval(), PROMPTS[1], 3, **PAPER)
-    assert (found[0].tokens, found[0].finish_reason) == expected
+    assert (generated[0].tokens, generated[0].finish_reason) == expected
     base_only = AutoModelForCausalLM.from_pretrained(tmp_path / "base").eval()
     assert expected != sample_with_loops(base_only, PROMPTS[1], 3, **PAPER)
 
@@ -195,14 +196,14 @@ def problem(question="1+1="):
 
 def test_prompts_use_the_chat_template_and_the_system_prompt():
     tokenizer = tiny_tokenizer()
-    found = encode_prompts(tokenizer, [problem(), problem("2+2=")], PAPER_SYSTEM_PROMPT)
-    assert tokenizer.decode(found.ids[1]).endswith("[u2+2=][a")
-    assert len(found.ids[1]) == len(f"[s{PAPER_SYSTEM_PROMPT}][u2+2=][a")
-    assert found.thinking_prefilled == [False, False]
+    prompts = encode_prompts(tokenizer, [problem(), problem("2+2=")], PAPER_SYSTEM_PROMPT)
+    assert tokenizer.decode(prompts.ids[1]).endswith("[u2+2=][a")
+    assert len(prompts.ids[1]) == len(f"[s{PAPER_SYSTEM_PROMPT}][u2+2=][a")
+    assert prompts.thinking_prefilled == [False, False]
     assert tokenizer.decode(encode_prompts(tokenizer, [problem()], None).ids[0]) == "[u1+1=][a"
 
 
-def test_bos_is_not_added_twice():
+def test_the_bos_token_is_added_only_once():
     tokenizer = tiny_tokenizer("{{ bos_token }}" + CHAT_TEMPLATE, markers=["<bos>"], bos_token="<bos>")
     from tokenizers.processors import TemplateProcessing
 
@@ -226,7 +227,7 @@ def test_prompt_template_needs_no_chat_template():
     assert prompts.thinking_prefilled == [True]
 
 
-def test_model_without_usable_chat_template_is_rejected():
+def test_model_without_a_usable_chat_template_is_rejected():
     with pytest.raises(UserError, match=r"no chat template.* `prompt_template`"):
         encode_prompts(tiny_tokenizer(None), [problem()], None)
     strict = tiny_tokenizer(

@@ -31,8 +31,8 @@ def test_wilson_interval_matches_published_values():
     # Newcombe (1998, two-sided intervals for the single proportion, table I), method 3, four digits.
     for correct, size, low, high in [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0, 0.1611),
                                      (1, 29, 0.0061, 0.1718)]:  # fmt: skip
-        found = bounds(shares([1] * correct + [0] * (size - correct), 1))
-        assert found == pytest.approx((correct / size, low, high), abs=6e-5)
+        interval = bounds(shares([1] * correct + [0] * (size - correct), 1))
+        assert interval == pytest.approx((correct / size, low, high), abs=6e-5)
     # By hand: z² = 3.8415; (0.5 + 3.8415 / 20) / 1.38415 -+ 1.96 sqrt(0.025 + 3.8415 / 400) / 1.38415
     assert wilson(0.5, 10.0) == pytest.approx((0.23659, 0.76341), abs=1e-5)
 
@@ -59,13 +59,15 @@ def test_all_incorrect_and_all_correct_sets_have_wilson_intervals(size, completi
 
 
 def random_sets(draw, sets, completions):
-    found = []
+    problem_sets = []
     for _ in range(sets):
         skill, n = draw.random(), draw.randint(2, 40)
         counts = [draw.randint(1, completions) for _ in range(n)]
         chances = [draw.choice([0, 1, skill, skill]) for _ in range(n)]
-        found.append([(sum(draw.random() < p for _ in range(k)) / k, k) for p, k in zip(chances, counts, strict=True)])
-    return found
+        problem_sets.append(
+            [(sum(draw.random() < p for _ in range(k)) / k, k) for p, k in zip(chances, counts, strict=True)]
+        )
+    return problem_sets
 
 
 def as_shares(sets):
@@ -79,11 +81,11 @@ def test_intervals_and_differences_match_the_oracle(sets, completions):
     for _ in range(20):
         first = random_sets(draw, sets, completions)
         second = [[(draw.choice([share, draw.randint(0, k) / k]), k) for share, k in problems] for problems in first]
-        one, two = as_shares(first), as_shares(second)
-        found, difference = accuracy_interval(one), accuracy_difference(one, two)
-        assert tuple(found) == pytest.approx(oracle.accuracy(first), abs=1e-9)
+        first_shares, second_shares = as_shares(first), as_shares(second)
+        interval, difference = accuracy_interval(first_shares), accuracy_difference(first_shares, second_shares)
+        assert tuple(interval) == pytest.approx(oracle.accuracy(first), abs=1e-9)
         assert tuple(difference) == pytest.approx(oracle.difference(first, second), abs=1e-9)
-        assert 0 <= found.low <= found.mean <= found.high <= 1
+        assert 0 <= interval.low <= interval.mean <= interval.high <= 1
         assert -1 <= difference.low <= difference.mean <= difference.high <= 1
 
 
@@ -97,28 +99,28 @@ def test_effective_size_depends_on_the_correlation_within_problems():
 
 
 def test_difference_between_a_run_and_itself_is_zero():
-    own = shares([4, 3, 2, 1, 0] * 6, 4)
-    same, other = accuracy_difference([own], [own]), accuracy_difference([own], [shares([0, 1, 2, 3, 4] * 6, 4)])
+    run = shares([4, 3, 2, 1, 0] * 6, 4)
+    same, other = accuracy_difference([run], [run]), accuracy_difference([run], [shares([0, 1, 2, 3, 4] * 6, 4)])
     assert (same.mean, same.low) == (0, -same.high)
     assert 0 < same.high < other.high / 3  # identical results are fully correlated
 
 
 def test_intervals_without_values_are_none():
     empty = shares([], 4)
-    found = (accuracy_interval([]), accuracy_interval([shares([1], 1), empty]), accuracy_difference([], []))
-    assert {tuple(each) for each in (*found, interval_of_average([[1.0], []]))} == {(None, None, None)}
+    intervals = (accuracy_interval([]), accuracy_interval([shares([1], 1), empty]), accuracy_difference([], []))
+    assert {tuple(interval) for interval in (*intervals, interval_of_average([[1.0], []]))} == {(None, None, None)}
 
 
 def simulate_sets(size, completions, mean, spread, repeats=1000):
     """Simulate `repeats` sets in which the accuracies of the problems follow a beta distribution."""
     generator = np.random.default_rng(size + completions)
     chances = generator.beta(mean * spread, (1 - mean) * spread, (repeats, size))
-    drawn = generator.binomial(completions, chances) / completions
-    return [Shares(correct, np.full(size, completions)) for correct in drawn]
+    correct_shares = generator.binomial(completions, chances) / completions
+    return [Shares(correct, np.full(size, completions)) for correct in correct_shares]
 
 
 def coverage(intervals, truth):
-    return np.mean([found.low <= truth <= found.high for found in intervals])
+    return np.mean([interval.low <= truth <= interval.high for interval in intervals])
 
 
 @pytest.mark.parametrize(
@@ -126,8 +128,8 @@ def coverage(intervals, truth):
     [(30, 4, 0.05, 2), (20, 4, 0.1, 0.5), (20, 8, 0.3, 2), (100, 4, 0.02, 0.5), (100, 8, 0.9, 2), (30, 4, 0.98, 10)],
 )
 def test_interval_covers_the_true_accuracy_in_95_percent_of_simulations(size, completions, mean, spread):
-    found = [accuracy_interval([each]) for each in simulate_sets(size, completions, mean, spread)]
-    assert 0.925 < coverage(found, mean) < 0.985  # the percentile bootstrap has 0.85 to 0.90 in most of these cases
+    intervals = [accuracy_interval([simulated]) for simulated in simulate_sets(size, completions, mean, spread)]
+    assert 0.925 < coverage(intervals, mean) < 0.985  # the percentile bootstrap has 0.85 to 0.90 in most cases
 
 
 def test_average_and_difference_cover_the_true_values():
@@ -140,26 +142,26 @@ def test_average_and_difference_cover_the_true_values():
 
 def test_interval_of_values_matches_the_bootstrap_t_oracle():
     for values in ([0.0, 0.25, 1.0, 1.0, 0.5, 0.75], [100.0, 120.0, 130.0, 150.0, 170.0, 900.0, 90.0, 95.0]):
-        found, (mean, low, high) = interval_of_average([values]), oracle.bootstrap_t([values])
+        interval, (mean, low, high) = interval_of_average([values]), oracle.bootstrap_t([values])
         width = (high - low) / 20
-        assert tuple(found) == (pytest.approx(mean), pytest.approx(low, abs=width), pytest.approx(high, abs=width))
-        assert interval_of_average([values]) == found
+        assert tuple(interval) == (pytest.approx(mean), pytest.approx(low, abs=width), pytest.approx(high, abs=width))
+        assert interval_of_average([values]) == interval
     # One long completion makes the interval asymmetric.
-    assert found.high - found.mean > 1.5 * (found.mean - found.low)
+    assert interval.high - interval.mean > 1.5 * (interval.mean - interval.low)
     values = [[1.0, 1.0, 1.0, 1.0, 0.2]]  # an area is at most 1
     assert interval_of_average(values).high > 1 == interval_of_average(values, 0, 1).high
     assert interval_of_average([[0.5] * 7]) == (0.5, None, None)
     assert interval_of_average([[0.5], [0.0, 1.0]]) == (0.5, None, None)  # the variance of a single problem is unknown
-    assert interval_of_average([[25.0, 100.0]]).low < 0 == interval_of_average([[25.0, 100.0]], least=0).low
+    assert interval_of_average([[25.0, 100.0]]).low < 0 == interval_of_average([[25.0, 100.0]], minimum=0).low
 
 
 def test_sets_are_resampled_independently():
     generator = np.random.default_rng(1)
     sets = [list(generator.normal(size=4000)), list(generator.normal(size=50))]  # more than one chunk of indices
-    found = interval_of_average(sets)
+    interval = interval_of_average(sets)
     error = math.sqrt(np.var(sets[0]) / 4000 + np.var(sets[1]) / 50) / 2
-    assert found.mean == pytest.approx((np.mean(sets[0]) + np.mean(sets[1])) / 2)
-    assert found.high - found.low == pytest.approx(2 * 2.0 * error, rel=0.06)
+    assert interval.mean == pytest.approx((np.mean(sets[0]) + np.mean(sets[1])) / 2)
+    assert interval.high - interval.low == pytest.approx(2 * 2.0 * error, rel=0.06)
     # Equal sets are resampled independently.
-    same = interval_of_average([sets[1], sets[1]])
-    assert same.high - same.low == pytest.approx(2 * 2.0 * np.std(sets[1]) / math.sqrt(100), rel=0.08)
+    equal = interval_of_average([sets[1], sets[1]])
+    assert equal.high - equal.low == pytest.approx(2 * 2.0 * np.std(sets[1]) / math.sqrt(100), rel=0.08)

@@ -14,7 +14,7 @@ T, F = True, False
 
 def table(completions):
     """Make a table of samples; `completions` maps problems to (correctness, tokens) pairs."""
-    rows = [(problem, correct, tokens) for problem, own in completions.items() for correct, tokens in own]
+    rows = [(problem, correct, tokens) for problem, pairs in completions.items() for correct, tokens in pairs]
     return pd.DataFrame(rows, columns=["problem", "correct", "tokens"]).astype({"correct": "boolean"})
 
 
@@ -37,10 +37,10 @@ def test_budgets_double_up_to_the_limit(limit, budgets):
 
 
 def test_correct_completion_counts_at_budgets_of_at_least_its_length():
-    found = [accuracies(FIRST, "correct", budget) for budget in (99, 100, 511, 512, 1024)]
-    assert [each["correct"].tolist() for each in found] == [[0, 0], [0.5, 0], [0.5, 0], [0.5, 0.5], [1, 0.5]]
-    assert found[0]["completions"].tolist() == [2, 2]
-    assert found[0].index.tolist() == [0, 3]  # the last problem is unscored
+    tables = [accuracies(FIRST, "correct", budget) for budget in (99, 100, 511, 512, 1024)]
+    assert [rows["correct"].tolist() for rows in tables] == [[0, 0], [0.5, 0], [0.5, 0], [0.5, 0.5], [1, 0.5]]
+    assert tables[0]["completions"].tolist() == [2, 2]
+    assert tables[0].index.tolist() == [0, 3]  # the last problem is unscored
 
 
 def test_area_is_the_mean_accuracy_over_all_budgets():
@@ -50,26 +50,28 @@ def test_area_is_the_mean_accuracy_over_all_budgets():
             problem: [(generator.random() < 0.6, generator.randint(1, limit)) for _ in range(3)]
             for problem in range(5)
         }
-        found = areas(table(completions), "correct", limit)
-        for problem, own in completions.items():
+        computed_areas = areas(table(completions), "correct", limit)
+        for problem, pairs in completions.items():
             # Accuracy is constant between two integer budgets.
-            at = [statistics.fmean(correct and tokens <= budget for correct, tokens in own) for budget in range(limit)]
-            assert found[problem] == pytest.approx(statistics.fmean(at))
+            accuracies_at = [
+                statistics.fmean(correct and tokens <= budget for correct, tokens in pairs) for budget in range(limit)
+            ]
+            assert computed_areas[problem] == pytest.approx(statistics.fmean(accuracies_at))
     assert areas(FIRST, "correct", 1024).tolist() == [(924 + 424) / 2048, 512 / 2048]
     assert areas(table({0: [(T, 80)]}), "correct", 64).tolist() == [0.0]
 
 
 def test_runs_are_compared_problem_by_problem():
-    found = measure([[FIRST], [SECOND]], "correct", limit=1024)
-    assert (found["problems"], found["scored"]) == (3, 2)  # problem 5 is excluded from both accuracies
-    assert [row["budget"] for row in found["budgets"]] == [32, 64, 128, 256, 512, 1024]
-    assert [row["accuracy"][1]["mean"] for row in found["budgets"]] == [0.5, 0.5, 0.5, 0.5, 0.5, 0.75]
-    assert found["accuracy_difference"][0] is None
-    last = found["budgets"][2]["accuracy_difference"][1]
+    results = measure([[FIRST], [SECOND]], "correct", limit=1024)
+    assert (results["problems"], results["scored"]) == (3, 2)  # problem 5 is excluded from both accuracies
+    assert [row["budget"] for row in results["budgets"]] == [32, 64, 128, 256, 512, 1024]
+    assert [row["accuracy"][1]["mean"] for row in results["budgets"]] == [0.5, 0.5, 0.5, 0.5, 0.5, 0.75]
+    assert results["accuracy_difference"][0] is None
+    last = results["budgets"][2]["accuracy_difference"][1]
     expected = difference([[(0.0, 2), (1.0, 2)]], [[(0.5, 2), (0.0, 2)]])
     assert (last["mean"], last["low"], last["high"]) == pytest.approx(expected)
     gains = [0 - (924 + 424) / 2048, (1014 - 256) / 1024]
-    area = found["area_difference"][1]
+    area = results["area_difference"][1]
     assert (area["mean"], area["low"], area["high"]) == pytest.approx(bootstrap_t([gains]))
     other = measure([[FIRST], [SECOND]], "correct", baseline=1, limit=1024)
     assert other["area_difference"][1] is None
@@ -77,8 +79,8 @@ def test_runs_are_compared_problem_by_problem():
 
 
 def test_all_sets_have_the_same_weight():
-    found = measure([[FIRST, SECOND]], "correct", limit=1024)
-    alone = [measure([[own]], "correct", limit=1024) for own in (FIRST, SECOND)]
-    means = [[row["accuracy"][0]["mean"] for row in each["budgets"]] for each in (found, *alone)]
-    assert means[0] == pytest.approx([(one + two) / 2 for one, two in zip(*means[1:], strict=True)])
-    assert found["area_difference"] == [None]
+    combined = measure([[FIRST, SECOND]], "correct", limit=1024)
+    separate = [measure([[samples]], "correct", limit=1024) for samples in (FIRST, SECOND)]
+    means = [[row["accuracy"][0]["mean"] for row in results["budgets"]] for results in (combined, *separate)]
+    assert means[0] == pytest.approx([(first + second) / 2 for first, second in zip(*means[1:], strict=True)])
+    assert combined["area_difference"] == [None]

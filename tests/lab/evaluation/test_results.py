@@ -33,13 +33,13 @@ def samples(benchmark, problem, correct, tokens, script=None, reasons=None):
             "seed": 0,
             "gold": "0",
             "final_answer": "0",
-            "correct": one,
-            "correct_qwen": bool(one if script is None else script[number]),
+            "correct": score,
+            "correct_qwen": bool(score if script is None else script[number]),
             "tokens": tokens[number],
             "finish_reason": "stop" if reasons is None else reasons[number],
             "text": "",
         }
-        for number, one in enumerate(correct)
+        for number, score in enumerate(correct)
     ]
 
 
@@ -73,9 +73,9 @@ def with_interval(mean, low, high, sign=""):
 
 
 def test_summary_matches_hand_computed_values():
-    found = summarize(SETTINGS, FIRST)
-    assert found == summarize(SETTINGS, FIRST[::-1])  # the order of the samples has no effect
-    aime, gsm = found["benchmarks"]["aime24"], found["benchmarks"]["gsm8k"]
+    summary = summarize(SETTINGS, FIRST)
+    assert summary == summarize(SETTINGS, FIRST[::-1])  # the order of the samples has no effect
+    aime, gsm = summary["benchmarks"]["aime24"], summary["benchmarks"]["gsm8k"]
     assert (aime["problems"], aime["samples"], aime["unscored"], aime["truncated"]) == (2, 8, 0, 3 / 8)
     assert tuple(aime["correct"]["accuracy"].values()) == pytest.approx(accuracy(OF_FIRST))
     assert aime["correct"]["accuracy"]["mean"] == 0.25  # 2 / 4 and 0 / 4
@@ -90,12 +90,12 @@ def test_summary_matches_hand_computed_values():
     assert (gsm["problems"], gsm["correct"]["problems"], gsm["correct_qwen"]["problems"]) == (3, 2, 3)
     assert gsm["correct"]["accuracy"]["mean"] == (1 + 0.75) / 2
     assert gsm["correct_qwen"]["accuracy"]["mean"] == pytest.approx((1 + 0.75 + 0) / 3)
-    average = found["averages"]["math"]
+    average = summary["averages"]["math"]
     assert average["correct"]["accuracy"]["mean"] == (0.25 + 0.875) / 2  # sets have the same weight
     assert average["length_tokens"]["mean"] == (62.5 + 12) / 2
-    assert set(found["averages"]) == {"math"}
-    assert json.loads(json.dumps(found)) == found
-    assert found["packages"]["trl_ces"]
+    assert set(summary["averages"]) == {"math"}
+    assert json.loads(json.dumps(summary)) == summary
+    assert summary["packages"]["trl_ces"]
 
 
 def test_table_has_the_papers_columns_and_the_average():
@@ -130,8 +130,8 @@ def means(entries):
 
 
 def test_runs_are_compared_problem_by_problem(runs):
-    found = compare(runs)
-    aime, gsm = found["benchmarks"]["aime24"], found["benchmarks"]["gsm8k"]
+    comparison = compare(runs)
+    aime, gsm = comparison["benchmarks"]["aime24"], comparison["benchmarks"]["gsm8k"]
     assert (means(aime["accuracy"]), means(aime["length"])) == ([0.25, 0.625], [62.5, 40])
     assert aime["accuracy_difference"][0] is None
     assert tuple(aime["accuracy_difference"][1].values()) == pytest.approx(difference(OF_SECOND, OF_FIRST))
@@ -141,9 +141,9 @@ def test_runs_are_compared_problem_by_problem(runs):
     assert means(gsm["accuracy"]) == [0.875, 0.625]
     assert gsm["accuracy_difference"][1]["mean"] == -0.25
     assert gsm["length_difference"][1]["mean"] == pytest.approx((2 - 2 + 14) / 3)
-    average = found["averages"]["math"]
+    average = comparison["averages"]["math"]
     assert average["accuracy_difference"][1]["mean"] == pytest.approx((0.375 - 0.25) / 2)
-    assert found["differing"] == {"second": {"seed": [None, 3]}}
+    assert comparison["differing"] == {"second": {"seed": [None, 3]}}
     other = compare(runs, baseline=1)["benchmarks"]["aime24"]
     assert (other["accuracy_difference"][0]["mean"], other["accuracy_difference"][1]) == (-0.375, None)
     assert compare(runs, "correct_qwen")["benchmarks"]["aime24"]["accuracy"][0]["mean"] == 0.375
@@ -208,25 +208,25 @@ def test_command_prints_and_saves_a_comparison_of_three_runs(folders, tmp_path, 
     file = tmp_path / "all.json"
     assert main(["compare", *folders, "--baseline", "dapo", "--output", str(file)]) == 0
     printed = capsys.readouterr().out
-    found = compare([load_run(Path(folder), Path(folder).name) for folder in folders], baseline=1)
-    assert printed == comparison_text(found)
-    assert json.loads(file.read_text()) == found
-    tables, both = cells(printed), ("Acc ↑", "Len ↓")
-    assert tables[0][0][1:] == [f"{name} {what}" for name in ("base", "dapo", "ces") for what in both]
-    assert tables[1][0][1:] == [f"{name} - dapo {what}" for name in ("base", "ces") for what in both]
+    comparison = compare([load_run(Path(folder), Path(folder).name) for folder in folders], baseline=1)
+    assert printed == comparison_text(comparison)
+    assert json.loads(file.read_text()) == comparison
+    tables, measures = cells(printed), ("Acc ↑", "Len ↓")
+    assert tables[0][0][1:] == [f"{name} {measure}" for name in ("base", "dapo", "ces") for measure in measures]
+    assert tables[1][0][1:] == [f"{name} - dapo {measure}" for name in ("base", "ces") for measure in measures]
     assert "Settings that differ" not in printed
 
 
 def test_command_accepts_correctness_and_names(folders, capsys):
-    words = ["--correctness", "correct_qwen", "--names", "R1-7B", "DAPO"]
-    assert main(["compare", *folders[:2], *words]) == 0
+    args = ["--correctness", "correct_qwen", "--names", "R1-7B", "DAPO"]
+    assert main(["compare", *folders[:2], *args]) == 0
     table = cells(capsys.readouterr().out)[0]
     assert table[0][1:4] == ["R1-7B Acc ↑", "R1-7B Len ↓", "DAPO Acc ↑"]
     assert table[1][1].startswith("37.5 [")
 
 
 @pytest.mark.parametrize(
-    ("words", "parts"),
+    ("args", "parts"),
     [
         (["A"], ["Only one directory is given"]),
         (["A", "A"], ["The 2 directories are named base, base", "`--names`"]),
@@ -236,9 +236,9 @@ def test_command_accepts_correctness_and_names(folders, capsys):
         (["A", "B", "--correctness", "right"], ["--correctness", "--help"]),
     ],
 )
-def test_command_errors_are_one_line(folders, capsys, words, parts):
-    places = {"A": folders[0], "B": folders[1]}
-    assert main(["compare", *(places.get(word, word.replace("A/", f"{folders[0]}/")) for word in words)]) == 2
+def test_command_errors_are_one_line(folders, capsys, args, parts):
+    paths = {"A": folders[0], "B": folders[1]}
+    assert main(["compare", *(paths.get(word, word.replace("A/", f"{folders[0]}/")) for word in args)]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     (error,) = printed.err.splitlines()

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from fixtures_evaluation import Scripted, write_data, write_model
+from fixtures_evaluation import ScriptedBackend, write_data, write_model
 
 from trl_ces.lab.evaluation import run as run_module
 from trl_ces.lab.evaluation.benchmarks import Problem
@@ -40,8 +40,8 @@ def workspace(tmp_path_factory):
 
 
 def settings(workspace, **changes):
-    given = {"model": str(workspace / "model"), "data_dir": str(workspace), "benchmarks": ["aime24", "amc23"]}
-    return EvaluationSettings(**given | QUICK | changes)
+    defaults = {"model": str(workspace / "model"), "data_dir": str(workspace), "benchmarks": ["aime24", "amc23"]}
+    return EvaluationSettings(**defaults | QUICK | changes)
 
 
 def run(workspace, folder, **changes):
@@ -68,7 +68,7 @@ def scripted(monkeypatch):
     backends = []
 
     def load(facts, settings, longest):
-        backends.append(Scripted(facts.tokenizer, {**texts, "Compute": "\\boxed{25}"}))
+        backends.append(ScriptedBackend(facts.tokenizer, {**texts, "Compute": "\\boxed{25}"}))
         return backends[-1]
 
     monkeypatch.setattr(run_module, "load_backend", load)
@@ -117,22 +117,22 @@ def test_repeating_a_finished_run_loads_no_model_and_writes_the_same_summary(wor
     assert "30 already done" in messages
 
 
-def test_problems_without_reference_answer_count_only_for_the_script(workspace, tmp_path, scripted):
+def test_problems_without_a_reference_answer_count_only_for_the_script(workspace, tmp_path, scripted):
     summary, _ = run(workspace, tmp_path, benchmarks=["gaokao2023en"], max_problems=None, num_samples=1)
-    found = summary["benchmarks"]["gaokao2023en"]
-    assert (found["problems"], found["correct"]["problems"], found["correct_qwen"]["problems"]) == (385, 383, 385)
-    assert found["correct"]["accuracy"]["mean"] == 1.0
-    assert found["correct_qwen"]["accuracy"]["mean"] == 383 / 385  # the script accepts an empty final answer
+    entry = summary["benchmarks"]["gaokao2023en"]
+    assert (entry["problems"], entry["correct"]["problems"], entry["correct_qwen"]["problems"]) == (385, 383, 385)
+    assert entry["correct"]["accuracy"]["mean"] == 1.0
+    assert entry["correct_qwen"]["accuracy"]["mean"] == 383 / 385  # the script accepts an empty final answer
     assert "2 completions are unscored" in (tmp_path / "table.md").read_text()
 
 
-@pytest.mark.parametrize(("kept", "cut_bytes"), [(0, 0), (5, 2), (13, 0), (29, 40), (30, 1)])
-def test_resumed_run_matches_the_uninterrupted_run(workspace, finished, tmp_path, kept, cut_bytes):
+@pytest.mark.parametrize(("line_count", "cut_bytes"), [(0, 0), (5, 2), (13, 0), (29, 40), (30, 1)])
+def test_resumed_run_matches_the_uninterrupted_run(workspace, finished, tmp_path, line_count, cut_bytes):
     (tmp_path / "settings.json").write_bytes((finished / "settings.json").read_bytes())
     content = (finished / "samples.jsonl").read_bytes().splitlines(keepends=True)
-    # Keep some lines, in any order in which a backend may write them, and cut bytes from the last line.
-    left = b"".join(content[:: -1 if kept % 2 else 1][:kept])
-    (tmp_path / "samples.jsonl").write_bytes(left[: len(left) - cut_bytes])
+    # Keep some lines, in either order, as a backend may write them, and cut bytes from the last line.
+    remaining = b"".join(content[:: -1 if line_count % 2 else 1][:line_count])
+    (tmp_path / "samples.jsonl").write_bytes(remaining[: len(remaining) - cut_bytes])
     run(workspace, tmp_path)
     assert lines(tmp_path) == lines(finished)
 
@@ -171,19 +171,23 @@ print(killed_at)
 @pytest.mark.slow
 def test_run_killed_at_random_times_matches_the_uninterrupted_run(workspace, finished, tmp_path):
     size = (finished / "samples.jsonl").stat().st_size
-    given = {"model": str(workspace / "model"), "data_dir": str(workspace), "benchmarks": ["aime24", "amc23"]} | QUICK
-    code = KILLER.format(folder=str(tmp_path), seed=time.time_ns() % 1000, settings=given, step=size // 4)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stderr
-    killed_at = json.loads(done.stdout.splitlines()[-1])
-    assert len(killed_at) == 3, done.stderr
+    options = {
+        "model": str(workspace / "model"),
+        "data_dir": str(workspace),
+        "benchmarks": ["aime24", "amc23"],
+    } | QUICK
+    code = KILLER.format(folder=str(tmp_path), seed=time.time_ns() % 1000, settings=options, step=size // 4)
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=280)
+    assert process.returncode == 0, process.stderr
+    killed_at = json.loads(process.stdout.splitlines()[-1])
+    assert len(killed_at) == 3, process.stderr
     assert killed_at[0] < size
     assert lines(tmp_path) == lines(finished)
     assert (tmp_path / "summary.json").read_bytes() == (finished / "summary.json").read_bytes()
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
         ({"seed": 1}, "`seed` was 0 and is now 1"),
         ({"max_problems": 4}, "`max_problems` was 5 and is now 4; `data.aime24.problems` was 5 and is now 4"),
@@ -192,27 +196,27 @@ def test_run_killed_at_random_times_matches_the_uninterrupted_run(workspace, fin
         ({"batch_size": 3}, "`batch_size` was 4 and is now 3"),
     ],
 )
-def test_error_names_the_settings_that_differ(workspace, finished, changes, words):
+def test_error_names_the_settings_that_differ(workspace, finished, changes, message):
     before = lines(finished)
     with pytest.raises(UserError, match="Choose another `--output_dir`") as raised:
         run(workspace, finished, **changes)
-    assert words in str(raised.value)
+    assert message in str(raised.value)
     assert lines(finished) == before
 
 
 def test_changed_model_files_and_changed_data_are_rejected(workspace, tmp_path, scripted):
     write_model(tmp_path / "model")
     write_data(tmp_path, ["aime24"])
-    where = {"model": str(tmp_path / "model"), "data_dir": str(tmp_path), "benchmarks": ["aime24"]}
-    run(workspace, tmp_path / "out", **where)
+    options = {"model": str(tmp_path / "model"), "data_dir": str(tmp_path), "benchmarks": ["aime24"]}
+    run(workspace, tmp_path / "out", **options)
     file = tmp_path / "math" / "aime24" / "test.jsonl"
     file.write_text(file.read_text().replace("005", "6"))
     with pytest.raises(UserError, match=r"`data.aime24.digest`"):
-        run(workspace, tmp_path / "out", **where)
+        run(workspace, tmp_path / "out", **options)
     write_data(tmp_path, ["aime24"])
     write_model(tmp_path / "model", seed=1)
     with pytest.raises(UserError, match="`fingerprint`"):
-        run(workspace, tmp_path / "out", **where)
+        run(workspace, tmp_path / "out", **options)
 
 
 def test_samples_without_settings_are_rejected(workspace, finished, tmp_path):
@@ -242,8 +246,8 @@ def test_output_directory_is_locked_for_one_process(tmp_path):
 def test_incomplete_batches_are_regenerated_as_a_whole():
     problems = [Problem("aime24", number, "?", "1") for number in range(3)] + [Problem("amc23", 0, "?", "1")]
     prompts = EncodedPrompts([[1, 2, 3], [1], [1, 2], [1]], [False] * 4)
-    chosen = EvaluationSettings(model="x", benchmarks=["amc23", "aime24"], num_samples=2)
-    requests = list_requests(chosen, problems, prompts)
+    options = EvaluationSettings(model="x", benchmarks=["amc23", "aime24"], num_samples=2)
+    requests = list_requests(options, problems, prompts)
     keys = [key for request in requests for key in request.keys]
     assert keys == [
         *(("amc23", 0, sample) for sample in (0, 1)),
@@ -266,21 +270,21 @@ def test_evaluate_returns_measures_and_stores_samples_with_the_model(workspace, 
     model = write_model(tmp_path / "model")
     options = {"data_dir": str(workspace), "backend": "transformers", "num_samples": 1, "max_problems": 2}
     options["max_new_tokens"] = 30
-    found = evaluate(model, benchmarks="aime24,amc23", **options)
+    measures = evaluate(model, benchmarks="aime24,amc23", **options)
     length, longer = len("so \\boxed{5}"), len("\\boxed{\\frac{3}{2}}")
-    assert found == {
+    assert measures == {
         "aime24": {"accuracy": 0.5, "length_tokens": length, "area": pytest.approx(0.5 * (1 - length / 30))},
         # rows 0 and 20 are identical
         "amc23": {"accuracy": 1.0, "length_tokens": longer, "area": pytest.approx(1 - longer / 30)},
     }
-    assert evaluate(model, benchmarks=["aime24", "amc23"], **options) == found
+    assert evaluate(model, benchmarks=["aime24", "amc23"], **options) == measures
     assert len(scripted) == 1  # the second call had no completions to generate
     write_model(model, seed=1)
     evaluate(model, benchmarks=["aime24", "amc23"], **options)
     assert len(scripted) == 2
     assert len(list((model / "evaluation").glob("*/samples.jsonl"))) == 2
     for vllm in (None, "here"):  # each backend stores its completions in a separate folder
-        monkeypatch.setattr(run_module, "find_spec", lambda name, found=vllm: found)
+        monkeypatch.setattr(run_module, "find_spec", lambda name, measures=vllm: measures)
         evaluate(model, benchmarks=["aime24"], **options | {"backend": "auto"})
 
 
@@ -296,7 +300,7 @@ def test_check_evaluate_rejects_invalid_options():
 def test_evaluate_stores_samples_of_a_hub_model_in_the_default_folder(workspace, tmp_path, scripted, monkeypatch):
     monkeypatch.chdir(tmp_path)
     facts = read_model(settings(workspace))
-    monkeypatch.setattr(run_module, "read_model", lambda chosen: facts)
+    monkeypatch.setattr(run_module, "read_model", lambda settings: facts)
     options = {"data_dir": str(workspace), "backend": "transformers", "max_problems": 2, "max_new_tokens": 9}
     for _ in range(2):
         evaluate("org/Base-7B", "aime24", **options)

@@ -8,7 +8,7 @@ import types
 
 import pytest
 from fixtures_evaluation import write_data, write_model
-from vllm_signatures import taking
+from vllm_signatures import keyword_checker
 
 from trl_ces.lab.evaluation import run as run_module
 from trl_ces.lab.evaluation.generate import VllmBackend, lora_rank
@@ -55,7 +55,7 @@ def vllm(monkeypatch):
     modules = {
         f"vllm{part}": types.ModuleType(f"vllm{part}") for part in ("", ".lora", ".lora.request", ".sampling_params")
     }
-    check = taking("LLM.__init__", "EngineArgs")
+    check = keyword_checker("LLM.__init__", "EngineArgs")
 
     def make(**arguments):
         if arguments["model"] == "unsupported":
@@ -63,8 +63,8 @@ def vllm(monkeypatch):
         return types.SimpleNamespace(arguments=check(**arguments), llm_engine=Engine())
 
     modules["vllm"].__spec__ = importlib.machinery.ModuleSpec("vllm", None)
-    modules["vllm"].LLM, modules["vllm"].SamplingParams = make, taking("SamplingParams")
-    modules["vllm.lora.request"].LoRARequest = lambda *words: words
+    modules["vllm"].LLM, modules["vllm"].SamplingParams = make, keyword_checker("SamplingParams")
+    modules["vllm.lora.request"].LoRARequest = lambda *args: args
     modules["vllm.sampling_params"].RequestOutputKind = types.SimpleNamespace(FINAL_ONLY="final only")
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
@@ -76,10 +76,12 @@ def settings(**changes):
 
 
 def test_engine_receives_settings_seeds_and_token_ids(vllm):
-    chosen = settings(max_new_tokens=50, gpu_memory_utilization=0.5, dtype="bfloat16", seed=4)
-    backend = VllmBackend(FACTS, chosen, longest=120)
+    options = settings(max_new_tokens=50, gpu_memory_utilization=0.5, dtype="bfloat16", seed=4)
+    backend = VllmBackend(FACTS, options, longest=120)
     parts = list(backend.generate([[3, 40], [6, 41], [1, 42]], [10, 11, 12]))
-    assert [[(one.index, one.tokens, one.finish_reason) for one in part] for part in parts] == [
+    assert [
+        [(completion.index, completion.tokens, completion.finish_reason) for completion in part] for part in parts
+    ] == [
         [(2, [42], "stop")],
         [(0, [40] * 3, "stop")],
         [(1, [41] * 6, "length")],
@@ -126,8 +128,8 @@ def test_completions_finished_before_a_crash_are_not_generated_again(vllm, tmp_p
     write_model(tmp_path / "model")
     backends = []
 
-    def load(facts, chosen, longest):
-        backends.append(VllmBackend(FACTS, chosen, longest))
+    def load(facts, options, longest):
+        backends.append(VllmBackend(FACTS, options, longest))
         generate, lengths = backends[-1].generate, iter([1, 97, *[2] * 28] if len(backends) == 1 else [2])
         monkeypatch.setattr(
             backends[-1], "generate", lambda prompts, seeds: generate([[next(lengths), 5] for _ in prompts], seeds)
@@ -135,13 +137,13 @@ def test_completions_finished_before_a_crash_are_not_generated_again(vllm, tmp_p
         return backends[-1]
 
     monkeypatch.setattr(run_module, "load_backend", load)
-    chosen = settings(model=str(tmp_path / "model"), data_dir=str(tmp_path), max_new_tokens=8, num_samples=1)
+    options = settings(model=str(tmp_path / "model"), data_dir=str(tmp_path), max_new_tokens=8, num_samples=1)
     samples = tmp_path / "run" / "samples.jsonl"
     with pytest.raises(RuntimeError, match="CUDA out of memory"):
-        run_module.run_evaluation(chosen, tmp_path / "run", say=lambda text: None, progress=False)
+        run_module.run_evaluation(options, tmp_path / "run", say=lambda text: None, progress=False)
     stored = samples.read_text()
     assert len(stored.splitlines()) == 29
-    run_module.run_evaluation(chosen, tmp_path / "run", say=lambda text: None, progress=False)
+    run_module.run_evaluation(options, tmp_path / "run", say=lambda text: None, progress=False)
     assert samples.read_text().startswith(stored)
     assert len(samples.read_text().splitlines()) == 30
 

@@ -60,23 +60,23 @@ def test_shares_match_an_enumeration_of_all_groups():
     groups = list(combinations(range(6), size))
     shaped = equal = rewarded = 0
     for group in groups:
-        count = sum(correct[one] for one in group)
+        count = sum(correct[member] for member in group)
         mean = count / size
-        deviation = math.sqrt(sum((correct[one] - mean) ** 2 for one in group) / (size - 1))
-        for one in group:
-            k = math.floor(10 * tau * (count if correct[one] else size - count) / size + 1e-9)
-            advantage = (correct[one] - mean) / deviation if deviation else 0.0
-            top = sorted(completions[one].entropies, reverse=True)[:k]
+        deviation = math.sqrt(sum((correct[member] - mean) ** 2 for member in group) / (size - 1))
+        for member in group:
+            k = math.floor(10 * tau * (count if correct[member] else size - count) / size + 1e-9)
+            advantage = (correct[member] - mean) / deviation if deviation else 0.0
+            top = sorted(completions[member].entropies, reverse=True)[:k]
             shaped += k
             equal += k * (count in (0, size))
-            rewarded += 0 if correct[one] else sum(advantage + beta * entropy > 0 for entropy in top)
-    found = group_facts(completions, correct, size=size, tau=tau, beta_incorrect=beta)
-    assert found["shaped_share"] == pytest.approx(shaped / (10 * size * len(groups)))
-    assert found["shaped_in_equal_groups"] == pytest.approx(equal / shaped)
-    assert found["shaped_incorrect_rewarded"] == pytest.approx(rewarded / shaped)
-    counts = [sum(correct[one] for one in group) for group in groups]
-    assert found["groups_all_incorrect"] == pytest.approx(counts.count(0) / len(groups))
-    assert found["groups_all_correct"] == counts.count(size) / len(groups) == 0
+            rewarded += 0 if correct[member] else sum(advantage + beta * entropy > 0 for entropy in top)
+    shares = group_facts(completions, correct, size=size, tau=tau, beta_incorrect=beta)
+    assert shares["shaped_share"] == pytest.approx(shaped / (10 * size * len(groups)))
+    assert shares["shaped_in_equal_groups"] == pytest.approx(equal / shaped)
+    assert shares["shaped_incorrect_rewarded"] == pytest.approx(rewarded / shaped)
+    counts = [sum(correct[member] for member in group) for group in groups]
+    assert shares["groups_all_incorrect"] == pytest.approx(counts.count(0) / len(groups))
+    assert shares["groups_all_correct"] == counts.count(size) / len(groups) == 0
     assert 0 < equal < rewarded < shaped
 
 
@@ -89,12 +89,12 @@ def test_floor_is_exact():
 
 def test_unscored_completions_and_prompts_with_too_few_completions_are_excluded():
     assert facts_of([*TWO_PROMPTS, (0, 500, None), (2, 500, True), (3, 500, None)]) == facts_of(TWO_PROMPTS)
-    found = facts_of(TWO_PROMPTS, size=5)
-    assert all(math.isnan(found[name]) for name in ("groups_all_incorrect", "groups_all_correct", "shaped_share"))
+    facts = facts_of(TWO_PROMPTS, size=5)
+    assert all(math.isnan(facts[name]) for name in ("groups_all_incorrect", "groups_all_correct", "shaped_share"))
     assert math.isnan(group_facts([completion(0, 10)] * 4, None, size=2, tau=0.1)["shaped_share"])
 
 
-def hand_made():
+def example_completions():
     """Make three completions with the token pairs (5, 6), where the likelier token varies, and (7, 8)."""
     first = [HighEntropyToken(0, (5, 6), (0.8, 0.2), 1.0, 5)]
     second = [HighEntropyToken(1, (6, 5), (0.6, 0.5), 0.5, 6), HighEntropyToken(2, (7, 8), (0.7, 0.1), 0.3, 7)]
@@ -107,7 +107,7 @@ def hand_made():
 
 
 def test_positions_are_grouped_by_unordered_pair():
-    first, second = count_pairs(hand_made(), [True, False, None]).itertuples()
+    first, second = count_pairs(example_completions(), [True, False, None]).itertuples()
     assert (first.count, first.share) == (3, 0.6)
     assert first.entropy == pytest.approx(2 / 3)
     assert first.leads == pytest.approx(0.75)  # token 5 is likelier at positions with 1.5 of 2 bits
@@ -120,8 +120,8 @@ def test_positions_are_grouped_by_unordered_pair():
     assert (first.other_sampled, first.other_tokens_left, first.other_correct) == (pytest.approx(1 / 3), 3.0, 0.0)
     assert (second.likelier_token, second.likelier_tokens_left) == (7, 2.0)
     assert math.isnan(second.other_tokens_left)
-    assert sample_facts(hand_made(), 0.2, [True, False, None])["accuracy"] == 0.5
-    assert math.isnan(sample_facts(hand_made(), 0.2)["accuracy"])
+    assert sample_facts(example_completions(), 0.2, [True, False, None])["accuracy"] == 0.5
+    assert math.isnan(sample_facts(example_completions(), 0.2)["accuracy"])
 
 
 def test_shorter_share_is_weighted_by_count_and_entropy():

@@ -37,13 +37,13 @@ def sample(rows, prompts=("q",), reason=None):
 
 def shaping(rows, mask_truncated=False, **changes):
     """Map the positions of shaped tokens to A' - A, for each completion."""
-    found = html.token_shaping(sample(rows), SETTINGS | changes, mask_truncated)
-    return [{position: round(change, 4) for position, change in enumerate(row) if change} for row in found.tolist()]
+    changed = html.token_shaping(sample(rows), SETTINGS | changes, mask_truncated)
+    return [{position: round(change, 4) for position, change in enumerate(row) if change} for row in changed.tolist()]
 
 
 def test_token_shaping_follows_algorithm_1():
     bits = [0.1, 0.9, 0.3, 0.2], [0.5, 0.1, 0.8, 0.7], [0.6, 0.4, 0.2, 0.9], [1.0] * 4
-    rows = [(correct, own, True) for correct, own in zip((True, False, False, None), bits, strict=True)]
+    rows = [(correct, row_bits, True) for correct, row_bits in zip((True, False, False, None), bits, strict=True)]
     # a = 1/3. Correct: b = 1/3, k = floor(4/2 * 1/3) = 0. Incorrect: b = 2/3, k = floor(4/2 * 2/3) = 1.
     assert shaping(rows) == [{}, {2: 0.16}, {3: 0.18}, {}]
     lowered, raised = {1: -0.36, 2: -0.12}, [{2: 0.16, 3: 0.14}, {0: 0.12, 3: 0.18}]
@@ -68,15 +68,15 @@ def test_token_shaping_follows_algorithm_1():
 def test_page_shows_the_most_shaped_completions_of_each_prompt(monkeypatch):
     monkeypatch.setattr(html, "MAX_TOKENS", 3)
     rows = [(False, [0.0] * 4, True), (False, [0.0, 0.6, 0.3, 1.2], False), (True, [3.0] * 4, True)]
-    both = sample([*rows, (True, [0.1], True), *[(None, [0.2], True)] * 4], prompts=["first", "second"])
-    view = html.model_view(both, html.token_shaping(both, SETTINGS))
+    two_prompts = sample([*rows, (True, [0.1], True), *[(None, [0.2], True)] * 4], prompts=["first", "second"])
+    view = html.model_view(two_prompts, html.token_shaping(two_prompts, SETTINGS))
     first, second = view["completions"]
     # The first prompt has a = 1/2 and k = floor(4/2 * 1/2) = 1.
-    assert [(one["title"], one["facts"], one["hidden"]) for one in first] == [
+    assert [(completion["title"], completion["facts"], completion["hidden"]) for completion in first] == [
         ("Correct", "4 tokens, 1 shaped", 1),
         ("Incorrect", "4 tokens, 1 shaped, truncated", 1),
     ]
-    assert [one["title"] for one in second] == ["Unscored"]
+    assert [completion["title"] for completion in second] == ["Unscored"]
     assert [token["level"] for token in first[1]["tokens"]] == [0, 3, 2]
     assert view["facts"].startswith("50.0 % correct, 2.1 tokens per completion, ")
 
@@ -99,7 +99,7 @@ class Page(HTMLParser):
         return [attributes["title"] for name, attributes in self.tags if name == tag and "title" in attributes]
 
 
-def test_all_text_is_escaped_and_the_page_loads_nothing():
+def test_all_text_is_escaped_and_the_page_loads_no_resources():
     rows = sample([(False, [0.2, 2.5, 0.0, 0.0], True)], prompts=[EVIL], reason=EVIL)
     page = Page(html.render_page(RECIPE, [rows], 0.25))
     assert {tag for tag, _ in page.tags}.isdisjoint({"script", "img", "iframe", "object", "a"})
@@ -123,11 +123,11 @@ def test_two_models_are_shown_side_by_side_on_the_same_prompts(tmp_path, monkeyp
     for name, story in (("base", STORY), ("trained", STORY | {"a": {"x": 0.03125, "y": 0.96875}})):
         bigram_model(story).save_pretrained(tmp_path / name)
         tiny_tokenizer().save_pretrained(tmp_path / name)
-    words = ["inspect", "--model", "base", "--data", "data.jsonl", "--reward_funcs", "html_test_rewards.y_is_correct"]
-    words += ["--system_prompt", "null", "--tau", "1", "--max_new_tokens", "8", "--compare", "trained"]
-    assert main(words) == 2
+    args = ["inspect", "--model", "base", "--data", "data.jsonl", "--reward_funcs", "html_test_rewards.y_is_correct"]
+    args += ["--system_prompt", "null", "--tau", "1", "--max_new_tokens", "8", "--compare", "trained"]
+    assert main(args) == 2
     assert "add `--html FILE`" in capsys.readouterr().err
-    assert main([*words, "--html", "new/page.html"]) == 0
+    assert main([*args, "--html", "new/page.html"]) == 0
     assert "Completions: new/page.html" in capsys.readouterr().out
     page = Page((tmp_path / "new" / "page.html").read_text(encoding="utf-8"))
     assert page.text.count("Prompt ") == 3

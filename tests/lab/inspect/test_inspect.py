@@ -63,11 +63,11 @@ def working_directory(folder, monkeypatch):
     monkeypatch.chdir(folder)
 
 
-def inspect(capsys, *words, code=0):
+def inspect(capsys, *args, code=0):
     """Run the command; return the printed text as one line, and the cells of each table row."""
-    found = main(["inspect", *map(str, words)])
+    exit_code = main(["inspect", *map(str, args)])
     out, err = capsys.readouterr()
-    assert found == code, err
+    assert exit_code == code, err
     assert all(len(line) <= 119 for line in out.splitlines() if "/" not in line)  # paths are not wrapped
     lines = out.splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("---"))
@@ -75,8 +75,8 @@ def inspect(capsys, *words, code=0):
 
 
 def test_model_of_a_recipe_is_sampled_and_graded(folder, capsys):
-    words = ["--config", "recipe.yaml", "--num_samples", "50", "--output_dir", folder / "out"]
-    text, (cells,) = inspect(capsys, *words)
+    args = ["--config", "recipe.yaml", "--num_samples", "50", "--output_dir", folder / "out"]
+    text, (cells,) = inspect(capsys, *args)
     sampled = float(cells[5])
     assert cells[:5] == ["200", "100.0", f"{ENTROPY_OF_A:.3f}", "'x'", "0.750"]
     assert cells[6:10] == ["2.0", "0.0", "'y'", "0.250"]
@@ -97,9 +97,9 @@ def test_model_of_a_recipe_is_sampled_and_graded(folder, capsys):
 
 def test_group_statistics_use_the_group_size_of_the_recipe(folder, capsys):
     """All completions are correct, so b = 1. With tau = 1/4, CES shapes 0 of 2 tokens and 1 of 4 tokens."""
-    words = ["--config", "recipe.yaml", *LATER, "--ces_correct_threshold", "0", "--output_dir", folder / "groups"]
-    words += ["--num_generations", "9"]
-    text, _ = inspect(capsys, *words)
+    args = ["--config", "recipe.yaml", *LATER, "--ces_correct_threshold", "0", "--output_dir", folder / "groups"]
+    args += ["--num_generations", "9"]
+    text, _ = inspect(capsys, *args)
     numbers = json.loads((folder / "groups" / "inspect.json").read_text())
     assert numbers["num_samples"] == 9  # one group
     long_share = (numbers["mean_length"] - 2) / 2  # share of completions of 4 tokens
@@ -109,51 +109,51 @@ def test_group_statistics_use_the_group_size_of_the_recipe(folder, capsys):
     assert "all-incorrect groups of 9 0.0 % all-correct groups of 9 100.0 %" in text
     assert f"tokens that CES shapes (Eq. 5) {100 * numbers['shaped_share']:.1f} %" in text
 
-    text, _ = inspect(capsys, *words, "--num_samples", "5")
+    text, _ = inspect(capsys, *args, "--num_samples", "5")
     assert "require a prompt with 9 scored completions: use --num_samples 9." in text
     assert "groups of 9" not in text
     assert json.loads((folder / "groups" / "inspect.json").read_text())["shaped_share"] is None
 
 
 @pytest.mark.parametrize(
-    ("words", "part", "code"),
+    ("args", "part", "code"),
     [
         (["--reward_funcs", "inspect_test_rewards.broken"], "The reward function 'broken' raised KeyError", 1),
         (["--reward_funcs", "think_format_reward", "inspect_test_rewards.broken"], "`ces_accuracy_reward`", 0),
         (["--reward_funcs", "[]", "--reward_model_name_or_path", "x/judge"], "the reward model x/judge", 0),
     ],
 )
-def test_report_without_usable_reward_states_the_reason(capsys, words, part, code):
-    text, rows = inspect(capsys, "--config", "recipe.yaml", "--num_samples", "4", *words, code=code)
+def test_report_without_a_usable_reward_states_the_reason(capsys, args, part, code):
+    text, rows = inspect(capsys, "--config", "recipe.yaml", "--num_samples", "4", *args, code=code)
     assert part in text.split("The completions are not graded: ")[1]
     assert len(rows[0]) == 11
 
 
 def test_report_shows_an_example_if_no_completion_is_correct(capsys):
-    words = ["--config", "recipe.yaml", "--num_samples", "2", "--reward_funcs"]
-    text, _ = inspect(capsys, *words, "inspect_test_rewards.nothing_is_correct")
+    args = ["--config", "recipe.yaml", "--num_samples", "2", "--reward_funcs"]
+    text, _ = inspect(capsys, *args, "inspect_test_rewards.nothing_is_correct")
     assert re.search(r"nothing_is_correct scored no completion as correct. For example, it received '(x|yzw)'", text)
     assert "Start with easier problems or a stronger model" in text
 
 
 def test_advice_depends_on_accuracy_and_length(capsys):
-    words = ["--config", "recipe.yaml", "--num_samples", "40", *LATER]
-    text, ((*_, accuracy_of_y),) = inspect(capsys, *words)
+    args = ["--config", "recipe.yaml", "--num_samples", "40", *LATER]
+    text, ((*_, accuracy_of_y),) = inspect(capsys, *args)
     share = re.search(r"correct (\d+\.\d) %", text)[1]
     assert (10 < float(share) < 40, accuracy_of_y) == (True, "100.0")
     assert f"Only {share} % of the completions are correct. Below 50 %, CES's bonus for incorrect" in text
-    text, _ = inspect(capsys, *words, "--ces_correct_threshold", "0")
+    text, _ = inspect(capsys, *args, "--ces_correct_threshold", "0")
     assert "Below 50 %" not in text
     mean = float(re.search(r"end token included (\d+\.\d) tokens", text)[1])
     limit = int(re.search(r"`ces_mai` overlay; .* `on_policy_sft` with `--max_completion_length (\d+)`", text)[1])
     assert 2 * mean - 0.1 <= limit <= 2 * mean + 1.1
-    text, _ = inspect(capsys, *words, "--ces_correct_threshold", "0", "--max_new_tokens", "3")
+    text, _ = inspect(capsys, *args, "--ces_correct_threshold", "0", "--max_new_tokens", "3")
     assert "`--max_completion_length 3`" in text
 
 
 def test_command_line_prompts_need_no_data(folder, capsys):
-    words = ["--model", folder / "model", "--num_samples", "50", "--max_new_tokens", "3", "--tau", "0.5"]
-    text, (cells,) = inspect(capsys, *words, "--prompt", "1+1=", "--prompt", "2+2=")
+    args = ["--model", folder / "model", "--num_samples", "50", "--max_new_tokens", "3", "--tau", "0.5"]
+    text, (cells,) = inspect(capsys, *args, "--prompt", "1+1=", "--prompt", "2+2=")
     assert "100 completions (2 prompts x 50)" in text
     assert (cells[3], cells[6], cells[7], cells[10]) == ("'x'", "2.0", "'y'", "-")  # completions with y are truncated
     assert "so alternatives that lead to long completions appear shorter than they are" in text
@@ -162,22 +162,22 @@ def test_command_line_prompts_need_no_data(folder, capsys):
 
 
 def test_prompt_template_applies_to_data_and_to_command_line_prompts(folder, tmp_path, capsys):
-    words = ["--config", "recipe.yaml", "--num_samples", "1", "--prompt_template", "{question} is "]
-    words += ["--reward_funcs", "[]", "--html", tmp_path / "page.html"]
-    for more, shown in (([], "3+3= is"), (["--prompt", "0"], "0 is")):
-        inspect(capsys, *words, *more)
-        assert shown in (tmp_path / "page.html").read_text()
+    args = ["--config", "recipe.yaml", "--num_samples", "1", "--prompt_template", "{question} is "]
+    args += ["--reward_funcs", "[]", "--html", tmp_path / "page.html"]
+    for more, expected in (([], "3+3= is"), (["--prompt", "0"], "0 is")):
+        inspect(capsys, *args, *more)
+        assert expected in (tmp_path / "page.html").read_text()
         assert "[u" not in (tmp_path / "page.html").read_text()
 
 
-def test_data_without_reward_is_not_graded(folder, capsys):
-    words = ["--model", folder / "model", "--data", folder / "data.jsonl"]
-    text, (cells,) = inspect(capsys, *words, "--num_samples", "30")
+def test_data_without_a_reward_are_not_graded(folder, capsys):
+    args = ["--model", folder / "model", "--data", folder / "data.jsonl"]
+    text, (cells,) = inspect(capsys, *args, "--num_samples", "30")
     assert "120 completions (4 prompts x 30)" in text  # all prompts, because the default is 16
     assert len(cells) == 11
     assert "groups of" not in text
     assert "100.0 % of the completions are so short that floor(length x tau) is 0" in text
-    assert "16 completions (2 prompts x 8)" in inspect(capsys, *words, "--num_prompts", "2")[0]
+    assert "16 completions (2 prompts x 8)" in inspect(capsys, *args, "--num_prompts", "2")[0]
 
 
 def test_lora_adapter_is_loaded_with_its_base_model(tmp_path, capsys):
@@ -196,10 +196,10 @@ def test_lora_adapter_is_loaded_with_its_base_model(tmp_path, capsys):
     assert (cells[3], cells[4], cells[7], cells[8]) == ("'y'", "0.750", "'x'", "0.250")
 
 
-def test_top_pairs_and_automatic_tau(tmp_path, capsys):
+def test_top_limits_the_printed_pairs_and_automatic_tau_depends_on_the_mean_length(tmp_path, capsys):
     save_tiny(tmp_path / "model")
-    words = ["--model", tmp_path / "model", "--prompt", "1+1=", "--max_new_tokens", "12", "--top", "3", "--ces_tau"]
-    text, rows = inspect(capsys, *words, "auto", "--output_dir", tmp_path / "out")
+    args = ["--model", tmp_path / "model", "--prompt", "1+1=", "--max_new_tokens", "12", "--top", "3", "--ces_tau"]
+    text, rows = inspect(capsys, *args, "auto", "--output_dir", tmp_path / "out")
     numbers = json.loads((tmp_path / "out" / "inspect.json").read_text())
     assert 4 < numbers["mean_length"] < 12
     assert numbers["tau"] == automatic_tau(numbers["mean_length"])
@@ -209,11 +209,11 @@ def test_top_pairs_and_automatic_tau(tmp_path, capsys):
     assert (
         f"{len(weights) - 3} more pairs are not shown (--top). The rows above make up {share:.1f} % of count x" in text
     )
-    assert inspect(capsys, *words, numbers["tau"])[1] == rows
+    assert inspect(capsys, *args, numbers["tau"])[1] == rows
 
 
 @pytest.mark.parametrize(
-    ("words", "parts"),
+    ("args", "parts"),
     [
         (["--prompt", "a"], ["No model is specified", "`--model`", "`--config`"]),
         (["--model", "MODEL"], ["There are no prompts", "`--prompt`, `--data`"]),
@@ -233,10 +233,10 @@ def test_top_pairs_and_automatic_tau(tmp_path, capsys):
         (["--config", "recipe.yaml", "--model_builder", "inspect_test_rewards.build"], ["cannot build MODEL with"]),
     ],
 )
-def test_errors_are_one_line(folder, capsys, words, parts):
+def test_errors_are_one_line(folder, capsys, args, parts):
     (folder / "broken.jsonl").write_text('{"question": ')
     (folder / "empty").mkdir(exist_ok=True)
-    assert main(["inspect", *(word.replace("MODEL", str(folder / "model")) for word in words)]) == 2
+    assert main(["inspect", *(word.replace("MODEL", str(folder / "model")) for word in args)]) == 2
     out, err = capsys.readouterr()
     (error,) = (line for line in err.splitlines() if line.startswith("trl-ces inspect: error: "))
     assert out == ""
@@ -245,7 +245,7 @@ def test_errors_are_one_line(folder, capsys, words, parts):
     assert not list((folder / "empty").iterdir())  # the recipe's model builder was not called
 
 
-def test_named_model_is_not_built_and_flash_attention_is_ignored(folder, capsys):
-    words = ["--config", "recipe.yaml", "--num_samples", "2", "--model_builder", "inspect_test_rewards.build"]
-    words += ["--model", folder / "model", "--attn_implementation"]
-    assert inspect(capsys, *words, "flash_attention_2") == inspect(capsys, *words, "sdpa")
+def test_an_explicit_model_is_not_built_and_flash_attention_is_ignored(folder, capsys):
+    args = ["--config", "recipe.yaml", "--num_samples", "2", "--model_builder", "inspect_test_rewards.build"]
+    args += ["--model", folder / "model", "--attn_implementation"]
+    assert inspect(capsys, *args, "flash_attention_2") == inspect(capsys, *args, "sdpa")

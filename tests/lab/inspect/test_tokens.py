@@ -30,7 +30,7 @@ def test_statistics_match_the_bigram_model(temperature):
     likelier = odds / (1 + odds)
     bits = -likelier * math.log2(likelier) - (1 - likelier) * math.log2(1 - likelier)
     completions = sample_bigram(num_samples=400, temperature=temperature)
-    (pair,) = count_pairs(completions, [one.tokens[0] == Y for one in completions]).itertuples()
+    (pair,) = count_pairs(completions, [completion.tokens[0] == Y for completion in completions]).itertuples()
     assert (pair.count, pair.share, pair.leads) == (400, 1.0, 1.0)
     assert pair.entropy == pytest.approx(bits, abs=1e-5)
     assert (pair.likelier_token, pair.likelier_tokens_left, pair.likelier_correct) == (X, 2.0, 0.0)
@@ -49,9 +49,9 @@ def test_statistics_match_the_bigram_model(temperature):
 
 def test_completions_keep_the_order_of_the_prompts():
     completions = sample_bigram(num_samples=3, prompts=([A], [Z, A, A], [X]), batch_size=2)
-    assert [one.prompt for one in completions] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
-    assert all(one.tokens[0] in (X, Y) for one in completions[:6])
-    assert all(one.tokens == [EOS] for one in completions[6:])
+    assert [completion.prompt for completion in completions] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert all(completion.tokens[0] in (X, Y) for completion in completions[:6])
+    assert all(completion.tokens == [EOS] for completion in completions[6:])
 
 
 def test_seed_determines_the_completions_and_the_random_state_is_restored():
@@ -66,15 +66,18 @@ def test_generation_config_of_the_model_is_ignored_and_unchanged():
     model.generation_config.update(
         do_sample=False, top_k=1, top_p=0.5, min_p=0.9, repetition_penalty=3.0, eos_token_id=[Z]
     )
-    own = model.generation_config
+    config = model.generation_config
     completions = sample_completions(model, tiny_tokenizer(), [[A]], Sampling(num_samples=40, max_new_tokens=8))
     # Only the configuration's end token is used, in addition to the tokenizer's.
-    assert {(tuple(one.tokens), one.ended) for one in completions} == {((X, EOS), True), ((Y, Z), True)}
-    assert model.generation_config is own
+    assert {(tuple(completion.tokens), completion.ended) for completion in completions} == {
+        ((X, EOS), True),
+        ((Y, Z), True),
+    }
+    assert model.generation_config is config
 
 
 def gpt2():
-    """Make a model with learned absolute positions, which, unlike rotary embeddings, reveal shifts by padding."""
+    """Make a model with learned absolute positions. Unlike rotary embeddings, they reveal shifts by padding."""
     torch.manual_seed(3)
     config = GPT2Config(
         vocab_size=len(tiny_tokenizer()), n_positions=64, n_embd=16, n_layer=2, n_head=2, initializer_range=0.5
@@ -108,13 +111,13 @@ def test_padding_does_not_change_results(make, temperature, limits, monkeypatch)
     monkeypatch.setattr(tokens_module, "POSITIONS_PER_CHUNK", limits[1])
     model = make().eval()
     with torch.no_grad():
-        found = high_entropy_tokens(model, PROMPTS, COMPLETIONS, temperature=temperature, tau=0.3, pad=PAD)
-    for prompt, completion, (entropies, tokens), size in zip(PROMPTS, COMPLETIONS, found, [1, 3, 2], strict=True):
+        results = high_entropy_tokens(model, PROMPTS, COMPLETIONS, temperature=temperature, tau=0.3, pad=PAD)
+    for prompt, completion, (entropies, tokens), size in zip(PROMPTS, COMPLETIONS, results, [1, 3, 2], strict=True):
         bits, top = compute_with_loops(model, prompt, completion, temperature, size)
         assert entropies == pytest.approx(bits, abs=1e-4)
         assert [token.position for token in tokens] == list(top)
         for token in tokens:
-            assert token.pair == tuple(one for one, _ in top[token.position])
+            assert token.pair == tuple(token_id for token_id, _ in top[token.position])
             assert token.probabilities == pytest.approx([p for _, p in top[token.position]], abs=1e-5)
             assert (token.entropy, token.sampled) == (entropies[token.position], completion[token.position])
 
@@ -134,7 +137,7 @@ def test_token_text_shows_white_space_and_partial_characters():
     tokenizer = tiny_tokenizer()
     ids = [*tokenizer.convert_tokens_to_ids([" ", "a"]), EOS, 9999]
     assert [token_text(tokenizer, token) for token in ids] == [" ", "a", "<eos>", "<9999>"]
-    for entry, decoded, shown in (
+    for entry, decoded, expected in (
         ("▁the", "the", " the"),
         ("▁", "", " "),
         ("Ġthe", " the", " the"),
@@ -143,7 +146,7 @@ def test_token_text_shows_white_space_and_partial_characters():
         tokenizer = SimpleNamespace(
             convert_ids_to_tokens=lambda token, entry=entry: entry, decode=lambda ids, text=decoded, **options: text
         )
-        assert token_text(tokenizer, 7) == shown
+        assert token_text(tokenizer, 7) == expected
 
 
 def test_the_chat_template_is_applied_only_to_messages():

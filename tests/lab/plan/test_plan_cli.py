@@ -30,8 +30,8 @@ def recipe(tmp_path):
     return file
 
 
-def plan_output(capsys, *words):
-    assert main(["plan", "--config", *map(str, words)]) == 0
+def plan_output(capsys, *args):
+    assert main(["plan", "--config", *map(str, args)]) == 0
     return capsys.readouterr().out
 
 
@@ -68,9 +68,9 @@ def test_the_rows_of_a_local_file_are_counted(recipe, tmp_path, capsys, monkeypa
 
 
 def test_peak_disk_usage_is_printed(recipe, capsys):
-    words = ("--prompt_length", 28, "--max_steps", 10, "--save_steps", 2, "--save_total_limit", 2)
+    args = ("--prompt_length", 28, "--max_steps", 10, "--save_steps", 2, "--save_total_limit", 2)
     weights = count_step(plan_recipe([str(recipe)], {}).setup.step).weights
-    limited = plan_output(capsys, recipe, *words)
+    limited = plan_output(capsys, recipe, *args)
     assert f"Disk: {3 * 12 * weights / 1e9:.1f} GB at the peak: a checkpoint takes" in limited
     assert "at most 3 at a time" in limited
     assert "all are kept (`save_total_limit` limits them)" in plan_output(capsys, recipe)
@@ -78,8 +78,8 @@ def test_peak_disk_usage_is_printed(recipe, capsys):
 
 
 def test_vllms_cache_margin_is_printed_and_parts_are_sorted_by_size(recipe, capsys):
-    words = ("--use_vllm", "true", "--prompt_length", 28, "--gpu_memory", 24, "--rows", 8)
-    output = plan_output(capsys, recipe, *words)
+    args = ("--use_vllm", "true", "--prompt_length", 28, "--gpu_memory", 24, "--rows", 8)
+    output = plan_output(capsys, recipe, *args)
     assert re.search(
         r"cache holds [\d.]+ full-length completions at a time; 16 are requested: \d+ % to spare\.", output
     )
@@ -87,7 +87,7 @@ def test_vllms_cache_margin_is_printed_and_parts_are_sorted_by_size(recipe, caps
     table = output[output.index("| GiB per device") : output.index("| peak while training")]
     sizes = [float(size) for size in re.findall(r"\| +([\d.]+) \|", table)]
     assert sizes == sorted(sizes, reverse=True)
-    waiting = plan_output(capsys, recipe, *words, "--prompt_length", 400, "--vllm_gpu_memory_utilization", 0.08334)
+    waiting = plan_output(capsys, recipe, *args, "--prompt_length", 400, "--vllm_gpu_memory_utilization", 0.08334)
     assert re.search(
         r"holds \d+\.\d full-length completions at a time; 16 are requested: the others are queued\.", waiting
     )
@@ -101,8 +101,8 @@ def test_a_plan_that_does_not_fit_lists_remedies(recipe, capsys):
 
 
 def test_a_plan_with_a_server_omits_the_servers_memory(recipe, capsys):
-    words = ("--use_vllm", "true", "--vllm_mode", "server", "--accelerate_config", "zero3")
-    output = plan_output(capsys, recipe, *words, "--gpus", 4, "--nodes", 2)
+    args = ("--use_vllm", "true", "--vllm_mode", "server", "--accelerate_config", "zero3")
+    output = plan_output(capsys, recipe, *args, "--gpus", 4, "--nodes", 2)
     assert "ZeRO-3 on 4 processes, 2 nodes" in output
     assert "The memory of the vLLM server's devices is not included." in output
     assert "peak while generating" not in output
@@ -122,12 +122,12 @@ def test_fields_and_overlays_change_the_recipe(recipe, tmp_path, capsys):
 def test_a_config_file_replaces_an_unavailable_model(recipe, tmp_path, capsys):
     settings = json.loads((tmp_path / "model" / "config.json").read_text())
     (tmp_path / "other.json").write_text(json.dumps({**settings, "hidden_size": 32}))
-    words = ("--model_name_or_path", "nobody/nothing", "--model_config", tmp_path / "other.json")
-    assert "nobody/nothing" in plan_output(capsys, recipe, *words)
+    args = ("--model_name_or_path", "nobody/nothing", "--model_config", tmp_path / "other.json")
+    assert "nobody/nothing" in plan_output(capsys, recipe, *args)
 
 
 @pytest.mark.parametrize(
-    ("words", "parts"),
+    ("args", "parts"),
     [
         ("--gpus 2", ["required: --config", "trl-ces plan --help"]),
         ("--config RECIPE --gpus 0", ["Argument --gpus: '0' is not a whole number of at least 1"]),
@@ -148,8 +148,8 @@ def test_a_config_file_replaces_an_unavailable_model(recipe, tmp_path, capsys):
         ),
     ],
 )
-def test_invalid_options_cause_a_one_line_error(recipe, capsys, words, parts):
-    assert main(["plan", *(str(recipe) if word == "RECIPE" else word for word in words.split())]) == 2
+def test_invalid_options_cause_a_one_line_error(recipe, capsys, args, parts):
+    assert main(["plan", *(str(recipe) if word == "RECIPE" else word for word in args.split())]) == 2
     message = capsys.readouterr().err
     assert message.startswith("trl-ces plan: error: ")
     assert message.count("\n") == 1

@@ -27,8 +27,8 @@ def setup_of(tmp_path):
         default = {"model_name_or_path": str(tmp_path / "model"), "output_dir": "out", "dataset_name": "data.jsonl"}
         default |= {"bf16": True, "dtype": "float32", "num_generations": 4, "per_device_train_batch_size": 4}
         (tmp_path / "recipe.yaml").write_text(yaml.safe_dump({**default, **fields}))
-        named = str(tmp_path / "fsdp2.yaml") if engine == "fsdp2" else engine
-        return plan_recipe([str(tmp_path / "recipe.yaml")], {}, gpus=2, accelerate_config=named).setup
+        config_file = str(tmp_path / "fsdp2.yaml") if engine == "fsdp2" else engine
+        return plan_recipe([str(tmp_path / "recipe.yaml")], {}, gpus=2, accelerate_config=config_file).setup
 
     return make
 

@@ -64,7 +64,7 @@ def test_planned_steps_and_rollouts_match_a_real_run(tmp_path, case):
     trainer.train()
     assert plan.steps == trainer.state.global_step
     assert plan.rollouts == len(rollouts)
-    assert {plan.responses} == set(rollouts)
+    assert {plan.completions} == set(rollouts)
 
 
 @pytest.mark.parametrize("processes", [1, 2, 4])
@@ -72,7 +72,7 @@ def test_the_papers_schedule_is_the_same_on_any_number_of_devices(tmp_path, proc
     recipe = recipe_of(tmp_path, responses_per_step=4, responses_per_rollout=48, num_train_epochs=1)
     plan = make_schedule(recipe.check_training(processes), processes, 2500)
     # 12 prompts x 4 samples, 12 steps per rollout, 208 rollouts, 2,496 steps
-    assert (plan.responses, plan.prompts, plan.responses_per_step, plan.updates) == (48, 12, 4, 12)
+    assert (plan.completions, plan.prompts, plan.completions_per_step, plan.updates) == (48, 12, 4, 12)
     assert (plan.rollouts, plan.steps, plan.policy) == (208, 2496, "off-policy (11 of 12 updates)")
     assert (plan.micro_batch, plan.accumulation) == {1: (2, 2), 2: (2, 1), 4: (1, 1)}[processes]
 

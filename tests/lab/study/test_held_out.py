@@ -43,32 +43,32 @@ def recipe_file(tmp_path, monkeypatch):
 
 
 def test_completions_of_the_held_out_problems_are_measured(base, recipe_file):
-    found = evaluate(base, str(recipe_file), num_problems=6, num_samples=3, seed=4, batch_size=9)
-    assert list(found) == ["held out"]
+    measures = evaluate(base, str(recipe_file), num_problems=6, num_samples=3, seed=4, batch_size=9)
+    assert list(measures) == ["held out"]
     problems = load_problems("held_out", 6, 0)
     recipe = recipe_to_sample([str(recipe_file)], {}, model=str(base))
     sampling = Sampling(num_samples=3, max_new_tokens=20, tau=0.2, seed=4, batch_size=9)
     prompts = Prompts(list(problems["prompt"]), {"solution": list(problems["solution"])})
     sample = sample_recipe(recipe, prompts, sampling)
     assert {True, False, None} == set(sample.correct)
-    assert found["held out"]["accuracy"] == sample.correct.count(True) / 18
-    assert found["held out"]["length_tokens"] == statistics.fmean(len(row.tokens) for row in sample.completions)
+    assert measures["held out"]["accuracy"] == sample.correct.count(True) / 18
+    assert measures["held out"]["length_tokens"] == statistics.fmean(len(row.tokens) for row in sample.completions)
     graded = zip(sample.completions, sample.correct, strict=True)
     area = sum(correct is True and 1 - len(row.tokens) / 20 for row, correct in graded) / 18
-    assert found["held out"]["area"] == pytest.approx(area)
+    assert measures["held out"]["area"] == pytest.approx(area)
     bits = [value for row in sample.completions for value in row.entropies]
-    assert found["held out"]["entropy_bits"] == pytest.approx(sum(bits) / len(bits))
+    assert measures["held out"]["entropy_bits"] == pytest.approx(sum(bits) / len(bits))
 
 
 def test_problems_are_grouped_by_a_data_column(base, recipe_file, monkeypatch):
     data = load_problems("held_out", 4, 0).add_column("task", ["sum", "product", "sum", "sum"])
     monkeypatch.setattr("trl_ces.lab.study.held_out.load_datasets", lambda script: (None, data))
-    found = evaluate(base, str(recipe_file), num_problems=4, num_samples=2, group_by="task")
-    assert list(found) == ["product", "sum"]
+    measures = evaluate(base, str(recipe_file), num_problems=4, num_samples=2, group_by="task")
+    assert list(measures) == ["product", "sum"]
     overall = evaluate(base, str(recipe_file), num_problems=4, num_samples=2)["held out"]
     # Three quarters of the completions are for sums.
-    for measure in ("accuracy", "length_tokens"):
-        assert overall[measure] == pytest.approx(0.25 * found["product"][measure] + 0.75 * found["sum"][measure])
+    for name in ("accuracy", "length_tokens"):
+        assert overall[name] == pytest.approx(0.25 * measures["product"][name] + 0.75 * measures["sum"][name])
 
 
 @pytest.fixture

@@ -93,7 +93,7 @@ def test_a_signal_ends_all_runs_and_descendants_in_other_sessions(tmp_path):
     )
     runs = [shell(tmp_path, "a", script), shell(tmp_path, "b", "sleep 600")]
     with pytest.raises(SystemExit, match="143"):
-        run_all(runs, [{}, {}], patience_s=2.0)
+        run_all(runs, [{}, {}], grace_seconds=2.0)
     state = subprocess.run(["ps", "-o", "stat=", "-p", pid_file.read_text()], capture_output=True, text=True).stdout
     assert state.strip()[:1] in ("", "Z")  # gone, or a zombie that its new parent has not yet reaped
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
@@ -154,7 +154,7 @@ def write_study(folder, keys=None, **overrides):
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
         ({"ces_tua": 0.1}, "DAPO, seed 0: .* the key `ces_tua` is not known. Did you mean `ces_tau`?"),
         ({"ces_tau": 3.0}, "DAPO, seed 0: .*`ces_tau` is 3.0"),
@@ -166,16 +166,16 @@ def write_study(folder, keys=None, **overrides):
         ),
     ],
 )
-def test_an_invalid_run_is_rejected_before_any_run_starts(tmp_path, monkeypatch, changes, words):
+def test_an_invalid_run_is_rejected_before_any_run_starts(tmp_path, monkeypatch, changes, message):
     monkeypatch.chdir(tmp_path)
     write_study(tmp_path, **changes)
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=message):
         command.run(["--config", "mini.yaml"])
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
-    ("evaluation", "words"),
+    ("evaluation", "message"),
     [
         ({"function": "trl_ces.lab.tasks.arithmetic_evaluation.evalute"}, "Did you mean `evaluate`"),
         (
@@ -191,10 +191,10 @@ def test_an_invalid_run_is_rejected_before_any_run_starts(tmp_path, monkeypatch,
         ({"function": "trl_ces.lab.study.held_out.evaluate", "group_by": "task"}, "`group_by` is 'task'"),
     ],
 )
-def test_an_invalid_evaluation_is_rejected_before_any_run_starts(tmp_path, monkeypatch, evaluation, words):
+def test_an_invalid_evaluation_is_rejected_before_any_run_starts(tmp_path, monkeypatch, evaluation, message):
     monkeypatch.chdir(tmp_path)
     write_study(tmp_path, {"evaluation": evaluation})
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=message):
         command.run(["--config", "mini.yaml"])
     assert not (tmp_path / "out").exists()
 
@@ -216,9 +216,9 @@ def test_gpu_runs_have_separate_devices_and_ports(tmp_path, monkeypatch):
     runs, slots = prepare(study, 2)
     assert slots == [{"CUDA_VISIBLE_DEVICES": "2,3"}, {"CUDA_VISIBLE_DEVICES": "6,7"}]
     for run in runs:
-        words = run.steps[0].command
-        assert words[words.index("--num_processes") + 1] == "2"
-        assert words[words.index("--main_process_port") + 1] == "0"  # lets accelerate choose a free port
+        args = run.steps[0].command
+        assert args[args.index("--num_processes") + 1] == "2"
+        assert args[args.index("--main_process_port") + 1] == "0"  # lets accelerate choose a free port
     with pytest.raises(UserError, match="`--jobs 3` with 2 processes per run needs 6 devices, but there are 4"):
         prepare(study, 3)
 
@@ -230,9 +230,9 @@ def test_devices_are_divided_evenly_and_cpu_runs_get_no_device(tmp_path, monkeyp
     runs, slots = prepare(write_study(tmp_path, use_cpu=False), 4)
     assert [slot["CUDA_VISIBLE_DEVICES"] for slot in slots] == ["0,1", "2,3", "4,5", "6,7"]
     for run in runs:
-        words = run.steps[0].command
-        assert words[words.index("--num_processes") + 1] == words[words.index("--expect_processes") + 1] == "2"
-        assert "--main_process_port" in words
+        args = run.steps[0].command
+        assert args[args.index("--num_processes") + 1] == args[args.index("--expect_processes") + 1] == "2"
+        assert "--main_process_port" in args
     (tmp_path / "cpu.yaml").write_text("distributed_type: 'NO'\nuse_cpu: true\nnum_processes: 1\n")
     runs, slots = prepare(write_study(tmp_path, {"accelerate_config": "cpu.yaml"}, use_cpu=False), 2)
     assert (len(runs), slots) == (4, [{}, {}])
@@ -269,11 +269,13 @@ def test_a_running_study_cannot_be_started_again(tmp_path, monkeypatch):
             command.run(["--config", "mini.yaml"])
 
 
-def run_study(folder, *words):
+def run_study(folder, *args):
     # Use an absolute path, so that the command line of every process in the study contains it.
-    place = ["--output_dir", str(folder / "out")]
-    line = [sys.executable, "-m", "trl_ces.cli.main", "study", "--config", "mini.yaml", "--jobs", "2", *place, *words]
-    return subprocess.Popen(line, cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    options = ["--config", "mini.yaml", "--jobs", "2", "--output_dir", str(folder / "out"), *args]
+    command_line = [sys.executable, "-m", "trl_ces.cli.main", "study", *options]
+    return subprocess.Popen(
+        command_line, cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
 
 
 @pytest.fixture(scope="module")

@@ -83,7 +83,7 @@ def test_an_untrained_model_that_all_seeds_share_has_one_cell(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
         ({"seed": [1]}, "`seed` is not a key of a study. Did you mean `seeds`?"),
         ({"seeds": []}, "expected distinct whole numbers"),
@@ -109,10 +109,10 @@ def test_an_untrained_model_that_all_seeds_share_has_one_cell(tmp_path):
         ({"untrained": "DAPO", "evaluation": {"function": "f"}}, "share a folder"),
     ],
 )
-def test_an_invalid_study_is_rejected_with_a_remedy(tmp_path, changes, words):
+def test_an_invalid_study_is_rejected_with_a_remedy(tmp_path, changes, message):
     with pytest.raises(UserError) as error:
         study_of(tmp_path, **changes)
-    assert words in str(error.value)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize("file", STUDIES, ids=lambda file: file.parent.name)
@@ -292,39 +292,39 @@ def test_curves_have_one_row_per_logged_point(tmp_path):
 
 
 def test_the_interval_is_students_t_interval_over_seeds():
-    found = tables.estimate([1.0, 2.0, 3.0])
+    interval = tables.estimate([1.0, 2.0, 3.0])
     # t(0.975) with 2 degrees of freedom is 4.30265; the standard deviation is 1
-    assert found.mean == 2.0
-    assert found.half_width == pytest.approx(4.302653 / math.sqrt(3), rel=1e-6)
+    assert interval.mean == 2.0
+    assert interval.half_width == pytest.approx(4.302653 / math.sqrt(3), rel=1e-6)
     five = tables.estimate([0.0, 0.0, 0.0, 0.0, 5.0])
     assert five.half_width == pytest.approx(2.776445 * math.sqrt(5) / math.sqrt(5), rel=1e-6)
     assert math.isnan(tables.estimate([1.0]).half_width)
     assert tables.estimate([1.0]).text(100, 1) == "100.0"
-    assert found.text(1, 1, signed=True) == "+2.0 ± 2.5"
+    assert interval.text(1, 1, signed=True) == "+2.0 ± 2.5"
 
 
 def test_differences_are_paired_by_seed_not_by_position():
     rows = [{"seed": 2, "accuracy": 0.9}, {"seed": 1, "accuracy": 0.6}, {"seed": 7, "accuracy": 0.0}]
     baseline = [{"seed": 1, "accuracy": 0.5}, {"seed": 2, "accuracy": 0.8}]
-    found = tables.paired_difference(DataFrame(rows), DataFrame(baseline), "accuracy")
-    assert found.mean == pytest.approx(0.1)
-    assert found.half_width == pytest.approx(0.0, abs=1e-12)
+    difference = tables.paired_difference(DataFrame(rows), DataFrame(baseline), "accuracy")
+    assert difference.mean == pytest.approx(0.1)
+    assert difference.half_width == pytest.approx(0.0, abs=1e-12)
     assert tables.paired_difference(DataFrame(rows[2:]), DataFrame(baseline), "accuracy") is None
 
 
 def run_of(method, seed, accuracy, length, variant=""):
-    place = {"variant": variant, "method": method, "seed": seed, "measured_on": "easy + hard"}
+    identity = {"variant": variant, "method": method, "seed": seed, "measured_on": "easy + hard"}
     benchmarks = {
         "easy/accuracy": accuracy + 0.1,
         "easy/length_tokens": length - 1,
         "hard/accuracy": accuracy - 0.1,
         "hard/length_tokens": length + 1,
     }
-    return {**place, "accuracy": accuracy, "length_tokens": length, **benchmarks, "train/accuracy": 0.0}
+    return {**identity, "accuracy": accuracy, "length_tokens": length, **benchmarks, "train/accuracy": 0.0}
 
 
 def test_the_tables_have_the_papers_layout():
-    found = DataFrame(
+    runs = DataFrame(
         [
             run_of("DAPO", 0, 0.5, 20.0),
             run_of("DAPO", 1, 0.7, 22.0),
@@ -333,22 +333,22 @@ def test_the_tables_have_the_papers_layout():
             run_of("strong", 0, 0.4, 30.0),
         ]
     )
-    assert tables.method_table(found, "DAPO") == [
+    assert tables.method_table(runs, "DAPO") == [
         ["Method", "Runs", "Acc ↑, %", "Δ", "Len ↓, tokens", "Δ"],
         ["DAPO", "2", "60.0 ± 127.1", "", "21.0 ± 12.7", ""],
         ["CES", "2", "70.0 ± 127.1", "+10.0 ± 0.0", "18.0 ± 12.7", "-3.0 ± 0.0"],
         ["strong", "1", "40.0", "-10.0", "30.0", "+10.0"],
     ]
-    found["entropy_bits"] = [0.5, 0.5, 0.25, math.nan, 0.5]  # NaN: one run has diverged
-    entropies = [line[6:] for line in tables.method_table(found, "DAPO")[1:]]
+    runs["entropy_bits"] = [0.5, 0.5, 0.25, math.nan, 0.5]  # NaN: one run has diverged
+    entropies = [line[6:] for line in tables.method_table(runs, "DAPO")[1:]]
     assert entropies == [["0.500 ± 0.000", ""], ["nan", "-0.250"], ["0.500", "+0.000"]]
-    assert tables.benchmark_table(found[found["method"] != "CES"]) == [
+    assert tables.benchmark_table(runs[runs["method"] != "CES"]) == [
         ["Dataset", "DAPO Acc", "DAPO Len", "strong Acc", "strong Len"],
         ["easy", "70.0 ± 127.1", "20.0 ± 12.7", "50.0", "29.0"],
         ["hard", "50.0 ± 127.1", "22.0 ± 12.7", "30.0", "31.0"],
         ["Average", "60.0 ± 127.1", "21.0 ± 12.7", "40.0", "30.0"],
     ]
-    assert tables.benchmark_table(found.drop(columns=["hard/accuracy", "hard/length_tokens"])) == []
+    assert tables.benchmark_table(runs.drop(columns=["hard/accuracy", "hard/length_tokens"])) == []
 
 
 def test_each_variant_has_the_same_weight():
@@ -379,7 +379,7 @@ def test_each_variant_has_the_same_weight():
     assert tables.variants_table(DataFrame(rows[:4]), "DAPO") == []
 
 
-def test_a_tie_does_not_count_as_higher():
+def test_equal_accuracies_do_not_count_as_higher():
     # The differences -0.01, 0.03 and -0.02 do not sum to 0 in floating point.
     before, after = (0.57, 0.7, 0.9), (0.56, 0.73, 0.88)
     assert sum(b - a for a, b in zip(before, after, strict=True)) > 0
@@ -396,6 +396,6 @@ def test_a_tie_does_not_count_as_higher():
 def test_an_untrained_model_measured_once_is_compared_with_all_baseline_seeds():
     trained = [run_of("DAPO", seed, accuracy, 10.0) | {"train/steps": 8} for seed, accuracy in ((3, 0.5), (5, 0.7))]
     rows = DataFrame([run_of("Before", 3, 0.4, 30.0) | {"train/steps": None}, *trained])
-    found = tables.paired_difference(rows[:1], rows[1:], "accuracy")
-    assert found.mean == pytest.approx((0.4 - 0.5 + 0.4 - 0.7) / 2)
+    difference = tables.paired_difference(rows[:1], rows[1:], "accuracy")
+    assert difference.mean == pytest.approx((0.4 - 0.5 + 0.4 - 0.7) / 2)
     assert tables.method_table(rows, "DAPO")[1][:4] == ["Before", "1", "40.0", "-20.0 ± 127.1"]

@@ -106,7 +106,7 @@ def test_the_training_texts_of_the_published_results_are_reproduced(task, digest
     assert hashlib.sha256("\n".join(texts).encode()).hexdigest() == digest
 
 
-def test_several_sums_are_named_and_solved_in_order():
+def test_several_sums_are_labeled_and_solved_in_order():
     problem = [[37, 48], [21, 30]]
     task = ToyTask(sums=2, slip_probability=0.0, check_probability=0.0)
     assert write_prompt(problem) == "a37+48b21+30:"
@@ -268,15 +268,15 @@ def test_the_number_of_sums_grows_in_the_first_half_of_training(steps, sums, exp
 def test_texts_with_fewer_sums_use_any_letters_in_alphabetical_order():
     tokenizer = build_tokenizer(sums=4)
     task = ToyTask(sums=4, slip_probability=0.0, check_probability=0.0)
-    found = set()
+    letter_sets = set()
     for count in (2, 4):
         for ids in arithmetic_model._supervised_batch(tokenizer, task, count, 40, random.Random(1))["input_ids"]:
             prompt, _, text = tokenizer.decode(ids, skip_special_tokens=True).partition(":")
             letters = "".join(re.findall("[a-z]", prompt))
             assert letters == "".join(re.findall("[a-z]", text))
             assert arithmetic_accuracy_reward([text], [write_solution(read_prompt(prompt))]) == [1.0]
-            found.add(letters)
-    assert found == {"ab", "ac", "ad", "bc", "bd", "cd", "abcd"}
+            letter_sets.add(letters)
+    assert letter_sets == {"ab", "ac", "ad", "bc", "bd", "cd", "abcd"}
 
 
 def test_lengths_include_the_end_token_and_entropies_are_in_bits(tmp_path):
@@ -301,13 +301,13 @@ def test_lengths_include_the_end_token_and_entropies_are_in_bits(tmp_path):
 
 def test_held_out_problems_are_grouped_by_carry(tiny_base):
     folder, _ = tiny_base
-    found = evaluate(folder, num_problems=12, num_samples=2, max_new_tokens=20, group_by="carry", max_terms=3)
-    assert list(found) == ["with a carry", "without a carry"]
+    benchmarks = evaluate(folder, num_problems=12, num_samples=2, max_new_tokens=20, group_by="carry", max_terms=3)
+    assert list(benchmarks) == ["with a carry", "without a carry"]
     problems = load_problems("held_out", 12, 0, max_terms=3)
     rows = [row for row, prompt in enumerate(problems["prompt"]) if carries(*read_prompt(prompt))]
     measures, completions = measure(folder, problems.select(rows), 2, 0, 20)
     texts = [text for samples in completions for text in samples]
-    assert found["with a carry"] == measures | {"checks": sum("?" in text for text in texts) / len(texts)}
+    assert benchmarks["with a carry"] == measures | {"checks": sum("?" in text for text in texts) / len(texts)}
     assert list(evaluate(folder, 2, 1, max_new_tokens=4)) == ["held out"]
     with pytest.raises(ValueError, match="group_by must be carry or null, got 'digits'"):
         evaluate(folder, group_by="digits")

@@ -170,8 +170,8 @@ class Benchmark:
     base: str | None = None  # name of the set with the same questions but fewer tests
 
 
-def _math(name: str, title: str, count: int, read: Reader, hub: HubSource | None = None, **more: Any) -> Benchmark:
-    return Benchmark(name, title, "math", f"math/{name}/test.jsonl", count, read, hub, **more)
+def _math(name: str, title: str, count: int, read: Reader, hub: HubSource | None = None, **options: Any) -> Benchmark:
+    return Benchmark(name, title, "math", f"math/{name}/test.jsonl", count, read, hub, **options)
 
 
 def _choice(name: str, title: str, file: str, count: int, read: Reader, hub: HubSource) -> Benchmark:
@@ -242,19 +242,19 @@ class Problem:
 
 def find_benchmarks(names: Sequence[str]) -> list[str]:
     """Resolve names and groups (`math12`, ...) to benchmarks, without repetition, in the order given."""
-    found: dict[str, None] = {}
+    resolved: dict[str, None] = {}
     for name in names:
         if name not in BENCHMARKS and name not in GROUPS:
             hint = nearest(name, [*BENCHMARKS, *GROUPS])
             known = f"groups: {', '.join(GROUPS)}; sets: {', '.join(BENCHMARKS)}"
             raise UserError(f"`benchmarks` contains an unknown name: {name!r}.{hint} Available {known}.")
-        found |= dict.fromkeys(GROUPS.get(name, [name]))
-    if not found:
+        resolved |= dict.fromkeys(GROUPS.get(name, [name]))
+    if not resolved:
         raise UserError(
             f"`benchmarks` is empty: specify a benchmark, one of the groups {', '.join(GROUPS)}, or your own problems "
             "with `--data`."
         )
-    return list(found)
+    return list(resolved)
 
 
 def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Problem]:
@@ -316,7 +316,7 @@ def data_digest(problems: Sequence[Problem]) -> str:
 
 
 def _from_folder(benchmark: Benchmark, data_dir: Path) -> tuple[str, list[Any], Reader]:
-    """Read the rows of a JSON or JSON Lines file, which may be gzipped."""
+    """Read the rows of a JSON or JSON Lines file, optionally gzipped."""
     file = Path(expand_home(data_dir)) / benchmark.file
     if not file.is_file():
         hint = f", or omit it to read the set from the Hub ({benchmark.hub.repository})" if benchmark.hub else ""

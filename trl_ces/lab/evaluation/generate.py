@@ -2,8 +2,8 @@
 Generation with transformers or vLLM.
 
 A backend takes token ids and one seed per completion, and yields completions as they finish. `batch_size` is the
-number of completions generated together; a resumed run uses the same batches. It is `None` if rounding does not depend
-on the other completions of a batch.
+number of completions generated together; a resumed run uses the same batches. It is `None` for vLLM, which schedules
+requests itself.
 """
 
 import os
@@ -31,9 +31,10 @@ class GeneratedCompletion:
 
 class Sampler:
     """
-    Logits processor that draws each row's token with a generator of its own, and masks all other tokens.
+    Logits processor that draws each row's token with a separate generator and masks all other tokens.
 
-    With `generate` alone, a completion depends on the rest of its batch: one random state, and penalized padding.
+    With `generate` alone, the rows of a batch would share one random state, and the repetition penalty would apply to
+    padding.
     """
 
     def __init__(self, prompts: Sequence[list[int]], seeds: Sequence[int], settings: EvaluationSettings):
@@ -54,10 +55,10 @@ class Sampler:
         penalized = torch.where(scores > 0, scores / penalty, scores * penalty)
         scores = torch.where(self.occurred, penalized, scores).float()
         uniforms = [torch.rand((), generator=generator, dtype=torch.float64) for generator in self.generators]
-        drawn = self._draw(scores, torch.stack(uniforms).to(scores.device))
-        chosen = torch.full_like(scores, -torch.inf)
-        chosen[rows, drawn] = 0.0
-        return chosen
+        sampled = self._draw(scores, torch.stack(uniforms).to(scores.device))
+        masked = torch.full_like(scores, -torch.inf)
+        masked[rows, sampled] = 0.0
+        return masked
 
     def _draw(self, scores: Tensor, uniforms: Tensor) -> Tensor:
         if self.settings.temperature == 0:
@@ -67,13 +68,13 @@ class Sampler:
         if self.settings.top_k is not None:
             ordered[:, self.settings.top_k :] = -torch.inf
         probabilities = ordered.softmax(dim=-1)
-        reached = probabilities.cumsum(dim=-1)
+        cumulative = probabilities.cumsum(dim=-1)
         # Keep a token if the cumulative probability before it is below top_p. This always keeps the first token.
-        probabilities = probabilities.masked_fill(reached - probabilities >= self.settings.top_p, 0.0)
-        reached = probabilities.double().cumsum(dim=-1)
-        target = uniforms[:, None] * reached[:, -1:]
+        probabilities = probabilities.masked_fill(cumulative - probabilities >= self.settings.top_p, 0.0)
+        cumulative = probabilities.double().cumsum(dim=-1)
+        target = uniforms[:, None] * cumulative[:, -1:]
         # Select the first token with a cumulative probability above the target; its probability is never 0.
-        index = (reached <= target).sum(dim=-1, keepdim=True).clamp(max=scores.shape[-1] - 1)
+        index = (cumulative <= target).sum(dim=-1, keepdim=True).clamp(max=scores.shape[-1] - 1)
         return tokens.gather(1, index)[:, 0]
 
 

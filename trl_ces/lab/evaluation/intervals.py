@@ -5,7 +5,7 @@ The problems of a set are treated as a random sample of similar problems. Comple
 (ρ), so n problems with k completions each count as n / (ρ + (1 - ρ) / k) independent completions (design effect of
 cluster sampling, Kish 1965). The difference between two runs on the same problems uses Newcombe's square-and-add
 interval for paired proportions (1998, method 10). Unlike bootstrap intervals, these intervals are also defined if no
-completion or every completion is correct. docs/evaluation.md reports their coverage.
+completion or every completion is correct. docs/evaluation.md lists their coverage.
 """
 
 import math
@@ -41,7 +41,9 @@ class Interval(NamedTuple):
         return mean if self.low is None else f"{mean} [{', '.join(ends)}]"
 
 
-def interval_of_average(sets: Sequence[Sequence[float]], least: float = -math.inf, most: float = math.inf) -> Interval:
+def interval_of_average(
+    sets: Sequence[Sequence[float]], minimum: float = -math.inf, maximum: float = math.inf
+) -> Interval:
     """
     Compute the unweighted mean of several sets' means, as in the paper, with its bootstrap-t interval (Efron and
     Tibshirani 1993, section 12.5), which is suitable for skewed values such as lengths.
@@ -49,7 +51,7 @@ def interval_of_average(sets: Sequence[Sequence[float]], least: float = -math.in
     Problems are resampled within each set, because the sets are not a random sample. t = (mean* - mean) / error*,
     where error* is the standard error of a resample. It is at least half of the sample's standard error, because a
     resample with few distinct values could make t arbitrarily large. `low` and `high` are `None` if a set has only one
-    problem or if no set varies. `least` and `most` limit the ends of the interval.
+    problem or if no set varies. `minimum` and `maximum` limit the ends of the interval.
     """
     if not sets or not all(map(len, sets)):
         return Interval(None, None, None)
@@ -63,7 +65,7 @@ def interval_of_average(sets: Sequence[Sequence[float]], least: float = -math.in
     errors = np.sqrt(sum(squares for _, squares in resampled)) / len(sets)
     low, high = np.quantile(means / np.maximum(errors, error / 2), [0.025, 0.975])
     ends = mean - high * error, mean - low * error
-    return Interval(mean, *(float(min(max(end, least), most)) for end in ends))
+    return Interval(mean, *(float(min(max(end, minimum), maximum)) for end in ends))
 
 
 def _resampled(values: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -71,9 +73,9 @@ def _resampled(values: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     random, chunk = np.random.default_rng(seed), max(1, INDICES_PER_CHUNK // len(values))
     means, squares = [], []
     for start in range(0, RESAMPLES, chunk):
-        drawn = values[random.integers(len(values), size=(min(chunk, RESAMPLES - start), len(values)))]
-        means.append(drawn.mean(axis=1))
-        squares.append(drawn.var(axis=1) / max(len(values) - 1, 1))
+        samples = values[random.integers(len(values), size=(min(chunk, RESAMPLES - start), len(values)))]
+        means.append(samples.mean(axis=1))
+        squares.append(samples.var(axis=1) / max(len(values) - 1, 1))
     return np.concatenate(means), np.concatenate(squares)
 
 
@@ -87,9 +89,9 @@ class Shares:
 
 def wilson(share: float, size: float) -> tuple[float, float]:
     """Compute Wilson's 95 % score interval (1927): all p with |share - p| <= z sqrt(p (1 - p) / size)."""
-    middle = (share + Z**2 / (2 * size)) / (1 + Z**2 / size)
-    half = Z * math.sqrt(share * (1 - share) / size + Z**2 / (4 * size**2)) / (1 + Z**2 / size)
-    return min(max(middle - half, 0.0), share), max(min(middle + half, 1.0), share)
+    center = (share + Z**2 / (2 * size)) / (1 + Z**2 / size)
+    half_width = Z * math.sqrt(share * (1 - share) / size + Z**2 / (4 * size**2)) / (1 + Z**2 / size)
+    return min(max(center - half_width, 0.0), share), max(min(center + half_width, 1.0), share)
 
 
 def effective_size(shares: Shares) -> float:
@@ -124,12 +126,12 @@ def accuracy_interval(sets: Sequence[Shares]) -> Interval:
 
 
 def _not_empty(sets: Sequence[Shares]) -> bool:
-    return bool(sets) and all(len(each.correct) for each in sets)
+    return bool(sets) and all(len(shares.correct) for shares in sets)
 
 
 def _bounds(sets: Sequence[Shares]) -> tuple[float, float, float]:
-    means = np.array([each.correct.mean() for each in sets])
-    sizes = np.array([effective_size(each) for each in sets])
+    means = np.array([shares.correct.mean() for shares in sets])
+    sizes = np.array([effective_size(shares) for shares in sets])
     smooth = (means * sizes + 0.5) / (sizes + 1)
     middle = smooth.mean()
     size = len(sets) ** 2 * middle * (1 - middle) / (smooth * (1 - smooth) / sizes).sum()
@@ -147,18 +149,18 @@ def accuracy_difference(first: Sequence[Shares], second: Sequence[Shares]) -> In
     """
     if not _not_empty(first):
         return Interval(None, None, None)
-    (one, low, high), (two, other_low, other_high) = _bounds(first), _bounds(second)
+    (first_mean, low, high), (second_mean, other_low, other_high) = _bounds(first), _bounds(second)
     pairs = [(a.correct, b.correct) for a, b in zip(first, second, strict=True)]
-    together = sum(_products(a, b) / len(a) ** 2 for a, b in pairs)
-    alone = [
+    covariance = sum(_products(a, b) / len(a) ** 2 for a, b in pairs)
+    variances = [
         sum((_products(pair[run], pair[run]) + EXTRA_VARIANCE) / len(pair[run]) ** 2 for pair in pairs)
         for run in (0, 1)
     ]
-    correlation = together / math.sqrt(alone[0] * alone[1])
+    correlation = covariance / math.sqrt(variances[0] * variances[1])
 
     def distance(a: float, b: float) -> float:
         return math.sqrt(max(a**2 - 2 * correlation * a * b + b**2, 0.0))
 
-    difference = one - two
-    low_end = difference - distance(one - low, other_high - two)
-    return Interval(difference, low_end, difference + distance(high - one, two - other_low))
+    difference = first_mean - second_mean
+    low_end = difference - distance(first_mean - low, other_high - second_mean)
+    return Interval(difference, low_end, difference + distance(high - first_mean, second_mean - other_low))

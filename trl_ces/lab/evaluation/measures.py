@@ -20,14 +20,14 @@ from .intervals import Interval, Shares, accuracy_difference, accuracy_interval,
 from .samples import FIELDS, Sample
 
 CORRECTNESS = ("correct", "correct_qwen")  # columns: this package's grader, rules of the Qwen2.5-Math script
-SMALLEST_BUDGET, FEWEST_BUDGETS = 512, 6  # smallest budget in tokens, minimum number of budgets
+SMALLEST_BUDGET, MIN_BUDGETS = 512, 6  # smallest budget in tokens, minimum number of budgets
 
 
 def by_benchmark(samples: Sequence[Sample]) -> dict[str, pd.DataFrame]:
     """Map each benchmark to the table of its samples, sorted by problem and sample; correctness may be NA."""
     table = pd.DataFrame(samples, columns=list(FIELDS), dtype=object)
     table = table.astype({"problem": int, "sample": int, "tokens": int, **dict.fromkeys(CORRECTNESS, "boolean")})
-    return {str(name): own for name, own in table.sort_values(["problem", "sample"]).groupby("benchmark")}
+    return {str(name): rows for name, rows in table.sort_values(["problem", "sample"]).groupby("benchmark")}
 
 
 def accuracies(samples: pd.DataFrame, by: str, budget: float = math.inf) -> pd.DataFrame:
@@ -54,21 +54,23 @@ def areas(samples: pd.DataFrame, by: str, limit: int) -> pd.Series:
 
 def pass_at(samples: pd.DataFrame, by: str) -> dict[str, float | None]:
     """Compute pass@k (Chen et al. 2021, Eq. 1) for powers of two k, over problems with all completions scored."""
-    problems = [own for _, own in samples.groupby("problem")[by]]
-    complete = [own for own in problems if own.notna().all()]
-    found = {}
+    problems = [correct for _, correct in samples.groupby("problem")[by]]
+    complete = [correct for correct in problems if correct.notna().all()]
+    estimates = {}
     for k in (2**power for power in range(min(map(len, problems)).bit_length())):
-        values = [1.0 - math.comb(len(own) - int(own.sum()), k) / math.comb(len(own), k) for own in complete]
-        found[str(k)] = sum(values) / len(values) if values else None
-    return found
+        values = [
+            1.0 - math.comb(len(correct) - int(correct.sum()), k) / math.comb(len(correct), k) for correct in complete
+        ]
+        estimates[str(k)] = sum(values) / len(values) if values else None
+    return estimates
 
 
 def budgets_up_to(limit: int) -> list[int]:
     """List budgets in ascending order: `limit` halved repeatedly down to 512 tokens, or further to get six budgets."""
-    found = [limit]
-    while found[0] // 2 >= SMALLEST_BUDGET or (len(found) < FEWEST_BUDGETS and found[0] > 1):
-        found.insert(0, found[0] // 2)
-    return found
+    budgets = [limit]
+    while budgets[0] // 2 >= SMALLEST_BUDGET or (len(budgets) < MIN_BUDGETS and budgets[0] > 1):
+        budgets.insert(0, budgets[0] // 2)
+    return budgets
 
 
 def measure(
@@ -79,47 +81,51 @@ def measure(
 
     `runs`: the samples of each set, for each run. The result has `problems`; `scored`, the problems scored in every
     run, which accuracy and area use; `accuracy`, `length` and `area` for each run, with their `..._difference` from
-    the `baseline` run; and `budgets`, accuracies at each token budget up to `limit`. Without `limit`, the last two are
-    omitted.
+    the `baseline` run; and `budgets`, accuracies at each token budget up to `limit`. Without `limit`, `area` and
+    `budgets` are omitted.
     """
-    kept = [scored_by_all(of_set, by) for of_set in zip(*runs, strict=True)]
+    problems = [scored_by_all(tables_of_set, by) for tables_of_set in zip(*runs, strict=True)]
 
-    def each(value: Callable[[pd.DataFrame], Any]) -> list[list[Any]]:
-        return [[value(own).loc[some] for own, some in zip(run, kept, strict=True)] for run in runs]
+    def per_problem(value: Callable[[pd.DataFrame], Any]) -> list[list[Any]]:
+        return [[value(samples).loc[indices] for samples, indices in zip(run, problems, strict=True)] for run in runs]
 
     def accuracy(budget: float = math.inf) -> dict[str, Any]:
-        tables = each(lambda own: accuracies(own, by, budget))
-        shares = [[Shares(own["correct"].to_numpy(), own["completions"].to_numpy()) for own in run] for run in tables]
+        tables = per_problem(lambda samples: accuracies(samples, by, budget))
+        shares = [
+            [Shares(samples["correct"].to_numpy(), samples["completions"].to_numpy()) for samples in run]
+            for run in tables
+        ]
         return _paired("accuracy", shares, baseline, accuracy_interval, accuracy_difference)
 
-    def mean(name: str, values: list[list[pd.Series]], most: float = math.inf) -> dict[str, Any]:
+    def mean(name: str, values: list[list[pd.Series]], maximum: float = math.inf) -> dict[str, Any]:
         # Both runs have the same problems, so the difficulty of the problems cancels in the difference.
         return _paired(
             name,
             values,
             baseline,
-            lambda own: interval_of_average(own, 0, most),
-            lambda own, other: interval_of_average([a - b for a, b in zip(own, other, strict=True)]),
+            lambda samples: interval_of_average(samples, 0, maximum),
+            lambda samples, other: interval_of_average([a - b for a, b in zip(samples, other, strict=True)]),
         )
 
-    found = {
-        "problems": sum(own["problem"].nunique() for own in runs[0]),
-        "scored": sum(map(len, kept)),
+    results = {
+        "problems": sum(samples["problem"].nunique() for samples in runs[0]),
+        "scored": sum(map(len, problems)),
         **accuracy(),
-        **mean("length", [[own.groupby("problem")["tokens"].mean() for own in run] for run in runs]),
+        **mean("length", [[samples.groupby("problem")["tokens"].mean() for samples in run] for run in runs]),
     }
     if limit is not None:
-        found |= mean("area", each(lambda own: areas(own, by, limit)), most=1)
-        found["budgets"] = [{"budget": budget, **accuracy(budget)} for budget in budgets_up_to(limit)]
-    return found
+        results |= mean("area", per_problem(lambda samples: areas(samples, by, limit)), maximum=1)
+        results["budgets"] = [{"budget": budget, **accuracy(budget)} for budget in budgets_up_to(limit)]
+    return results
 
 
 def _paired(
     name: str, runs: list[Any], baseline: int, interval: Callable[..., Interval], difference: Callable[..., Interval]
 ) -> dict[str, Any]:
     return {
-        name: [interval(own)._asdict() for own in runs],
+        name: [interval(values)._asdict() for values in runs],
         f"{name}_difference": [
-            None if run == baseline else difference(own, runs[baseline])._asdict() for run, own in enumerate(runs)
+            None if run == baseline else difference(values, runs[baseline])._asdict()
+            for run, values in enumerate(runs)
         ],
     }

@@ -1,4 +1,4 @@
-"""Read a model's tokenizer, end tokens and context length without its weights, and encode prompts."""
+"""Read a model's tokenizer, end tokens and context length without loading its weights, and encode prompts."""
 
 import hashlib
 import json
@@ -60,8 +60,8 @@ def read_model(settings: EvaluationSettings) -> ModelFacts:
         adapter = None if adapter_file is None else json.loads(Path(adapter_file).read_text(encoding="utf-8"))
         base = name if adapter is None else adapter["base_model_name_or_path"]
         # An adapter's directory may lack the base model's tokenizer.
-        own = adapter is None or not Path(name).is_dir() or (Path(name) / "tokenizer_config.json").is_file()
-        tokenizer = AutoTokenizer.from_pretrained(name if own else base, **hub)
+        has_tokenizer = adapter is None or not Path(name).is_dir() or (Path(name) / "tokenizer_config.json").is_file()
+        tokenizer = AutoTokenizer.from_pretrained(name if has_tokenizer else base, **hub)
         config = AutoConfig.from_pretrained(base, **hub)
     except load_errors as error:
         raise UserError(f"The model {settings.model!r} cannot be read: {first_line(error)}") from error
@@ -83,18 +83,18 @@ def read_model(settings: EvaluationSettings) -> ModelFacts:
 def end_tokens(tokenizer: Any, ends: int | Sequence[int] | None) -> list[int]:
     """Combine the tokenizer's `eos_token_id` with `ends`, the `eos_token_id` of a config, as TRL does."""
     ends = [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
-    own = tokenizer.eos_token_id
-    return ends if own is None or own in ends else [own, *ends]
+    tokenizer_end = tokenizer.eos_token_id
+    return ends if tokenizer_end is None or tokenizer_end in ends else [tokenizer_end, *ends]
 
 
 def fingerprint(folder: Path) -> str:
     """Hash the names and contents of a model's files to 16 hexadecimal digits."""
     digest = hashlib.sha256()
-    # Ignore a study's records in the same folder, which may change although the model does not.
+    # Ignore a study's files in the same folder, which may change although the model does not.
     names = ("config", "generation_config", "adapter", "tokenizer", "vocab", "merges", "special_tokens", "pytorch")
     for file in sorted(folder.iterdir()):
-        named = file.suffix in (".json", ".txt", ".bin") and file.name.startswith(names)
-        if not file.is_file() or not (named or file.suffix in (".jinja", ".model", ".safetensors")):
+        has_known_name = file.suffix in (".json", ".txt", ".bin") and file.name.startswith(names)
+        if not file.is_file() or not (has_known_name or file.suffix in (".jinja", ".model", ".safetensors")):
             continue
         with file.open("rb") as stream:
             digest.update(f"{file.name} {hashlib.file_digest(stream, 'sha256').hexdigest()}\n".encode())

@@ -37,10 +37,10 @@ def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, 
         "settings": settings,
         "benchmarks": {
             name: {
-                "samples": len(own := tables[name]),
-                "unscored": int(own["correct"].isna().sum()),
-                "truncated": float((own["finish_reason"] == "length").mean()),  # share that reached `max_new_tokens`
-                **_measure([own], limit),
+                "samples": len(rows := tables[name]),
+                "unscored": int(rows["correct"].isna().sum()),
+                "truncated": float((rows["finish_reason"] == "length").mean()),  # share that reached `max_new_tokens`
+                **_measure([rows], limit),
             }
             for name in names
         },
@@ -51,18 +51,18 @@ def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, 
 
 def _measure(sets: list[pd.DataFrame], limit: int) -> dict[str, Any]:
     """Measure one set or the average of several sets, with the correctness of both graders."""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for by in CORRECTNESS:
         measured = measure([sets], by, limit=limit)
-        found |= {"problems": measured["problems"], "length_tokens": measured["length"][0]}
-        found[by] = {
+        results |= {"problems": measured["problems"], "length_tokens": measured["length"][0]}
+        results[by] = {
             "problems": measured["scored"],
             "accuracy": measured["accuracy"][0],
             "area": measured["area"][0],
             "budgets": {str(row["budget"]): row["accuracy"][0]["mean"] for row in measured["budgets"]},
             "pass_at": pass_at(sets[0], by) if len(sets) == 1 else None,
         }
-    return found
+    return results
 
 
 def tokens(value: float | None) -> str:
@@ -72,21 +72,21 @@ def tokens(value: float | None) -> str:
 
 def _main_table(summary: dict[str, Any]) -> str:
     """Render one run in the layout of the paper's Table 1, with set sizes, pass@k and the truncated share."""
-    found = summary["benchmarks"]
-    largest_k = max(next(iter(found.values()))["correct"]["pass_at"], key=int)
+    entries = summary["benchmarks"]
+    largest_k = max(next(iter(entries.values()))["correct"]["pass_at"], key=int)
 
     def cells(entry: dict[str, Any]) -> list[str]:
-        own, script = entry["correct"], entry["correct_qwen"]
-        accuracy = [Interval(**own["accuracy"]).text(percent), str(own["problems"])]
+        correct, script = entry["correct"], entry["correct_qwen"]
+        accuracy = [Interval(**correct["accuracy"]).text(percent), str(correct["problems"])]
         script_accuracy = [percent(script["accuracy"]["mean"]), str(script["problems"])]
         return [*accuracy, *script_accuracy, Interval(**entry["length_tokens"]).text(tokens)]
 
     rows = []
     for kind, title in KINDS.items():
-        names = [name for name in found if SETS[name].kind == kind]
+        names = [name for name in entries if SETS[name].kind == kind]
         for name in names:
-            rest = [percent(found[name]["correct"]["pass_at"][largest_k]), percent(found[name]["truncated"])]
-            rows.append([SETS[name].title, *cells(found[name]), *rest])
+            shares = [percent(entries[name]["correct"]["pass_at"][largest_k]), percent(entries[name]["truncated"])]
+            rows.append([SETS[name].title, *cells(entries[name]), *shares])
         if len(names) > 1:
             rows.append([title, *cells(summary["averages"][kind]), "", ""])
     return markdown(["Dataset", "Acc ↑", "n", "Script Acc", "n", "Len ↓", f"pass@{largest_k}", "Cut off"], rows)
@@ -94,8 +94,8 @@ def _main_table(summary: dict[str, Any]) -> str:
 
 def results_table(summary: dict[str, Any]) -> str:
     """Render the run's tables as Markdown, with notes."""
-    found, settings = summary["benchmarks"], summary["settings"]
-    problems, unscored = (sum(entry[count] for entry in found.values()) for count in ("problems", "unscored"))
+    entries, settings = summary["benchmarks"], summary["settings"]
+    problems, unscored = (sum(entry[count] for entry in entries.values()) for count in ("problems", "unscored"))
     heading = (
         f"{settings['model']}: {problems} problems, {settings['num_samples']} completions each, temperature "
         f"{settings['temperature']:g}, top-p {settings['top_p']:g}, top-k {settings.get('top_k') or 'all'}, "
@@ -104,7 +104,7 @@ def results_table(summary: dict[str, Any]) -> str:
     )
     notes = (
         "Acc: % of completions that are correct. Script Acc: the same by the rules of the Qwen2.5-Math script, as in "
-        "the paper. n: number of problems in the column to the left. Len: mean number of tokens, including thinking. "
+        "the paper. n: number of problems counted in the column to its left. Len: mean tokens, including thinking. "
         "Brackets: 95 % intervals over problems (Acc: Wilson intervals for the effective number of completions; Len: "
         "bootstrap-t intervals). Cut off: % of completions that reached the token limit."
     )
@@ -113,8 +113,11 @@ def results_table(summary: dict[str, Any]) -> str:
             f"\n\n{unscored} completions are unscored: the grader does not support their reference answers (they "
             "count only in Script Acc), or the reference solution of a code problem does not run on this machine."
         )
-    measured = {SETS[name].title: entry["correct"] for name, entry in found.items()}
-    rows = [[title, *map(percent, [*own["budgets"].values(), own["area"]["mean"]])] for title, own in measured.items()]
+    measured = {SETS[name].title: entry["correct"] for name, entry in entries.items()}
+    rows = [
+        [title, *map(percent, [*measures["budgets"].values(), measures["area"]["mean"]])]
+        for title, measures in measured.items()
+    ]
     budgets = markdown(["Acc ↑ within", *next(iter(measured.values()))["budgets"], "Area"], rows)
     return "\n\n".join([heading, _main_table(summary), notes, budgets, BUDGETS_NOTE]) + "\n"
 
@@ -183,12 +186,12 @@ def compare(runs: Sequence[Run], correctness: str = "correct", baseline: int = 0
     """
     Compare runs problem by problem on their common benchmarks; the first run determines which questions are simple.
 
-    Returns the results of [`measure`] for each benchmark, for the average of each kind of benchmark (with token
-    budgets), and for simple and hard questions, and the settings that differ between the runs.
+    Return the results of [`measure`] for each benchmark, for the average of each kind of benchmark (with token
+    budgets), and for simple and hard questions. Also return the settings that differ between the runs.
     """
     names = shared_benchmarks(runs)
     limit = min(run.settings["max_new_tokens"] for run in runs)
-    kinds = {kind: own for kind in KINDS if (own := [name for name in names if SETS[name].kind == kind])}
+    kinds = {kind: kind_names for kind in KINDS if (kind_names := [name for name in names if SETS[name].kind == kind])}
 
     def tables(names: list[str]) -> list[list[pd.DataFrame]]:
         return [[run.samples[name] for name in names] for run in runs]
@@ -198,18 +201,20 @@ def compare(runs: Sequence[Run], correctness: str = "correct", baseline: int = 0
         "runs": [run.name for run in runs],
         "baseline": runs[baseline].name,
         "correctness": correctness,
-        "differing": {run.name: found for run in runs[1:] if (found := _differing(runs[0], run))},
+        "differing": {run.name: changes for run in runs[1:] if (changes := _differing(runs[0], run))},
         "left_out": [name for name in all_names if name not in names],
         "benchmarks": {name: measure(tables([name]), correctness, baseline) for name in names},
-        "averages": {kind: measure(tables(own), correctness, baseline, limit) for kind, own in kinds.items()},
+        "averages": {
+            kind: measure(tables(kind_names), correctness, baseline, limit) for kind, kind_names in kinds.items()
+        },
         "split": {name: _split([run.samples[name] for run in runs], correctness) for name in names},
     }
 
 
 def _differing(first: Run, other: Run) -> dict[str, list[Any]]:
     ignored = ("model", "fingerprint", "benchmarks", "data")
-    found = differences(first.settings, other.settings)
-    return {name: list(pair) for name, pair in found.items() if name.split(".")[0] not in ignored}
+    pairs = differences(first.settings, other.settings)
+    return {name: list(pair) for name, pair in pairs.items() if name.split(".")[0] not in ignored}
 
 
 def _split(runs: Sequence[pd.DataFrame], by: str) -> dict[str, Any]:
@@ -226,12 +231,12 @@ def comparison_text(compared: dict[str, Any]) -> str:
     """Render Markdown tables: results by benchmark (as in Table 1), differences, question difficulty, budgets."""
     names, baseline = compared["runs"], compared["baseline"]
     kinds = [SETS[name].kind for name in compared["benchmarks"]]
-    titled = [(SETS[name].title, row) for name, row in compared["benchmarks"].items()]
-    titled += [(KINDS[kind], row) for kind, row in compared["averages"].items() if kinds.count(kind) > 1]
+    titled_rows = [(SETS[name].title, row) for name, row in compared["benchmarks"].items()]
+    titled_rows += [(KINDS[kind], row) for kind, row in compared["averages"].items() if kinds.count(kind) > 1]
     indices, others = range(len(names)), [index for index, name in enumerate(names) if name != baseline]
     minus = [f"{names[index]} - {baseline}" for index in others]
-    levels = [[title, *_cells(row, indices)] for title, row in titled]
-    differences = [[title, *_cells(row, others, "_difference")] for title, row in titled]
+    levels = [[title, *_cells(row, indices)] for title, row in titled_rows]
+    differences = [[title, *_cells(row, others, "_difference")] for title, row in titled_rows]
     split = [
         [SETS[name].title, part, str(row["problems"]), *_cells(row, indices)]
         for name, parts in compared["split"].items()
@@ -248,10 +253,10 @@ def comparison_text(compared: dict[str, Any]) -> str:
         rows = [
             [
                 title,
-                *(percent(entry["mean"]) for entry in row[what]),
-                *(Interval(**row[f"{what}_difference"][run]).text(percent, signed=True) for run in others),
+                *(percent(entry["mean"]) for entry in row[measure_name]),
+                *(Interval(**row[f"{measure_name}_difference"][run]).text(percent, signed=True) for run in others),
             ]
-            for title, row, what in entries
+            for title, row, measure_name in entries
         ]
         tables.append((f"{KINDS[kind]} within token budgets", ["Tokens", *names, *minus], rows, BUDGETS_NOTE))
     parts = [part for title, header, rows, note in tables for part in (f"## {title}", markdown(header, rows), note)]
@@ -259,14 +264,14 @@ def comparison_text(compared: dict[str, Any]) -> str:
 
 
 def _headings(names: Sequence[str]) -> list[str]:
-    return [f"{name} {what}" for name in names for what in ("Acc ↑", "Len ↓")]
+    return [f"{name} {measure_name}" for name in names for measure_name in ("Acc ↑", "Len ↓")]
 
 
-def _cells(row: dict[str, Any], runs: Sequence[int], what: str = "") -> list[str]:
+def _cells(row: dict[str, Any], runs: Sequence[int], suffix: str = "") -> list[str]:
     """Format each run's accuracy and length, or their differences, with intervals: `69.6 [67.1, 72.0]`."""
     measures = (("accuracy", percent), ("length", tokens))
     return [
-        Interval(**row[name + what][run]).text(format_number, bool(what))
+        Interval(**row[name + suffix][run]).text(format_number, bool(suffix))
         for run in runs
         for name, format_number in measures
     ]
@@ -278,13 +283,15 @@ def _notes(compared: dict[str, Any]) -> str:
         f"Acc: % of completions that are correct by {grader[compared['correctness']]}. Len: mean number of tokens, "
         "including thinking. Brackets: 95 % intervals over problems."
     ]
-    partly = [
+    partially_scored = [
         f"{row['scored']} of {row['problems']} problems of {SETS[name].title}"
         for name, row in compared["benchmarks"].items()
         if row["scored"] < row["problems"]
     ]
-    if partly:
-        notes.append(f"Acc covers only problems that can be graded: {', '.join(partly)}. Len covers all problems.")
+    if partially_scored:
+        notes.append(
+            f"Acc covers only problems that can be graded: {', '.join(partially_scored)}. Len covers all problems."
+        )
     if compared["left_out"]:
         titles = [SETS[name].title for name in compared["left_out"]]
         notes.append(f"Omitted because not every run includes them: {', '.join(titles)}.")

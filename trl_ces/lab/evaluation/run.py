@@ -41,7 +41,7 @@ def _load_problems(settings: EvaluationSettings) -> list[Problem]:
     names, folder = settings.benchmarks, settings.data_dir
     sets = [load_own(settings.data)] if settings.data else [load_benchmark(name, folder) for name in names]
     try:
-        # fails without the algebra package of `correct_qwen`
+        # Raises an error if the algebra package for `correct_qwen` is missing.
         grade_many(["\\boxed{\\sqrt{8}}"], ["2\\sqrt{2}"], with_qwen=True)
     except RuntimeError as error:
         raise UserError(str(error)) from None
@@ -81,21 +81,28 @@ def list_requests(settings: EvaluationSettings, problems: Sequence[Problem], pro
     """List all completions to generate, sorted by benchmark and prompt length to reduce padding."""
     rank = {name: index for index, name in enumerate(settings.benchmarks)}
     bases = {name: base for name in rank if (base := SETS[name].base) in rank}
-    stricter = {(bases[problem.benchmark], problem.id): problem for problem in problems if problem.benchmark in bases}
+    stricter_problems = {
+        (bases[problem.benchmark], problem.id): problem for problem in problems if problem.benchmark in bases
+    }
     entries = zip(problems, prompts.ids, prompts.thinking_prefilled, strict=True)
-    prompted = [entry for entry in entries if entry[0].benchmark not in bases]
-    prompted.sort(key=lambda entry: (rank[entry[0].benchmark], len(entry[1]), entry[0].id))
+    prompted_entries = [entry for entry in entries if entry[0].benchmark not in bases]
+    prompted_entries.sort(key=lambda entry: (rank[entry[0].benchmark], len(entry[1]), entry[0].id))
     requests = []
-    for problem, ids, prefilled in prompted:
+    for problem, ids, prefilled in prompted_entries:
         key = problem.benchmark, problem.id
-        own = [problem, stricter[key]] if key in stricter else [problem]
+        problems_of_request = [problem, stricter_problems[key]] if key in stricter_problems else [problem]
         for sample in range(settings.num_samples):
-            requests.append(Request(own, sample, ids, prefilled, sample_seed(settings.seed, *key, sample)))
+            requests.append(
+                Request(problems_of_request, sample, ids, prefilled, sample_seed(settings.seed, *key, sample))
+            )
     return requests
 
 
 def pending_batches(requests: Sequence[Request], done: set[Key], batch_size: int | None) -> list[list[Request]]:
-    """Return the batches that lack a completion, whole because of rounding; without a batch size, what is missing."""
+    """
+    Return all batches with a missing completion. They are not split, because rounding depends on the batch. Without a
+    batch size, return one batch of all missing completions.
+    """
     if batch_size is None:
         missing = [request for request in requests if not done.issuperset(request.keys)]
         return [missing] if missing else []
@@ -104,7 +111,7 @@ def pending_batches(requests: Sequence[Request], done: set[Key], batch_size: int
 
 
 def grade_completions(completions: Sequence[tuple[Request, Sample]], code_grader: CodeGrader) -> list[Sample]:
-    """Grade pairs of a request and `GENERATED` by both graders, or programs by their tests; return their samples."""
+    """Grade completions (pairs of request and `GENERATED` fields), or test their programs, and return the samples."""
     texts = [
         (request, request.problems[0], output) for request, output in completions if request.problems[0].code is None
     ]
@@ -120,13 +127,13 @@ def grade_completions(completions: Sequence[tuple[Request, Sample]], code_grader
         _sample(request, problem, (grade.answer, grade.correct, grade.correct_qwen), output)
         for (request, problem, output), grade in zip(texts, grades, strict=True)
     ]
-    coded = [
+    code_completions = [
         (request, task, output) for request, output in completions if (task := request.problems[-1].code) is not None
     ]
     results = code_grader.grade(
-        [(task, output["text"], request.thinking_prefilled) for request, task, output in coded]
+        [(task, output["text"], request.thinking_prefilled) for request, task, output in code_completions]
     )
-    for (request, _, output), result in zip(coded, results, strict=True):
+    for (request, _, output), result in zip(code_completions, results, strict=True):
         # The base set uses the first group of tests; the stricter set uses both groups.
         for problem, correct in zip(request.problems, result.passed[-len(request.problems) :], strict=True):
             samples.append(_sample(request, problem, (result.program, correct, correct), output))
@@ -209,8 +216,8 @@ def record(settings: EvaluationSettings, facts: ModelFacts, problems: Sequence[P
     """Collect the content of settings.json: everything that determines which samples are drawn."""
     data = {}
     for name in settings.benchmarks:
-        own = [problem for problem in problems if problem.benchmark == name]
-        data[name] = {"problems": len(own), "digest": data_digest(own)}
+        subset = [problem for problem in problems if problem.benchmark == name]
+        data[name] = {"problems": len(subset), "digest": data_digest(subset)}
     sampling = settings.sampling()
     if settings.backend == "vllm":
         del sampling["batch_size"]  # vLLM does not use it
@@ -240,11 +247,11 @@ def evaluate(
     summary = run_evaluation(settings, parent / digest, progress=False, wait=True)
     return {
         name: {
-            "accuracy": found[correctness]["accuracy"]["mean"],
-            "length_tokens": found["length_tokens"]["mean"],
-            "area": found[correctness]["area"]["mean"],
+            "accuracy": measures[correctness]["accuracy"]["mean"],
+            "length_tokens": measures["length_tokens"]["mean"],
+            "area": measures[correctness]["area"]["mean"],
         }
-        for name, found in summary["benchmarks"].items()
+        for name, measures in summary["benchmarks"].items()
     }
 
 

@@ -72,14 +72,14 @@ def open_samples(folder: Path, settings: dict[str, Any], wait: bool = False) -> 
             yield file
 
 
-def _check_settings(folder: Path, here: dict[str, Any]) -> None:
-    """Write settings.json if it is missing; raise `UserError` if existing settings differ from `here`."""
+def _check_settings(folder: Path, settings: dict[str, Any]) -> None:
+    """Write settings.json if it is missing; raise `UserError` if it differs from `settings`."""
     if not (folder / SETTINGS).is_file():
         if (folder / SAMPLES).is_file():
             raise UserError(f"{folder / SAMPLES} has no {SETTINGS} next to it: choose another `--output_dir`.")
-        write_json(folder / SETTINGS, here)
-    differing = differences(read_settings_file(folder), here)
-    if here.get("fingerprint") is not None:  # the fingerprint identifies the model, even if its files were moved
+        write_json(folder / SETTINGS, settings)
+    differing = differences(read_settings_file(folder), settings)
+    if settings.get("fingerprint") is not None:  # the fingerprint identifies the model, even if its files were moved
         differing.pop("model", None)
     if differing:
         changes = "; ".join(f"`{name}` was {old!r} and is now {new!r}" for name, (old, new) in differing.items())
@@ -91,11 +91,11 @@ def _check_settings(folder: Path, here: dict[str, Any]) -> None:
 
 def differences(first: dict[str, Any], second: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Return both values of each entry that differs; names of nested entries have the form `data.gsm8k`."""
-    found: dict[str, tuple[Any, Any]] = {}
+    pairs: dict[str, tuple[Any, Any]] = {}
     for name in [*first, *(name for name in second if name not in first)]:
         old, new = first.get(name), second.get(name)
         if isinstance(old, dict) and isinstance(new, dict):
-            found |= {f"{name}.{inner}": pair for inner, pair in differences(old, new).items()}
+            pairs |= {f"{name}.{inner}": pair for inner, pair in differences(old, new).items()}
         elif old != new:
-            found[name] = (old, new)
-    return found
+            pairs[name] = (old, new)
+    return pairs

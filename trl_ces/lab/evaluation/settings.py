@@ -27,7 +27,7 @@ BACKEND = (lambda value: value in ("auto", "vllm", "transformers"), "auto, vllm 
 DTYPE = (lambda value: value in ("auto", "bfloat16", "float16", "float32"), "auto, bfloat16, float16 or float32")
 TEXT = (lambda value: isinstance(value, str), "text")
 TEXTS = (lambda value: isinstance(value, str) or all(isinstance(text, str) for text in value), "a list of names")
-TEMPLATE = (lambda value: str(value).count("{question}") == 1, "a text with {question} once, or null")
+TEMPLATE = (lambda value: str(value).count("{question}") == 1, "a text that contains {question} once, or null")
 
 
 def _setting(default: Any, text: str, limits: Any = TEXT) -> Any:
@@ -53,19 +53,19 @@ class EvaluationSettings:
     num_samples: int = _setting(4, "completions per problem", COUNT)
     max_problems: int | None = _setting(None, "maximum number of problems per set, evenly spaced", COUNT)
     max_new_tokens: int = _setting(
-        16384, "maximum completion length, including thinking; not stated in the paper", COUNT
+        16384, "maximum completion length in tokens, including thinking; not stated in the paper", COUNT
     )
     temperature: float = _setting(0.4, "sampling temperature; 0 is greedy", NOT_NEGATIVE)
     top_p: float = _setting(0.95, "nucleus sampling: probability mass", FRACTION)
     top_k: int | None = _setting(None, "top-k sampling: number of most likely tokens; default: all", COUNT)
     repetition_penalty: float = _setting(
-        1.05, "penalty for tokens that the prompt or completion already contains; 1: none", POSITIVE
+        1.05, "penalty for tokens that already occur in the prompt or completion; 1: none", POSITIVE
     )
     seed: int = _setting(0, "sampling seed", SEED)
     system_prompt: str | None = _setting(PAPER_SYSTEM_PROMPT, "system message; null: no system message")
     prompt_template: str | None = _setting(None, "text prompts for a base model, such as 'Q: {question}'", TEMPLATE)
     dtype: str = _setting("auto", "dtype of the weights; auto: as saved, but vLLM converts float32 to 16 bits", DTYPE)
-    batch_size: int = _setting(16, "transformers: completions generated at a time", COUNT)
+    batch_size: int = _setting(16, "transformers: completions per batch", COUNT)
     gpu_memory_utilization: float = _setting(0.9, "vLLM: fraction of GPU memory to use", FRACTION)
     allow_code_execution: bool = _setting(
         False, "run model-written programs in a sandbox; required for code benchmarks", SWITCH
@@ -76,15 +76,15 @@ class EvaluationSettings:
     def __post_init__(self) -> None:
         refuse_secrets(vars(self), "The evaluation")
         for setting in fields(self):
-            value, (in_range, words) = getattr(self, setting.name), setting.metadata["range"]
+            value, (in_range, description) = getattr(self, setting.name), setting.metadata["range"]
             if value is None and type(None) in typing.get_args(setting.type):
                 continue
             try:
-                fits = in_range(value)
+                is_valid = in_range(value)
             except TypeError:  # text or null instead of a number
-                fits = False
-            if not fits:
-                raise UserError(f"`{setting.name}` is {value!r:.80}: it must be {words}.")
+                is_valid = False
+            if not is_valid:
+                raise UserError(f"`{setting.name}` is {value!r:.80}: it must be {description}.")
         if not self.model.strip():
             raise UserError("No model is specified: set `--model` to a directory or a Hub id.")
         given = [self.benchmarks] if isinstance(self.benchmarks, str) else self.benchmarks

@@ -57,15 +57,17 @@ def count_pairs(
         for top in completion.top_tokens:
             for rank, (token, probability) in enumerate(zip(top.pair, top.probabilities, strict=True)):
                 sampled = top.sampled == token
-                left = len(completion.tokens) - top.position if sampled and completion.ended else math.nan
+                tokens_left = len(completion.tokens) - top.position if sampled and completion.ended else math.nan
                 own_score = math.nan if score is None or not sampled else float(score)
-                rows.append((*sorted(top.pair), token, rank, top.entropy, probability, sampled, left, own_score))
+                rows.append(
+                    (*sorted(top.pair), token, rank, top.entropy, probability, sampled, tokens_left, own_score)
+                )
     columns = [*PAIR, "token", "rank", "entropy", "probability", "sampled", "tokens_left", "correct"]
-    places = pd.DataFrame(rows, columns=columns)
-    means = places.groupby([*PAIR, "token"])[["probability", "sampled", "tokens_left", "correct"]].mean()
+    positions = pd.DataFrame(rows, columns=columns)
+    means = positions.groupby([*PAIR, "token"])[["probability", "sampled", "tokens_left", "correct"]].mean()
     ranked = means.reset_index("token").sort_values("probability", ascending=False, kind="stable").groupby(PAIR)
     likelier, other = (ranked.nth(rank).add_prefix(f"{side}_") for rank, side in enumerate(SIDES))
-    first = places[places["rank"] == 0].join(likelier["likelier_token"], on=PAIR)
+    first = positions[positions["rank"] == 0].join(likelier["likelier_token"], on=PAIR)
     # `leads`: share of the pair's entropy at positions where `likelier_token` is the likelier token.
     first["leads"] = first.entropy.where(first.token == first.likelier_token, 0.0)
     pairs = first.groupby(PAIR, sort=False).agg(

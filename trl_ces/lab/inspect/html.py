@@ -56,9 +56,12 @@ def token_shaping(sample: RecipeSample, settings: dict[str, Any], mask_truncated
         for completion in completions
     ]
     counts = zip(group_correct.tolist(), group_scored.tolist(), correct.tolist(), strict=True)
-    # The advantage of a correct completion is that of an incorrect one with the scores swapped, negated.
+    # A correct completion's advantage is the negated advantage of an incorrect completion with all scores swapped.
     advantages = torch.tensor(
-        [-advantage_of_incorrect(n - c, n) if own else advantage_of_incorrect(c, n) for c, n, own in counts]
+        [
+            -advantage_of_incorrect(n - c, n) if is_correct else advantage_of_incorrect(c, n)
+            for c, n, is_correct in counts
+        ]
     )
     batch = {
         "advantages": advantages,
@@ -81,7 +84,7 @@ def model_view(sample: RecipeSample, shaping: Tensor) -> dict[str, Any]:
         rows = best[completion.prompt]
         if score not in rows or counts[row] > counts[rows[score]]:
             rows[score] = row
-    shown = [[rows[score] for score in (True, False) if score in rows] or [rows[None]] for rows in best]
+    shown_rows = [[rows[score] for score in (True, False) if score in rows] or [rows[None]] for rows in best]
     entropies = [bits for completion in sample.completions for bits in completion.entropies]
     known = [score for score in scores if score is not None]
     facts = [
@@ -92,7 +95,7 @@ def model_view(sample: RecipeSample, shaping: Tensor) -> dict[str, Any]:
     ]
     views = [
         [completion_view(sample.tokenizer, sample.completions[row], scores[row], shaping[row]) for row in rows]
-        for rows in shown
+        for rows in shown_rows
     ]
     return {"name": sample.name, "facts": ", ".join(facts), "note": sample.reason, "completions": views}
 

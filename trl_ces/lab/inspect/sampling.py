@@ -52,7 +52,7 @@ class RecipeSample:
     prompts: list[str]  # with the chat template applied
     completions: list[SampledCompletion]  # grouped by prompt, in the order of the prompts
     correct: list[bool | None] | None  # per completion (`None`: unscored); `None` if no completion could be scored
-    reason: str | None  # why no completion was scored, or why none was scored as correct
+    reason: str | None  # why no completion could be scored, or an example if no completion is correct
 
 
 def sample_recipe(recipe: Recipe, prompts: Prompts, sampling: Sampling, *, build: bool = False) -> RecipeSample:
@@ -143,10 +143,10 @@ def sample_completions(
         tau = sampling.share([len(tokens) for tokens in sampled])
         for numbers in batches:
             batch_prompts, batch = [prompts[number] for number in numbers], sampled[len(completions) :][: len(numbers)]
-            found = high_entropy_tokens(
+            results = high_entropy_tokens(
                 model, batch_prompts, batch, temperature=sampling.temperature, tau=tau, pad=pad
             )
-            for number, tokens, (entropies, top_tokens) in zip(numbers, batch, found, strict=True):
+            for number, tokens, (entropies, top_tokens) in zip(numbers, batch, results, strict=True):
                 completions.append(SampledCompletion(number, tokens, tokens[-1] in ends, entropies, top_tokens))
     return completions
 
@@ -180,7 +180,7 @@ def _grade(
         **read_turns([encoded[row] for row in rows], tokens, None, tokenizer),
         **{name: [values[row] for row in rows] for name, values in prompts.columns.items()},
         "trainer_state": TrainerState(),
-        "log_extra": lambda *args, **kwargs: None,  # nothing is logged outside a training run
+        "log_extra": lambda *args, **kwargs: None,  # there is no log outside a training run
         "log_metric": lambda *args, **kwargs: None,
     }
     reward = guard(func, reward_name(func), "stop")  # as in training
@@ -190,6 +190,6 @@ def _grade(
         return None, str(error)
     threshold = recipe.setting("ces_correct_threshold")
     correct = [None if value is None else value >= threshold for value in values]
-    row = {name: own[0] for name, own in prompts.columns.items()}
+    row = {name: entries[0] for name, entries in prompts.columns.items()}
     example = describe_example(func, arguments["completions"][0], row)
     return correct, None if any(correct) else f"{reward_name(func)} scored no completion as correct. {example}"

@@ -43,13 +43,13 @@ class Sampling:
     def of_recipe(cls, recipe: Recipe, **given: Any) -> Sampling:
         """Use the values in `given` that are not `None`, then the values of the recipe, then the defaults."""
         training = recipe.training
-        own = {
+        recipe_values = {
             "num_samples": max(cls.num_samples, training.get("num_generations") or 0),  # at least one group
             "temperature": training.get("temperature"),
             "max_new_tokens": training.get("max_completion_length"),
             "tau": training.get("ces_tau"),
         }
-        values = own | {name: value for name, value in given.items() if value is not None}
+        values = recipe_values | {name: value for name, value in given.items() if value is not None}
         return cls(**{name: value for name, value in values.items() if value is not None})
 
     def share(self, lengths: Sequence[int]) -> float:
@@ -119,11 +119,11 @@ def read_prompts(recipe: Recipe, num_prompts: int | None = None) -> Prompts:
 
     script = recipe.script
     name = str(script.dataset_builder or script.dataset_name)
-    wanted = num_prompts or min(NUM_PROMPTS, script.max_train_samples or NUM_PROMPTS)
+    count = num_prompts or min(NUM_PROMPTS, script.max_train_samples or NUM_PROMPTS)
     try:
         may_be_small = script.dataset_builder is None and is_local(name) and num_prompts is None
-        take_all = may_be_small and len(read_rows(script, name, script.dataset_split).golds) <= wanted
-        limit = None if take_all else wanted
+        take_all = may_be_small and len(read_rows(script, name, script.dataset_split).golds) <= count
+        limit = None if take_all else count
         subset = replace(script, max_train_samples=limit, num_eval_samples=None, eval_dataset_name=None)
         data, _ = load_datasets(subset)
     except UserError as error:

@@ -21,7 +21,7 @@ PAIR_COLUMNS = [("count", "", 5), ("share", "%", 5), ("entropy", "bits", 7)]
 TOKEN_COLUMNS = [("mean P", "", 6), ("sampled", "%", 7), ("tokens left", "mean", 11)]
 CORRECT_COLUMN = ("correct", "%", 7)
 MAX_TOKEN_WIDTH = 18
-MOSTLY_INCORRECT, HARDLY_EVER_CORRECT = 0.5, 0.1  # accuracies below which a warning is printed
+MOSTLY_INCORRECT, RARELY_CORRECT = 0.5, 0.1  # accuracies below which a warning is printed
 
 
 def report(facts: dict[str, Any], pairs: pd.DataFrame, tokenizer: Any, top: int, reason: str | None = None) -> str:
@@ -75,10 +75,10 @@ def summary(facts: dict[str, Any]) -> str:
 def pairs_table(pairs: pd.DataFrame, tokenizer: Any, with_correct: bool) -> str:
     """Render one line per pair, with the likelier alternative on the left, at most 119 columns wide."""
     per_token = [*TOKEN_COLUMNS, CORRECT_COLUMN] if with_correct else TOKEN_COLUMNS
-    left = sum(width + 2 for _, _, width in PAIR_COLUMNS) - 2
+    left_width = sum(width + 2 for _, _, width in PAIR_COLUMNS) - 2
     numbers = sum(width + 2 for _, _, width in per_token)
-    token_width = min((WIDTH - left) // 2 - numbers - 2, MAX_TOKEN_WIDTH)
-    half = token_width + numbers
+    token_width = min((WIDTH - left_width) // 2 - numbers - 2, MAX_TOKEN_WIDTH)
+    half_width = token_width + numbers
     columns = [*PAIR_COLUMNS, *2 * [("token", "", token_width), *per_token]]
     names, units, _ = zip(*columns, strict=True)
 
@@ -89,8 +89,8 @@ def pairs_table(pairs: pd.DataFrame, tokenizer: Any, with_correct: bool) -> str:
         ]
         return "  ".join(padded).rstrip()
 
-    rule = "-" * (left + 2 * (half + 2))
-    header = f"{'':<{left}}  {'likelier alternative':<{half}}  other alternative"
+    rule = "-" * (left_width + 2 * (half_width + 2))
+    header = f"{'':<{left_width}}  {'likelier alternative':<{half_width}}  other alternative"
     lines = [header, line(names), line(units), rule]
     for pair in pairs.to_dict("records"):
         cells = [str(pair["count"]), percent(pair["share"]), f"{pair['entropy']:.3f}"]
@@ -141,11 +141,11 @@ def explanation(facts: dict[str, Any], shorter: float) -> str:
             f"Only {percent(facts['accuracy'])} % of the completions are correct. Below 50 %, CES's bonus for "
             "incorrect completions can make training diverge; see docs/results.md."
         )
-    if facts["accuracy"] < HARDLY_EVER_CORRECT:
+    if facts["accuracy"] < RARELY_CORRECT:
         paragraphs.append(
             "Start with easier problems or a stronger model, and check that the reward extracts the final answers."
         )
-    elif facts["accuracy"] >= HARDLY_EVER_CORRECT:  # not NaN
+    elif facts["accuracy"] >= RARELY_CORRECT:  # not NaN
         limit = min(facts["max_new_tokens"], math.ceil(2 * facts["mean_length"]))
         paragraphs.append(
             "For short completions, use the `ces_mai` overlay; for accuracy, use `on_policy_sft` with "

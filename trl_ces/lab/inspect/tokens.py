@@ -47,8 +47,8 @@ def high_entropy_tokens(
         logits = model(input_ids=ids, attention_mask=mask, use_cache=False).logits  # (B, width, V)
         for row, completion in zip(range(len(chunk)), completions[start:], strict=False):
             # Logits at a token predict the next token, so the completion's logits begin at the prompt's last token.
-            own = logits[row, len(chunk[row]) - len(completion) - 1 : len(chunk[row]) - 1]
-            bits, probabilities, tokens = (values.cpu() for values in distribution_facts(own, temperature))
+            row_logits = logits[row, len(chunk[row]) - len(completion) - 1 : len(chunk[row]) - 1]
+            bits, probabilities, tokens = (values.cpu() for values in distribution_facts(row_logits, temperature))
             k = selection_size(torch.tensor([len(completion)]), tau).clamp(min=1)
             selected = top_entropy_tokens(bits.unsqueeze(0), torch.ones(1, len(completion), dtype=torch.int64), k)[0]
             top_tokens = []

@@ -2,7 +2,7 @@
 
 Parameter counts and the tensors of a forward and backward pass (`step.py`) are exact. The sizes of buckets and of the
 weights that ZeRO-3 gathers follow from the documented defaults of DeepSpeed and vLLM. `RESERVE`, `RESERVE_CPU`,
-`VLLM_WORKSPACE` and `VLLM_ASLEEP` are estimates. The memory of a vLLM server's devices is not included.
+`VLLM_WORKSPACE` and `VLLM_SLEEPING` are estimates. The memory of a vLLM server's devices is not included.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RESERVE_CPU = 1 * GIB  # Python, torch and other libraries, on a CPU
 # vLLM's activations for 4,096 batched tokens, and its CUDA graphs. Since vLLM 0.21, the graphs reduce the size of the
 # cache (`Worker.determine_available_memory` in vllm/v1/worker/gpu_worker.py). They remain allocated while vLLM sleeps.
 VLLM_WORKSPACE = 2 * GIB
-VLLM_ASLEEP = 1 * GIB
+VLLM_SLEEPING = 1 * GIB
 # DeepSpeed's defaults, in parameters: reduce_bucket_size and stage3_max_live_parameters.
 BUCKET = 500_000_000
 LIVE_WEIGHTS = 1_000_000_000
@@ -159,7 +159,7 @@ def _states(count: StepCount, setup: Setup) -> tuple[int, int, int, int]:
     host = 0
     per_node = processes // engine.nodes
     if engine.offload_optimizer:
-        # With offloading, stages 2 and 3 also move the gradients to the host, where Adam reads a float32 copy of them.
+        # With offloading, stages 2 and 3 also move the gradients to the host, where Adam reads a float32 copy.
         host += (optimizer + gradients + 4 * count.trained // processes) * per_node
         optimizer = gradients = 0
     if engine.offload_weights and stage == 3:
@@ -190,6 +190,6 @@ def _vllm(setup: Setup, count: StepCount) -> tuple[int, int, float]:
     if not generation.vllm or setup.device is None:
         return 0, 0, float("inf")
     share = int(generation.utilization * setup.device)
-    room = share - 2 * count.weights // generation.tensor_parallel - VLLM_WORKSPACE
-    full_completions = max(room, 0) / (generation.kv_bytes * setup.step.tokens)
-    return share, VLLM_ASLEEP if generation.sleeps else share, full_completions
+    cache = share - 2 * count.weights // generation.tensor_parallel - VLLM_WORKSPACE
+    full_completions = max(cache, 0) / (generation.kv_bytes * setup.step.tokens)
+    return share, VLLM_SLEEPING if generation.sleeps else share, full_completions

@@ -55,7 +55,7 @@ class Plan:
 
     @property
     def hours(self) -> tuple[float, float] | None:
-        """Low and high estimate; `None` unless vLLM is colocated on the GPUs of one node and `rollouts` is known."""
+        """Low and high estimates; `None` unless vLLM is colocated on the GPUs of one node and `rollouts` is known."""
         setup, rollouts = self.setup, self.schedule.rollouts
         if not (setup.step.gpu and setup.generation.vllm and setup.engine.nodes == 1 and rollouts):
             return None
@@ -82,26 +82,26 @@ def rollout_seconds(plan: Plan, lengths: Sequence[float] | None = None) -> tuple
     setup, schedule, config = plan.setup, plan.schedule, plan.config
     count, engine, generation = count_step(setup.step), setup.engine, setup.generation
     lengths = lengths or [share * (config.max_completion_length or 0) for share in LENGTHS]
-    mean, square = fmean(lengths), fmean(length**2 for length in lengths)
+    mean, mean_square = fmean(lengths), fmean(length**2 for length in lengths)
 
-    completions = schedule.responses * generation.tensor_parallel / engine.processes
+    completions = schedule.completions * generation.tensor_parallel / engine.processes
     slots = min(completions, max(plan.memory.full_completions * setup.step.tokens / (PROMPT + mean / 2), 1))
     steps = max(*lengths, completions * mean / slots)
-    keys = generation.kv_bytes * generation.tensor_parallel * completions * (mean * PROMPT + square / 2)
-    read = (2 * count.base * steps + keys) / generation.tensor_parallel
+    cache_reads = generation.kv_bytes * generation.tensor_parallel * completions * (mean * PROMPT + mean_square / 2)
+    bytes_read = (2 * count.base * steps + cache_reads) / generation.tensor_parallel
 
     text = setup.step.shape.config().get_text_config()
-    attention = 2 * text.num_hidden_layers * text.hidden_size * (PROMPT**2 + 2 * PROMPT * mean + square)
-    forward = (2 * count.weights * (PROMPT + mean) + attention) * schedule.responses / engine.processes
-    corrected = config.use_vllm and config.vllm_importance_sampling_correction
-    scored = int(schedule.updates > 1 or corrected) + setup.reference
-    updates = config.num_iterations * ((2 if setup.step.lora else 3) + setup.step.checkpointing)
+    attention = 2 * text.num_hidden_layers * text.hidden_size * (PROMPT**2 + 2 * PROMPT * mean + mean_square)
+    forward = (2 * count.weights * (PROMPT + mean) + attention) * schedule.completions / engine.processes
+    uses_correction = config.use_vllm and config.vllm_importance_sampling_correction
+    logprob_passes = int(schedule.updates > 1 or uses_correction) + setup.reference
+    update_passes = config.num_iterations * ((2 if setup.step.lora else 3) + setup.step.checkpointing)
     flops, bandwidth = DEVICES[plan.device]
     high, low = (
         {
-            "generation": read / (bandwidth * bandwidth_share),
-            "log-probs": scored * forward / (flops * flops_share),
-            "update": updates * forward / (flops * flops_share),
+            "generation": bytes_read / (bandwidth * bandwidth_share),
+            "log-probs": logprob_passes * forward / (flops * flops_share),
+            "update": update_passes * forward / (flops * flops_share),
         }
         for flops_share, bandwidth_share in UTILIZATION
     )

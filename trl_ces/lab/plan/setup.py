@@ -57,8 +57,8 @@ def prompt_tokens(config: CESConfig, prompt_length: int | None) -> tuple[int, st
     if prompt_length is not None:
         return prompt_length, "--prompt_length"
     if config.use_vllm and config.vllm_max_model_length is not None:
-        room = config.vllm_max_model_length - cast(int, config.max_completion_length)
-        return room, "vllm_max_model_length - max_completion_length"
+        available = config.vllm_max_model_length - cast(int, config.max_completion_length)
+        return available, "vllm_max_model_length - max_completion_length"
     return ASSUMED_PROMPT, "assumed; set it with --prompt_length"
 
 
@@ -76,8 +76,10 @@ def make_setup(
         )
     schedule = make_schedule(config, engine.processes, None)
     half, sharded = bool(config.bf16 or config.fp16), bool(engine.zero_stage or engine.fsdp)
-    named = str(shape.config().dtype).removeprefix("torch.") if recipe.model.dtype == "auto" else recipe.model.dtype
-    loaded = "float32" if named in (None, "float32") else "bfloat16"
+    dtype_name = (
+        str(shape.config().dtype).removeprefix("torch.") if recipe.model.dtype == "auto" else recipe.model.dtype
+    )
+    loaded = "float32" if dtype_name in (None, "float32") else "bfloat16"
     tokens = prompt + cast(int, config.max_completion_length)
     lora = get_peft_config(recipe.model)
     rows = schedule.micro_batch
@@ -126,6 +128,6 @@ def _generation(config: CESConfig, schedule: Schedule, shape: ModelShape, engine
         utilization=config.vllm_gpu_memory_utilization,
         sleeps=config.vllm_enable_sleep_mode,
         tensor_parallel=parallel,
-        sequences=schedule.responses // engine.processes * parallel,
+        sequences=schedule.completions // engine.processes * parallel,
         kv_bytes=elements * (2 if config.use_vllm or dtype == "bfloat16" else 4),
     )

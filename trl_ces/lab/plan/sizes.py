@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 class Schedule:
     """Sizes and counts of a run, over all processes unless noted."""
 
-    responses: int  # completions trained on per rollout; dynamic sampling may generate more
+    completions: int  # completions trained on per rollout; dynamic sampling may generate more
     prompts: int  # prompts per rollout
-    responses_per_step: int  # completions per optimizer step
-    uses: int  # training forward passes per process and rollout
+    completions_per_step: int  # completions per optimizer step
+    passes: int  # training forward passes per process and rollout
     micro_batch: int  # completions per forward pass and process
     accumulation: int  # forward passes per process and optimizer step
     rounds: int  # maximum rounds of generation per rollout; above 1 with dynamic sampling
@@ -32,7 +32,7 @@ class Schedule:
     @property
     def updates(self) -> int:
         """Optimizer steps per rollout."""
-        return math.ceil(self.uses / self.accumulation)
+        return math.ceil(self.passes / self.accumulation)
 
     @property
     def policy(self) -> str:
@@ -44,26 +44,26 @@ class Schedule:
 
 def make_schedule(config: CESConfig, processes: int, rows: int | None) -> Schedule:
     """Compute the schedule of TRL's sampler and the Trainer; `config` comes from [`Recipe.check_training`]."""
-    responses = int(config.generation_batch_size or 0)
-    prompts = responses // cast(int, config.num_generations)
+    completions = int(config.generation_batch_size or 0)
+    prompts = completions // cast(int, config.num_generations)
     if rows is not None:
         check_rows(rows, prompts)
     accumulation = config.gradient_accumulation_steps
-    uses = int(config.steps_per_generation or 1) * config.num_iterations
+    passes = int(config.steps_per_generation or 1) * config.num_iterations
     steps = config.max_steps if config.max_steps > 0 else None
     if steps is None and rows is not None:
         # The sampler drops an incomplete last rollout; the Trainer rounds up the steps per epoch and the total.
-        steps = math.ceil(config.num_train_epochs * max(math.ceil(rows // prompts * uses / accumulation), 1))
+        steps = math.ceil(config.num_train_epochs * max(math.ceil(rows // prompts * passes / accumulation), 1))
     return Schedule(
-        responses=responses,
+        completions=completions,
         prompts=prompts,
-        responses_per_step=config.per_device_train_batch_size * accumulation,
-        uses=uses,
+        completions_per_step=config.per_device_train_batch_size * accumulation,
+        passes=passes,
         micro_batch=config.per_device_train_batch_size // processes,
         accumulation=accumulation,
         rounds=config.dynamic_sampling_max_rounds if config.dynamic_sampling else 1,
         steps=steps,
-        rollouts=None if steps is None else math.ceil(steps * accumulation / uses),
+        rollouts=None if steps is None else math.ceil(steps * accumulation / passes),
     )
 
 
@@ -87,8 +87,8 @@ class Disk:
     def peak(self) -> int:
         """Peak disk usage in bytes, including the final model; an unknown number of checkpoints counts as one."""
         on_disk = 1 if self.max_checkpoints is None else self.max_checkpoints
-        kept = on_disk if self.limit is None else min(on_disk, self.limit)
-        return max(on_disk * self.checkpoint, kept * self.checkpoint + self.model)
+        remaining = on_disk if self.limit is None else min(on_disk, self.limit)
+        return max(on_disk * self.checkpoint, remaining * self.checkpoint + self.model)
 
 
 def plan_disk(
@@ -109,8 +109,8 @@ def plan_disk(
     `trained` weights, `width` bytes each. DeepSpeed writes 16-bit weights and float32 moments and master weights.
     FSDP2, and DeepSpeed below stage 3, also write a second copy of the weights.
     """
-    saved = weights if trained == weights else trained
-    model = saved * (2 if zero_stage else width)
+    saved_weights = weights if trained == weights else trained
+    model = saved_weights * (2 if zero_stage else width)
     states = trained * (12 if zero_stage else 2 * width)
     if config.save_only_model:
         states = 0

@@ -68,8 +68,8 @@ class StepCount:
 @cache
 def count_step(settings: StepSettings) -> StepCount:
     """Run one step on fake tensors and count its storages."""
-    without = _run(settings, keep_gradients=False)
-    return replace(without, peak_with_gradients=_run(settings, keep_gradients=True).peak)
+    count = _run(settings, keep_gradients=False)
+    return replace(count, peak_with_gradients=_run(settings, keep_gradients=True).peak)
 
 
 def _run(settings: StepSettings, keep_gradients: bool) -> StepCount:

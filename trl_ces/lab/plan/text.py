@@ -37,7 +37,7 @@ def plan_text(plan: Plan) -> str:
     return "\n".join([*lines, "docs/plan.md compares the planned with the measured memory."])
 
 
-def between(low: float, high: float, digits: int) -> str:
+def format_range(low: float, high: float, digits: int) -> str:
     """Format a range as `3 to 5`, or as `3` if both ends are rounded to 3."""
     ends = f"{low:,.{digits}f}", f"{high:,.{digits}f}"
     return ends[0] if ends[0] == ends[1] else " to ".join(ends)
@@ -50,15 +50,15 @@ def _gib(size: float) -> str:
 
 def _schedule_lines(plan: Plan) -> list[str]:
     schedule = plan.schedule
-    rollout = f"{schedule.responses} completions for {schedule.prompts} prompts"
+    rollout = f"{schedule.completions} completions for {schedule.prompts} prompts"
     if schedule.rounds > 1:
-        rollout += f"; dynamic sampling generates up to {schedule.rounds * schedule.responses} completions"
+        rollout += f"; dynamic sampling generates up to {schedule.rounds * schedule.completions} completions"
     total = "unknown, because the number of rows is unknown: set --rows"
     if schedule.steps is not None:
         total = f"{schedule.rollouts:,} rollouts, {schedule.steps:,} steps"
     return [
         f"rollout      {rollout}",
-        f"step         {schedule.responses_per_step} completions = {schedule.micro_batch} per pass x "
+        f"step         {schedule.completions_per_step} completions = {schedule.micro_batch} per pass x "
         f"{schedule.accumulation} accumulated x {plan.setup.engine.processes} devices",
         f"per rollout  {schedule.updates} steps, {schedule.policy}",
         f"total        {total}",
@@ -79,10 +79,12 @@ def _memory_lines(plan: Plan) -> list[str]:
     if generation.server:
         lines.append("The memory of the vLLM server's devices is not included.")
     elif memory.full_completions != float("inf"):
-        wanted, fit = generation.sequences, memory.full_completions
-        margin = f"{100 * (fit / wanted - 1):.0f} % to spare" if fit >= wanted else "the others are queued"
+        requested, fitting = generation.sequences, memory.full_completions
+        margin = (
+            f"{100 * (fitting / requested - 1):.0f} % to spare" if fitting >= requested else "the others are queued"
+        )
         lines.append(
-            f"vLLM's cache holds {fit:.1f} full-length completions at a time; {wanted} are requested: {margin}."
+            f"vLLM's cache holds {fitting:.1f} full-length completions at a time; {requested} are requested: {margin}."
         )
     if memory.host:
         lines += ["", f"Host memory per node: {_gib(memory.host)} GiB for offloaded state."]
@@ -93,10 +95,10 @@ def _disk_line(plan: Plan) -> str:
     disk = plan.disk
     if disk.saves == 0:
         return f"Disk: {disk.model / 1e9:.1f} GB for the trained model."
-    kept, peak = "all are kept (`save_total_limit` limits them)", ""
+    retention, peak = "all are kept (`save_total_limit` limits them)", ""
     if disk.max_checkpoints is not None:
-        kept, peak = f"at most {disk.max_checkpoints} at a time", f"{disk.peak / 1e9:.1f} GB at the peak: "
-    return f"Disk: {peak}a checkpoint takes {disk.checkpoint / 1e9:.1f} GB; {kept}."
+        retention, peak = f"at most {disk.max_checkpoints} at a time", f"{disk.peak / 1e9:.1f} GB at the peak: "
+    return f"Disk: {peak}a checkpoint takes {disk.checkpoint / 1e9:.1f} GB; {retention}."
 
 
 def _hours_lines(plan: Plan) -> list[str]:
@@ -105,9 +107,9 @@ def _hours_lines(plan: Plan) -> list[str]:
             "Hours are not estimated: the estimate requires colocated vLLM on one node and a known number of rows."
         ]
     low, high = rollout_seconds(plan)
-    phases = ", ".join(f"{name} {between(low[name], high[name], 0)}" for name in low if high[name])
+    phases = ", ".join(f"{name} {format_range(low[name], high[name], 0)}" for name in low if high[name])
     return [
-        f"Hours on {plan.device}: {between(*plan.hours, 1)}, a rough estimate. Seconds per rollout: {phases}.",
+        f"Hours on {plan.device}: {format_range(*plan.hours, 1)}, a rough estimate. Seconds per rollout: {phases}.",
         "Not included: the optimizer (seconds per step if offloaded), transfers, checkpoints and start-up.",
     ]
 
@@ -142,7 +144,7 @@ def _costs_row(name: str) -> tuple[str, ...]:
         f"{plan.setup.engine.processes}{server} x {plan.device}" if gpu else "CPU",
         options.get("accelerate_config", "-"),
         "-" if server_gpus else memory,
-        "-" if plan.hours is None else between(*plan.hours, 0 if plan.hours[1] >= 10 else 1),
+        "-" if plan.hours is None else format_range(*plan.hours, 0 if plan.hours[1] >= 10 else 1),
         f"{plan.schedule.steps:,}",
         next(line for line in lines if line.startswith(STATUS)).removeprefix(STATUS),
     )

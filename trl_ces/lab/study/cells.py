@@ -73,7 +73,7 @@ class Study:
 
 
 def load_study(path: Path, output_dir: Path | None = None) -> Study:
-    """Read a study and the recipes that it names; `output_dir` overrides the study's value."""
+    """Read a study and its recipes; `output_dir` overrides the study's value."""
     content = read_yaml(path)
     refuse_secrets(content, str(path))
     try:
@@ -91,8 +91,8 @@ def load_study(path: Path, output_dir: Path | None = None) -> Study:
 def _make_cells(content: dict[str, Any], path: Path, folder: Path) -> list[Cell]:
     """Make the cells of a checked study, ordered by variant, method and seed."""
     methods, baseline, untrained = content["methods"], content["baseline"], content.get("untrained")
-    read = cache(compose)
-    recipes = {method: read(tuple(_config(fields))) for method, fields in methods.items()}
+    cached_compose = cache(compose)
+    recipes = {method: cached_compose(tuple(_config(fields))) for method, fields in methods.items()}
     if untrained:
         methods = {untrained: methods[baseline]} | methods
         recipes[untrained] = recipes[baseline]
@@ -152,9 +152,9 @@ def _check_values(content: dict[str, Any]) -> None:
     if evaluation is not None and not isinstance(evaluation.get("function"), str):
         raise UserError("`evaluation` needs `function`, the dotted path of a function that measures a model.")
     groups = {"overrides": content.get("overrides", {})}
-    for key, named in (("methods", methods), ("variants", content.get("variants", {}))):
+    for key, entries in (("methods", methods), ("variants", content.get("variants", {}))):
         slugs = {slug(untrained): untrained} if untrained and key == "methods" else {}
-        for name, fields in named.items():
+        for name, fields in entries.items():
             if not isinstance(name, str) or not isinstance(fields, dict):
                 raise UserError(f"`{key}`: {name!r} is {fields!r}: expected a name and a mapping of fields.")
             if not slug(name):
@@ -164,8 +164,8 @@ def _check_values(content: dict[str, Any]) -> None:
             slugs[slug(name)] = name
             groups[f"{key}.{name}"] = fields
     for group, fields in groups.items():
-        if both := [name for name in SET_BY_STUDY if name in fields]:
-            raise UserError(f"`{group}` sets `{both[0]}`, which the study sets for each run: remove it.")
+        if conflicts := [name for name in SET_BY_STUDY if name in fields]:
+            raise UserError(f"`{group}` sets `{conflicts[0]}`, which the study sets for each run: remove it.")
     for method, fields in methods.items():
         if not all(isinstance(name, str) for name in _config(fields)):
             raise UserError(f"the method {method!r} needs `config`: a recipe, or a recipe and overlays as a list.")

@@ -42,9 +42,10 @@ VARIANTS_NOTE = (
     "variants only if the variants of this study were drawn at random."
 )
 RESULTS, CURVES, COMPARISON = "results.csv", "curves.csv", "comparison.md"
-POINT = dict(zip(MEASURES, ("accuracy", "length", "entropy"), strict=True))  # column of curves.csv -> key of a curve
+# Column of curves.csv -> key of a curve.
+CURVE_KEYS = dict(zip(MEASURES, ("accuracy", "length", "entropy"), strict=True))
 # If the study has no `evaluation`, the measures of a run are means over this final fraction of its training log.
-LAST_PART = 0.1
+FINAL_FRACTION = 0.1
 
 
 class Results:
@@ -86,12 +87,12 @@ class Results:
         curves = {(cell.variant, cell.method, cell.seed): self._curves[cell.name] for cell in cells}
         write_curves(self.study.output_dir / CURVES, curves)
         files = [RESULTS, CURVES, COMPARISON]
-        pictures: dict[str, dict[str, list[Curve]]] = {}  # variant -> method -> curves of its seeds
+        curves_by_variant: dict[str, dict[str, list[Curve]]] = {}  # variant -> method -> curves of its seeds
         for (variant, method, _), curve in curves.items():
-            pictures.setdefault(variant, {}).setdefault(method, []).append(curve)
-        for variant, shown in pictures.items():
+            curves_by_variant.setdefault(variant, {}).setdefault(method, []).append(curve)
+        for variant, curves_by_method in curves_by_variant.items():
             files.append(f"curves{'_' if variant else ''}{slug(variant)}.png")
-            plot_curves(shown, self.study.output_dir / files[-1])
+            plot_curves(curves_by_method, self.study.output_dir / files[-1])
         return files
 
 
@@ -116,7 +117,7 @@ def make_row(cell: Cell, curve: Curve | None, evaluated: bool = True) -> dict[st
         for benchmark, values in evaluation["benchmarks"].items():
             row |= {f"{benchmark}/{name}": value for name, value in values.items()}
     else:
-        row |= {"measured_on": f"last {LAST_PART:.0%} of the training log", **logged}
+        row |= {"measured_on": f"last {FINAL_FRACTION:.0%} of the training log", **logged}
     row |= {f"train/{name}": value for name, value in logged.items()}
     row |= {f"train/{name}": training.get(name) for name in ("seconds", "attempts", "steps", "tokens")}
     row["settings"] = json.dumps(cell.recipe, sort_keys=True)
@@ -131,11 +132,11 @@ def average(benchmarks: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 
 
 def final_training(curve: Curve) -> dict[str, float]:
-    """Average the last `LAST_PART` of the logged points (at least one point); NaN if no accuracy was logged."""
+    """Average the last `FINAL_FRACTION` of the logged points (at least one point); NaN if no accuracy was logged."""
     if not curve["step"]:
-        return dict.fromkeys(POINT, math.nan)
-    count = max(1, round(LAST_PART * len(curve["step"])))
-    return {name: sum(curve[key][-count:]) / count for name, key in POINT.items()}
+        return dict.fromkeys(CURVE_KEYS, math.nan)
+    count = max(1, round(FINAL_FRACTION * len(curve["step"])))
+    return {name: sum(curve[key][-count:]) / count for name, key in CURVE_KEYS.items()}
 
 
 def write_results(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -155,9 +156,9 @@ def write_curves(file: Path, curves: Mapping[tuple[str, str, int], Curve]) -> No
     rows = [
         (*run, *point)
         for run, curve in curves.items()
-        for point in zip(curve["step"], *(curve[key] for key in POINT.values()), strict=True)
+        for point in zip(curve["step"], *(curve[key] for key in CURVE_KEYS.values()), strict=True)
     ]
-    table = DataFrame(rows, columns=["variant", "method", "seed", "step", *POINT])
+    table = DataFrame(rows, columns=["variant", "method", "seed", "step", *CURVE_KEYS])
     write_text(file, table.to_csv(index=False, lineterminator="\r\n"))
 
 
@@ -226,7 +227,7 @@ def variants_table(runs: DataFrame, baseline: str) -> list[list[str]]:
     variants = [group.groupby("method") for _, group in runs.groupby("variant", sort=False)]
     if len(variants) < 2:
         return []
-    places = [*((name, f"{name}/") for name in _benchmarks(runs)), ("Average", "")]
+    prefixes = [*((name, f"{name}/") for name in _benchmarks(runs)), ("Average", "")]
     lines = [["Method", "Dataset", "Δ Acc", "Acc higher in", "Δ Len", "Len lower in"]]
     for method in runs["method"].unique():
         pairs = [
@@ -234,7 +235,7 @@ def variants_table(runs: DataFrame, baseline: str) -> list[list[str]]:
             for methods in variants
             if {method, baseline} <= methods.groups.keys()
         ]
-        for title, prefix in places if method != baseline else ():
+        for title, prefix in prefixes if method != baseline else ():
             line = [method, title]
             for measure, sign in (("accuracy", 1), ("length_tokens", -1)):
                 differences = [paired_difference(*pair, prefix + measure) for pair in pairs]

@@ -54,35 +54,36 @@ def check_unchanged(cell: Cell, processes: int | None = None) -> None:
     """Raise `UserError` if the folder contains a run with another recipe or another number of `processes`."""
     if not cell.recipe_file.is_file():
         return
-    found, expected = read_yaml(cell.recipe_file), dict(cell.checked_recipe.given)
-    if expected.get("ces_tau") == AUTO and "ces_tau" in found:  # training replaces `auto` with a number
-        expected["ces_tau"] = found["ces_tau"]
+    stored, expected = read_yaml(cell.recipe_file), dict(cell.checked_recipe.given)
+    if expected.get("ces_tau") == AUTO and "ces_tau" in stored:  # training replaces `auto` with a number
+        expected["ces_tau"] = stored["ces_tau"]
     differing = [
-        f"`{name}` was {found.get(name)!r} and is now {expected.get(name)!r}"
-        for name in {**found, **expected}
-        if found.get(name) != expected.get(name) and name not in LOCATION_FIELDS
+        f"`{name}` was {stored.get(name)!r} and is now {expected.get(name)!r}"
+        for name in {**stored, **expected}
+        if stored.get(name) != expected.get(name) and name not in LOCATION_FIELDS
     ]
-    before = (read_json(cell.folder / CLOCK) or {}).get("processes")
+    previous_processes = (read_json(cell.folder / CLOCK) or {}).get("processes")
     # More processes make a larger batch, unless `responses_per_step` fixes it.
-    if processes and before and processes != before and cell.checked_recipe.script.responses_per_step is None:
-        differing.append(f"`num_processes` was {before} and is now {processes}")
+    has_fixed_batch = cell.checked_recipe.script.responses_per_step is not None
+    if processes and previous_processes and processes != previous_processes and not has_fixed_batch:
+        differing.append(f"`num_processes` was {previous_processes} and is now {processes}")
     if differing:
         raise UserError(
-            f"{cell.folder} contains a run with other settings ({'; '.join(differing)}): remove the folder to start "
-            "the run again, or set another `output_dir`."
+            f"{cell.folder} contains a run with other settings ({'; '.join(differing)}): remove the folder to repeat "
+            "the run, or set another `output_dir`."
         )
 
 
 def begin_training(cell: Cell, processes: int = 1) -> None:
     """Write the recipe and start the clock, which includes the training time before the resumed checkpoint."""
     write_recipe(cell)
-    before, checkpoint = read_json(cell.folder / CLOCK), newest_checkpoint(cell.folder)
+    previous, checkpoint = read_json(cell.folder / CLOCK), newest_checkpoint(cell.folder)
     seconds = 0.0
-    if before is not None and checkpoint is not None:
-        saved = (checkpoint / "trainer_state.json").stat().st_mtime
+    if previous is not None and checkpoint is not None:
+        saved_at = (checkpoint / "trainer_state.json").stat().st_mtime
         # The checkpoint may be older than the last start, if the last attempt did not save a checkpoint.
-        seconds = before["seconds_before"] + max(0.0, saved - before["started"])
-    attempts = before["attempts"] + 1 if before else 1
+        seconds = previous["seconds_before"] + max(0.0, saved_at - previous["started"])
+    attempts = previous["attempts"] + 1 if previous else 1
     clock = {"seconds_before": seconds, "started": time.time(), "attempts": attempts, "processes": processes}
     write_json(cell.folder / CLOCK, clock)
 

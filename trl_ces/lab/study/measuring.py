@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 def check_evaluation(settings: dict[str, Any], recipe: Recipe) -> None:
     """
-    Raise `UserError` for an evaluation that would fail after training `recipe`; calls `check_NAME` beside the function
-    `NAME`, if it exists, with the same keyword arguments.
+    Raise `UserError` for an evaluation that would fail after training `recipe`.
+
+    If the module of the function `NAME` also defines `check_NAME`, call it with the same keyword arguments.
     """
     function = import_path(settings["function"], "evaluation")
     check = vars(sys.modules[function.__module__]).get(f"check_{function.__name__}", lambda **arguments: None)
@@ -49,16 +50,16 @@ def measuring_command(cell: Cell, settings: dict[str, Any]) -> list[str]:
     return [sys.executable, "-P", "-m", __name__, str(cell.folder), json.dumps(settings), state]
 
 
-def main(words: list[str]) -> int:
+def main(args: list[str]) -> int:
     """Measure a cell's trained model, or the model before training, and write `evaluation.json`.
 
     Return 2 if the model or a setting is invalid, else 0.
     """
-    folder, settings, started = Path(words[0]), json.loads(words[1]), time.monotonic()
+    folder, settings, started = Path(args[0]), json.loads(args[1]), time.monotonic()
     try:
         measure = import_path(settings["function"], "evaluation")
         # Load the recipe only if needed, because importing TRL takes as long as measuring a small model.
-        model = str(folder) if words[2] == "trained" else model_path(load_recipe(folder / RECIPE))
+        model = str(folder) if args[2] == "trained" else model_path(load_recipe(folder / RECIPE))
         benchmarks = measure(model, **_arguments(measure, settings, folder / RECIPE))
     except UserError as error:
         print(f"trl-ces study: error: {error}", file=sys.stderr)

@@ -24,7 +24,7 @@ Child = subprocess.Popen[bytes]
 
 @dataclass(frozen=True)
 class Step:
-    """A process of a run, its log, and functions to call before it starts and after it succeeds."""
+    """A process of a run, its log, and functions that are called before it starts and after it succeeds."""
 
     command: list[str]
     log: Path
@@ -58,46 +58,46 @@ def run_all(
     on_finish: Callable[[str], None] = lambda name: None,
     on_failure: Callable[[RunFailed], None] = lambda failure: None,
     on_wait: Callable[[], None] = lambda: None,
-    patience_s: float = 30.0,
+    grace_seconds: float = 30.0,
 ) -> list[RunFailed]:
     """
     Run `runs` in order, one per slot (environment variables that assign devices) at a time, and return the failures.
 
-    Ctrl-C and SIGTERM end all runs; processes that are still alive after `patience_s` seconds are killed.
+    Ctrl-C and SIGTERM end all runs; processes that are still alive after `grace_seconds` seconds are killed.
     """
-    waiting, failed = list(runs), []
-    working: dict[int, Generator[Child, None, None]] = {}  # slot -> its run
+    pending, failures = list(runs), []
+    running: dict[int, Generator[Child, None, None]] = {}  # slot -> its run
     children: dict[int, Child] = {}  # slot -> the current process of its run
-    received: list[int] = []
+    signals: list[int] = []
 
     def stop(number: int, _frame: FrameType | None) -> None:
-        received.append(number)
+        signals.append(number)
 
     previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        while (waiting or working) and not received:
-            for slot in [slot for slot in range(len(slots)) if slot not in working][: len(waiting)]:
-                working[slot] = _run_steps(waiting.pop(0), slots[slot], on_finish)
-            for slot, run in list(working.items()):
+        while (pending or running) and not signals:
+            for slot in [slot for slot in range(len(slots)) if slot not in running][: len(pending)]:
+                running[slot] = _run_steps(pending.pop(0), slots[slot], on_finish)
+            for slot, run in list(running.items()):
                 try:
                     children[slot] = next(run)
                 except StopIteration:
-                    del working[slot]
+                    del running[slot]
                 except RunFailed as failure:
-                    del working[slot]
-                    failed.append(failure)
+                    del running[slot]
+                    failures.append(failure)
                     on_failure(failure)
             time.sleep(POLL_SECONDS)
             on_wait()
     finally:
-        end_processes([child for child in children.values() if child.poll() is None], patience_s)
-        for run in working.values():
+        end_processes([child for child in children.values() if child.poll() is None], grace_seconds)
+        for run in running.values():
             run.close()
         for number, handler in previous.items():
             signal.signal(number, handler)
-    if received:
-        raise KeyboardInterrupt if received[0] == signal.SIGINT else SystemExit(128 + received[0])
-    return failed
+    if signals:
+        raise KeyboardInterrupt if signals[0] == signal.SIGINT else SystemExit(128 + signals[0])
+    return failures
 
 
 def _run_steps(run: Pending, env: dict[str, str], on_finish: Callable[[str], None]) -> Generator[Child, None, None]:
@@ -134,12 +134,12 @@ def _run_steps(run: Pending, env: dict[str, str], on_finish: Callable[[str], Non
                 raise RunFailed(run.name, code if code > 0 else 128 - code, step.log)
 
 
-def end_processes(children: list[Child], patience_s: float) -> None:
+def end_processes(children: list[Child], grace_seconds: float) -> None:
     """End processes and all their descendants, including torchrun's workers, which run in their own sessions."""
     descendants = [process for child in children for process in psutil.Process(child.pid).children(recursive=True)]
     for child in children:
         os.killpg(child.pid, signal.SIGTERM)
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + grace_seconds
     for child in children:
         try:
             child.wait(max(0.0, deadline - time.monotonic()))

@@ -23,7 +23,7 @@ from .measuring import check_evaluation, measuring_command
 from .processes import LOCK, Pending, RunFailed, Step, run_all
 
 
-def run_study(study: Study, jobs: int, say: Callable[[str], None]) -> tuple[list[str], list[RunFailed]]:
+def run_study(study: Study, jobs: int, report: Callable[[str], None]) -> tuple[list[str], list[RunFailed]]:
     """Check and execute the unfinished runs, `jobs` at a time; return the written files and the failures."""
     missing = [name for name in ("scipy", "matplotlib") if find_spec(name) is None]
     if missing:
@@ -34,16 +34,16 @@ def run_study(study: Study, jobs: int, say: Callable[[str], None]) -> tuple[list
             check_evaluation(study.evaluation, cell.checked_recipe)
     with lock_file(study.output_dir / LOCK) as lock:
         sign(lock, os.getpid())
-        return _run_pending(study, jobs, say)
+        return _run_pending(study, jobs, report)
 
 
-def _run_pending(study: Study, jobs: int, say: Callable[[str], None]) -> tuple[list[str], list[RunFailed]]:
+def _run_pending(study: Study, jobs: int, report: Callable[[str], None]) -> tuple[list[str], list[RunFailed]]:
     pending, slots = prepare(study, jobs)  # repeated under the lock: files may have changed
     results, count = Results(study), len(study.cells)
     cells = {cell.name: cell for cell in study.cells}
     for name in cells.keys() - {run.name for run in pending}:
         results.add(cells[name])
-    say(f"{count} runs in {study.output_dir}: {len(results)} finished, {len(pending)} pending, {jobs} at a time.")
+    report(f"{count} runs in {study.output_dir}: {len(results)} finished, {len(pending)} pending, {jobs} at a time.")
 
     def on_finish(name: str) -> None:
         cell, row = cells[name], results.add(cells[name])
@@ -54,10 +54,10 @@ def _run_pending(study: Study, jobs: int, say: Callable[[str], None]) -> tuple[l
         entropy = f", {row['entropy_bits']:.3f} bits" if "entropy_bits" in row else ""
         seconds = f" ({row['train/seconds']:.0f} s of training)" if row["train/seconds"] is not None else ""
         measured = f"{100 * row['accuracy']:.1f} %, {row['length_tokens']:.1f} tokens{entropy}{seconds}"
-        say(f"[{len(results)}/{count}] {name}: {measured}")
+        report(f"[{len(results)}/{count}] {name}: {measured}")
 
-    failed = run_all(pending, slots, on_finish, on_failure=lambda failure: say(str(failure)))
-    return results.write() if len(results) else [], failed
+    failures = run_all(pending, slots, on_finish, on_failure=lambda failure: report(str(failure)))
+    return results.write() if len(results) else [], failures
 
 
 def prepare(study: Study, jobs: int) -> tuple[list[Pending], list[dict[str, str]]]:
@@ -84,7 +84,7 @@ def share_devices(study: Study, jobs: int) -> tuple[int, list[dict[str, str]]]:
     """Return the number of processes per run, and the environment variable with the devices of each slot."""
     file = study.accelerate_config
     settings = read_accelerate_config(find_config(file, "accelerate")) if file is not None else {}
-    requested = study.num_processes or whole_number(settings.get("num_processes", 0), "num_processes", least=0)
+    requested = study.num_processes or whole_number(settings.get("num_processes", 0), "num_processes", minimum=0)
     on_cpu = settings.get("use_cpu") is True or all(cell.recipe.get("use_cpu") is True for cell in study.cells)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     devices = visible.split(",") if visible else [str(index) for index in range(0 if on_cpu else device_count())]

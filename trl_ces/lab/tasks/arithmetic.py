@@ -96,7 +96,7 @@ def _with_letters(texts: list[str]) -> list[str]:
 
 
 def carries(terms: list[int]) -> bool:
-    """Return whether the units add up to ten or more."""
+    """Return whether the sum of the units is at least ten."""
     return sum(term % 10 for term in terms) >= 10
 
 
@@ -145,8 +145,8 @@ def make_datasets(
     count: int, held_out: int, seed: int, system_prompt: str | None, **task_fields: Any
 ) -> tuple[Dataset, Dataset | None]:
     """Build the training and held-out problems; a `dataset_builder` for recipes. `system_prompt` is ignored."""
-    held = load_problems("held_out", held_out, seed, **task_fields) if held_out else None
-    return load_problems("train", count, seed, **task_fields), held
+    held_out_problems = load_problems("held_out", held_out, seed, **task_fields) if held_out else None
+    return load_problems("train", count, seed, **task_fields), held_out_problems
 
 
 def load_problems(split: str = "train", num_problems: int = 2000, seed: int = 0, **task_fields: Any) -> Dataset:

@@ -20,7 +20,7 @@ def measure(
     `accuracy`: share of correct completions. `length_tokens`: mean completion length in tokens, including the
     end-of-text token. `area`: mean accuracy over all token budgets up to `max_new_tokens`. `entropy_bits`: mean
     entropy of the sampling distribution over all generated tokens, in bits; `entropy_bits_correct` and
-    `entropy_bits_incorrect`: the same over the correct and over the incorrect completions, where there are any.
+    `entropy_bits_incorrect`: the same over correct and over incorrect completions, if there are any.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -48,7 +48,7 @@ def build_base_model(
     """Train a small Llama on texts that solve training problems, and save it with its settings.
 
     `training` overrides `BASE_TRAINING`. `on_step` receives the step, the total number of steps, and the loss in nats
-    per token. `start_from` is the directory of a base model to continue from, always with all sums in a text.
+    per token. `start_from` is the directory of a base model to continue from; every text then has all sums.
     """
     import torch
     from transformers import LlamaForCausalLM
@@ -82,10 +82,13 @@ def build_base_model(
 
 
 def sums_at(step: int, steps: int, sums: int) -> int:
-    """Return the sums per text: 2, 4, 8, ... in the first half, then `sums`; a start with `sums` learns nothing."""
-    fewer = [2**power for power in range(1, sums.bit_length()) if 2**power < sums]
-    part = 2 * step * len(fewer) // steps
-    return fewer[part] if part < len(fewer) else sums
+    """
+    Return the number of sums per text: 2, 4, 8, ... in the first half of training, then `sums`. A model that starts
+    with `sums` learns nothing.
+    """
+    smaller = [2**power for power in range(1, sums.bit_length()) if 2**power < sums]
+    stage = 2 * step * len(smaller) // steps
+    return smaller[stage] if stage < len(smaller) else sums
 
 
 def _new_model(tokenizer: PreTrainedTokenizerFast, seed: int, layers: int, width: int) -> LlamaForCausalLM:
@@ -163,7 +166,9 @@ def make_base_model(
             partial.rename(folder)
         elif settings:
             expected = {"task": asdict(task), **BASE_TRAINING, **training}
-            found = json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8"))
-            if found != expected:
-                raise ValueError(f"{folder} has a model with settings {found}, not {expected}: use another directory.")
+            stored = json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8"))
+            if stored != expected:
+                raise ValueError(
+                    f"{folder} contains a model with settings {stored}, not {expected}: use another directory."
+                )
     return model_name_or_path

@@ -1,4 +1,4 @@
-"""Generate problems with exact solutions offline, with `reasoning-gym` (PyPI, Apache-2.0)."""
+"""Generate problems with exact solutions offline, using `reasoning-gym` (PyPI, Apache-2.0)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _distinct(task: str, settings: dict[str, Any], count: int, seed: int, exclud
         raise UserError(f"The tasks need the `reasoning-gym` package: {install_line('quickstart')}.") from None
     if task not in DATASETS:
         raise UserError(f"`dataset_kwargs`: reasoning-gym has no task {task!r}.{nearest(task, DATASETS)}")
-    draws = 20 * count + 100  # because a task may repeat problems
+    draws = 20 * count + 100  # more than `count`, because a task may repeat problems
     source = reasoning_gym.create_dataset(task, **{**settings, "size": draws, "seed": seed})
     distinct: dict[str, str] = {}
     for number in range(draws):

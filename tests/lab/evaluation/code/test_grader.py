@@ -5,8 +5,8 @@ import json
 from dataclasses import replace
 
 import pytest
-from code_sandbox import built
-from fixtures_evaluation import CODE_ROWS, REAL_DATA, Scripted, write_data, write_model
+from code_sandbox import needs_sandbox
+from fixtures_evaluation import CODE_ROWS, REAL_DATA, ScriptedBackend, write_data, write_model
 
 from trl_ces.cli.main import main
 from trl_ces.lab.evaluation import run as run_module
@@ -116,7 +116,7 @@ def test_outputs_are_compared_as_in_evalplus(output, expected, atol, equal):
     assert equal_outputs(output, expected, atol) is equal
 
 
-@built
+@needs_sandbox
 def test_base_and_additional_tests_are_graded_separately():
     programs = [
         "def double(x): return x + x",
@@ -164,39 +164,39 @@ MALICIOUS = {
 }
 
 
-@built
+@needs_sandbox
 @pytest.mark.parametrize("name", MALICIOUS)
 def test_malicious_programs_do_not_pass(name):
     secret_of = task("def f(x): return 'secret_of_' + str(x)", [[1]], [[2]])
     assert passed([secret_of], [MALICIOUS[name]], seconds=8.0) == [[False, False]]
 
 
-@built
+@needs_sandbox
 def test_correct_programs_pass_next_to_malicious_programs():
     malicious = [MALICIOUS[name] for name in ("fork", "memory", "kill", "exit")]
     tasks = [task("def f(x): return x", [[1]])] * 8
-    found = passed(tasks, [program for attack in malicious for program in (attack, "def f(x): return x")], 20.0)
-    assert found == [[False], [True]] * 4
+    results = passed(tasks, [program for attack in malicious for program in (attack, "def f(x): return x")], 20.0)
+    assert results == [[False], [True]] * 4
 
 
-@built
+@needs_sandbox
 def test_slow_call_is_killed_at_its_cpu_time_limit(monkeypatch):
     # The reference takes almost no time, so the limit is one second of CPU time. The wall-clock limit is 60 seconds.
-    ends = []
+    statuses = []
 
     def watched(*arguments, **settings):
         outcome = run_sandboxed(*arguments, **settings)
-        ends.append(outcome.status)
+        statuses.append(outcome.status)
         return outcome
 
     monkeypatch.setattr(grader, "run_sandboxed", watched)
     slow = "def f(x):\n    while x: pass\n    return x"
     assert passed([task("def f(x): return x", [[0]], [[1]])], [slow], 60.0) == [[True, False]]
 
-    assert ends == ["ok", "died"]  # the reference; the program, which SIGPROF killed
+    assert statuses == ["ok", "died"]  # the reference; the program, which SIGPROF killed
 
 
-@built
+@needs_sandbox
 @pytest.mark.parametrize(
     "escape",
     [
@@ -212,8 +212,8 @@ def test_a_program_that_lifts_its_own_time_limit_does_not_pass(escape):
     assert passed([task("def f(x): return x", [[0]], [[1]])], [program], 60.0) == [[True, False]]
 
 
-@built
-def test_special_rules():
+@needs_sandbox
+def test_outputs_are_compared_by_special_rules():
     same_set = task("def f(x): return sorted(x)", [[[3, 1]]], convert="set")
     not_none = task("def f(x): return x > 0", [[1], [2]], convert="not_none")
     root = task("def f(c): return -c[0] / c[1]", [[[2.0, 1.0]]], rule="root", atol=1e-4)
@@ -227,7 +227,7 @@ def test_special_rules():
         assert passed([tested, tested], [correct, wrong]) == [[True], [False]]
 
 
-@built
+@needs_sandbox
 def test_programs_are_unscored_if_the_reference_fails():
     neither = task("def f(x): raise ValueError", [[1]], [[2]])
     half = task("def f(x): return 1 / (x - 2)", [[1]], [[2]])
@@ -246,39 +246,39 @@ def test_unscored_program_is_unscored_for_both_graders():
     base = Problem("humaneval", 0, "Double x.", "double", DOUBLE)
     stricter = replace(base, benchmark="humaneval_plus")
     generated = {"tokens": 9, "finish_reason": "stop", "text": "text"}
-    found = grade_completions([(Request([base, stricter], 0, [1], False, 7), generated)], ReferenceThatFails())
-    assert [(sample["correct"], sample["correct_qwen"]) for sample in found] == [(True, True), (None, None)]
+    samples = grade_completions([(Request([base, stricter], 0, [1], False, 7), generated)], ReferenceThatFails())
+    assert [(sample["correct"], sample["correct_qwen"]) for sample in samples] == [(True, True), (None, None)]
 
 
-@built
-def test_code_in_the_thinking_is_ignored():
+@needs_sandbox
+def test_code_in_the_thinking_block_is_ignored():
     block = fenced("def double(x): return 2 * x")
     texts = [f"<think>{block}", block, f"{block}</think>No idea.", f"so</think>{block}"]
     prefilled = [False, True, True, True]
-    found = CodeGrader(20.0).grade([(DOUBLE, text, opened) for text, opened in zip(texts, prefilled, strict=True)])
-    assert [grade.passed[0] for grade in found] == [False, False, False, True]
-    assert [grade.program is None for grade in found] == [True, True, True, False]
+    grades = CodeGrader(20.0).grade([(DOUBLE, text, opened) for text, opened in zip(texts, prefilled, strict=True)])
+    assert [grade.passed[0] for grade in grades] == [False, False, False, True]
+    assert [grade.program is None for grade in grades] == [True, True, True, False]
 
 
 def test_code_benchmarks_require_permission(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(run_module, "read_model", None)
     write_model(tmp_path / "model")
-    words = ["eval", "--model", str(tmp_path / "model"), "--data_dir", str(tmp_path), "--benchmarks", "humaneval"]
-    assert main([*words, "--output_dir", str(tmp_path / "out")]) == 2
+    args = ["eval", "--model", str(tmp_path / "model"), "--data_dir", str(tmp_path), "--benchmarks", "humaneval"]
+    assert main([*args, "--output_dir", str(tmp_path / "out")]) == 2
     message = capsys.readouterr().err
     assert "grading runs model-written programs on this machine" in message
     assert "`--allow_code_execution`" in message
     assert not (tmp_path / "out").exists()
 
 
-@built
+@needs_sandbox
 def test_completion_is_graded_for_the_base_set_and_the_stricter_set(tmp_path, monkeypatch):
     write_data(tmp_path, ["humaneval", "aime24"])
     write_model(tmp_path / "model")
     backends = []
 
     def load(facts, settings, longest):
-        backends.append(Scripted(facts.tokenizer, {"": fenced("def double(x): return abs(2 * x)")}))
+        backends.append(ScriptedBackend(facts.tokenizer, {"": fenced("def double(x): return abs(2 * x)")}))
         return backends[-1]
 
     monkeypatch.setattr(run_module, "load_backend", load)
@@ -297,16 +297,16 @@ def test_completion_is_graded_for_the_base_set_and_the_stricter_set(tmp_path, mo
     accuracy = {name: entry["correct"]["accuracy"]["mean"] for name, entry in summary["benchmarks"].items()}
     assert accuracy == {"humaneval_plus": 0.0, "aime24": 0.0, "humaneval": 1.0}
     file = tmp_path / "out" / "samples.jsonl"
-    every = sorted(file.read_text().splitlines())
-    assert len(every) == 18
-    sample = next(s for s in map(json.loads, every) if s["benchmark"] == "humaneval_plus")
+    all_lines = sorted(file.read_text().splitlines())
+    assert len(all_lines) == 18
+    sample = next(s for s in map(json.loads, all_lines) if s["benchmark"] == "humaneval_plus")
     assert sample["final_answer"] == "def double(x): return abs(2 * x)\n"
     assert (sample["gold"], sample["correct"], sample["correct_qwen"]) == ("double", False, False)
     # Simulate a kill between the two lines of each completion: only the missing lines are added.
-    kept = [line for line in every if '"humaneval_plus"' not in line]
-    file.write_text("".join(line + "\n" for line in kept))
+    base_lines = [line for line in all_lines if '"humaneval_plus"' not in line]
+    file.write_text("".join(line + "\n" for line in base_lines))
     run_evaluation(settings, tmp_path / "out", say=lambda text: None, progress=False)
-    assert sorted(file.read_text().splitlines()) == every
+    assert sorted(file.read_text().splitlines()) == all_lines
 
 
 def test_time_limit_is_recorded_only_for_code_sets():
@@ -318,7 +318,7 @@ def test_time_limit_is_recorded_only_for_code_sets():
         EvaluationSettings(model="m", benchmarks=["aime24"], code_time_limit=0.0)
 
 
-def test_digest_depends_on_the_tests(tmp_path):
+def test_data_digest_depends_on_the_tests(tmp_path):
     write_data(tmp_path, ["humaneval"])
     base, plus = (load_benchmark(name, tmp_path) for name in ("humaneval", "humaneval_plus"))
     assert [len(problems[0].code.groups) for problems in (base, plus)] == [1, 2]
@@ -340,18 +340,18 @@ def real_rows(dataset):
 
 def failed_canonical(dataset, rows):
     tasks = [read_task(dataset, row) for row in rows]
-    found = passed(tasks, [row["prompt"] + row["canonical_solution"] for row in rows], 120.0)
-    return {row["task_id"]: groups for row, groups in zip(rows, found, strict=True) if groups != [True, True]}
+    results = passed(tasks, [row["prompt"] + row["canonical_solution"] for row in rows], 120.0)
+    return {row["task_id"]: groups for row, groups in zip(rows, results, strict=True) if groups != [True, True]}
 
 
-@built
+@needs_sandbox
 @pytest.mark.parametrize("dataset", FILES)
 def test_twenty_canonical_solutions_pass(dataset):
     rows = real_rows(dataset)
     assert failed_canonical(dataset, rows[5 :: len(rows) // 20][:20]) == {}
 
 
-@built
+@needs_sandbox
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("dataset", FILES)

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from code_sandbox import built
+from code_sandbox import needs_sandbox
 
 from trl_ces.lab.evaluation.code import sandbox
 from trl_ces.lab.evaluation.code.sandbox import Outcome, SandboxError, check_sandbox, run_sandboxed
@@ -26,22 +26,22 @@ def mark_the_sandboxes_of_this_process(monkeypatch):
 
 def sandboxed_processes():
     """Find the ids of this test's sandbox processes by their command line."""
-    found = []
+    processes = []
     for entry in Path("/proc").iterdir():
         try:
             words = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
         except OSError:
             continue
         if MARK.encode() in words:
-            found.append(int(entry.name))
-    return found
+            processes.append(int(entry.name))
+    return processes
 
 
 def cpu_ticks(process):
     return int((Path("/proc") / str(process) / "stat").read_text().rpartition(")")[2].split()[11])
 
 
-def within_a_minute(holds):
+def wait_until(holds):
     deadline = time.monotonic() + 60
     while not holds() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -49,7 +49,7 @@ def within_a_minute(holds):
 
 
 def all_have_ended():
-    return within_a_minute(lambda: not sandboxed_processes())
+    return wait_until(lambda: not sandboxed_processes())
 
 
 def attempt(code):
@@ -58,7 +58,7 @@ def attempt(code):
     return f"try:\n{indented}\nexcept BaseException as error:\n    send(type(error).__name__.encode())\n"
 
 
-@built
+@needs_sandbox
 def test_program_receives_its_payload_and_sends_bytes():
     assert run_sandboxed("send(payload[::-1])", b"abc", seconds=20) == Outcome("ok", b"cba")
     assert run_sandboxed("send(b'a'); 1 / 0", seconds=20) == Outcome("died", b"a")
@@ -72,7 +72,7 @@ C_CALL = (
 )
 
 
-@built
+@needs_sandbox
 @pytest.mark.parametrize(
     ("code", "exception"),
     [
@@ -109,7 +109,7 @@ def test_kernel_denies_harmful_calls(tmp_path, code, exception):
     assert victim.read_text() == "untouched"
 
 
-@built
+@needs_sandbox
 def test_local_servers_are_unreachable():
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)
@@ -119,7 +119,7 @@ def test_local_servers_are_unreachable():
             server.accept()
 
 
-@built
+@needs_sandbox
 def test_signals_do_not_reach_processes_outside_the_sandbox():
     for code in ("os.kill(-1, 9)", "os.kill(1, 9)", "os.kill(0, 9)", "os.kill(os.getppid(), 9)"):
         outcome = run_sandboxed(f"import os\n{code}\nwhile True: pass", seconds=2)
@@ -127,7 +127,7 @@ def test_signals_do_not_reach_processes_outside_the_sandbox():
     assert run_sandboxed("send(b'next')", seconds=20) == Outcome("ok", b"next")
 
 
-@built
+@needs_sandbox
 @pytest.mark.parametrize(
     "code",
     [
@@ -145,32 +145,32 @@ def test_endless_programs_are_killed_at_the_time_limit(code):
     assert all_have_ended()
 
 
-@built
+@needs_sandbox
 def test_output_is_limited_and_prints_are_discarded():
-    sent = run_sandboxed("for _ in range(99): send(bytes(10**6))", seconds=30, output_bytes=10**7)
-    assert sent.status == "died"
-    assert len(sent.output) <= 10**7
+    outcome = run_sandboxed("for _ in range(99): send(bytes(10**6))", seconds=30, output_bytes=10**7)
+    assert outcome.status == "died"
+    assert len(outcome.output) <= 10**7
     printed = run_sandboxed("for i in range(10**5): print('passed' * 20)\nsend(b'end')", seconds=30)
     assert printed == Outcome("ok", b"end")
     assert all_have_ended()
 
 
-@built
+@needs_sandbox
 def test_memory_is_limited():
     code = "kept = []\ntry:\n    for _ in range(999): kept.append(bytearray(2**20))\n"
     code += "except MemoryError: send(b'%d' % len(kept))"
     assert 100 < int(run_sandboxed(code, seconds=30, memory_bytes=2**28).output) < 256
 
 
-@built
+@needs_sandbox
 def test_environment_variables_and_host_files_are_not_visible(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     code = "import os, sys\nsend(repr((dict(os.environ), sorted(os.listdir('/')), sys.argv, os.getuid())).encode())"
     environment, root, arguments, user = eval(run_sandboxed(code, seconds=20).output)
     assert environment == {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     # The folders of the Python environment, which may be under /tmp, are visible.
-    own = {Path(folder).parts[1] for folder in (*sandbox.visible_folders(), sys.executable)}
-    assert not ({"proc", "sys", "tmp", "run", "var", "bin"} - own) & set(root)
+    python_folders = {Path(folder).parts[1] for folder in (*sandbox.visible_folders(), sys.executable)}
+    assert not ({"proc", "sys", "tmp", "run", "var", "bin"} - python_folders) & set(root)
     assert (arguments, user) == (["program"], 65534)
     code = "import os\nfor number in range(1000):\n    try: os.fstat(number); send(b'%d ' % number)\n"
     code += "    except OSError: pass"
@@ -180,7 +180,7 @@ def test_environment_variables_and_host_files_are_not_visible(monkeypatch):
     assert run_sandboxed(code, seconds=20).output == b"None"
 
 
-@built
+@needs_sandbox
 @pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGINT])
 def test_no_sandbox_survives_its_parent(signal_number):
     code = "import sys; from trl_ces.lab.evaluation.code import sandbox; sandbox.START += sys.stdin.read(); "
@@ -191,7 +191,7 @@ def test_no_sandbox_survives_its_parent(signal_number):
     parent.stdin.write(MARK.encode())
     parent.stdin.close()
     ticks = os.sysconf("SC_CLK_TCK")
-    assert within_a_minute(lambda: any(cpu_ticks(process) > ticks for process in sandboxed_processes()))
+    assert wait_until(lambda: any(cpu_ticks(process) > ticks for process in sandboxed_processes()))
     parent.send_signal(signal_number)
     parent.wait(60)
     assert all_have_ended()
@@ -209,17 +209,19 @@ def test_code_does_not_run_without_linux(monkeypatch, tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the sandbox requires Linux")
 @pytest.mark.parametrize("message", [None, "bwrap: No permissions to create new namespace"])
-def test_error_without_bubblewrap_or_namespaces_names_cause_and_solution(monkeypatch, tmp_path, message):
+def test_error_without_bubblewrap_or_namespaces_states_the_cause_and_the_solution(monkeypatch, tmp_path, message):
     if message:
         (tmp_path / "bwrap").write_text(f"#!/bin/sh\necho '{message}' >&2\nexit 1\n")
         (tmp_path / "bwrap").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    why = message or "bwrap is not installed"
-    with pytest.raises(UserError, match=rf"cannot be created here \({why}\): .*`apt install bubblewrap libseccomp2`"):
+    reason = message or "bwrap is not installed"
+    with pytest.raises(
+        UserError, match=rf"cannot be created here \({reason}\): .*`apt install bubblewrap libseccomp2`"
+    ):
         check_sandbox()
 
 
-@built
+@needs_sandbox
 def test_code_does_not_run_without_the_system_call_filter(monkeypatch):
     monkeypatch.setattr(sandbox, "START", sandbox.START.replace("libseccomp.so.2", "libmissing.so"))
     with pytest.raises(SandboxError, match=r"libmissing\.so: cannot open shared object"):
@@ -227,7 +229,7 @@ def test_code_does_not_run_without_the_system_call_filter(monkeypatch):
 
 
 def stand_in(folder, monkeypatch, script):
-    """Put a `bwrap` of this shell script before the real one on PATH."""
+    """Put a `bwrap` with this shell script before the real `bwrap` on PATH."""
     (folder / "bwrap").write_text(f"#!/bin/sh\n{script}\n")
     (folder / "bwrap").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
@@ -238,9 +240,9 @@ DROP_OPTIONS = 'while [ "$1" != -- ]; do shift; done; shift\n'
 ALL_FILES = "--ro-bind / / --dev-bind /dev /dev"
 
 
-@built
+@needs_sandbox
 @pytest.mark.parametrize(
-    ("script", "says"),
+    ("script", "message"),
     [
         ('exec "$@"', "the ipc namespace, the mnt namespace, the net namespace, the pid namespace"),
         ('"$@"', "the pid namespace"),
@@ -249,9 +251,9 @@ ALL_FILES = "--ro-bind / / --dev-bind /dev /dev"
         (f'exec {REAL} --unshare-net --unshare-user --dev-bind / / -- "$@"', "the pid namespace"),
     ],
 )
-def test_a_bwrap_that_does_not_isolate_is_refused(tmp_path, monkeypatch, script, says):
+def test_a_bwrap_that_does_not_isolate_is_refused(tmp_path, monkeypatch, script, message):
     stand_in(tmp_path, monkeypatch, DROP_OPTIONS + script)
-    with pytest.raises(UserError, match=rf"only in a sandbox, which cannot be created here \(.*({says})"):
+    with pytest.raises(UserError, match=rf"only in a sandbox, which cannot be created here \(.*({message})"):
         check_sandbox()
     ran = tmp_path / "ran"
     with pytest.raises(SandboxError):
@@ -269,28 +271,28 @@ def test_a_bwrap_that_hangs_is_refused_at_the_limit(tmp_path, monkeypatch, scrip
         check_sandbox()  # would take 1000 s
 
 
-IGNORES = "import signal\nfor n in (24, 25, 26, 27): signal.signal(n, signal.SIG_IGN)\n"
-RESETS = "import signal\nsignal.setitimer(signal.ITIMER_PROF, 0)\n"
+IGNORE_SIGNALS = "import signal\nfor n in (24, 25, 26, 27): signal.signal(n, signal.SIG_IGN)\n"
+RESET_TIMER = "import signal\nsignal.setitimer(signal.ITIMER_PROF, 0)\n"
 
 
-@built
-@pytest.mark.parametrize("start_of_call", ["", IGNORES, RESETS])
+@needs_sandbox
+@pytest.mark.parametrize("start_of_call", ["", IGNORE_SIGNALS, RESET_TIMER])
 def test_cpu_time_of_a_call_is_limited_from_outside(monkeypatch, start_of_call):
     calls = "send(b'\\0a\\0')\n" * 3 + "send(b'\\0')\n" + start_of_call + "while True: pass"
-    monkeypatch.setattr(sandbox, "SPARE_SECONDS", 10_000)  # neither the sum of the calls nor the clock ends it
+    monkeypatch.setattr(sandbox, "SPARE_SECONDS", 10_000)  # neither total CPU time nor the clock ends the program
     outcome = run_sandboxed(calls, seconds=10_000, call_seconds=[0.5] * 4)
     assert outcome == Outcome("timeout", b"\0a\0" * 3 + b"\0")
     assert all_have_ended()
 
 
-@built
-def test_time_between_calls_and_sleep_are_not_cpu_time_of_a_call():
+@needs_sandbox
+def test_sleep_and_time_between_calls_do_not_count_as_cpu_time_of_a_call():
     busy = "import time\ndef work(s):\n    end = time.process_time() + s\n    while time.process_time() < end: pass\n"
     code = busy + "work(0.6)\nsend(b'\\0')\nwork(0.2)\ntime.sleep(0.8)\nsend(b'\\0')\nwork(0.6)\nsend(b'end')"
     assert run_sandboxed(code, seconds=100, call_seconds=[0.4]) == Outcome("ok", b"\0\0end")
 
 
-@built
-def test_false_marks_do_not_lift_the_limit_of_the_sum(monkeypatch):
+@needs_sandbox
+def test_false_marks_do_not_lift_the_limit_on_total_cpu_time(monkeypatch):
     monkeypatch.setattr(sandbox, "SPARE_SECONDS", 0.5)
     assert run_sandboxed("send(b'\\0' * 2)\nwhile True: pass", seconds=100, call_seconds=[0.2]).status == "timeout"

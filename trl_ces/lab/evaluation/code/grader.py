@@ -15,8 +15,9 @@ from .sandbox import MARK, check_sandbox, run_sandboxed
 from .tasks import CodeTask
 
 PROGRAM = Path(inside.__file__).read_text(encoding="utf-8") + "\nmain(payload, send)\n"
-# As in EvalPlus, the time limit of a call is four times the reference's time, at least one second; here in CPU time.
-LEAST_SECONDS, TIMES_REFERENCE = 1.0, 4.0
+# As in EvalPlus, the time limit of a call is four times the reference's time, but at least one second. Unlike in
+# EvalPlus, these are CPU seconds.
+MIN_SECONDS, REFERENCE_FACTOR = 1.0, 4.0
 # Language and content of a fenced block; an unclosed block extends to the end of the text.
 _BLOCK = re.compile(
     r"^[ \t]*(?:```|~~~)[ \t]*([A-Za-z0-9+_.-]*)[^\n]*(?:\n|\Z)(.*?)(?:^[ \t]*(?:```|~~~)[^\n]*$|\Z)",
@@ -30,7 +31,7 @@ class CodeGrade:
     """Program and test results of a completion."""
 
     program: str | None  # `None` if the completion has no program
-    # For each group of inputs, whether this and all previous groups passed; `None` if the reference cannot be run.
+    # For each group of inputs, whether this group and all previous groups passed; `None` if the reference fails.
     passed: list[bool | None]
 
 
@@ -44,7 +45,7 @@ class _Reference:
 
 
 def check_code(benchmarks: Sequence[str], allowed: bool) -> None:
-    """Raise `UserError` for code benchmarks if they are not allowed or the sandbox does not work."""
+    """Raise `UserError` if code benchmarks are requested but not allowed, or if the sandbox does not work."""
     if benchmarks and not allowed:
         raise UserError(
             f"{', '.join(benchmarks)}: grading runs model-written programs on this machine, in a sandbox without "
@@ -64,14 +65,14 @@ def find_program(text: str, entry_point: str) -> str | None:
 
 
 class CodeGrader:
-    """Grade completions in parallel, one per CPU core; run each reference solution only once."""
+    """Grade completions in parallel, one per CPU core, and run each reference solution only once."""
 
     def __init__(self, time_limit: float):
         self.time_limit = time_limit  # wall-clock seconds for all tests of one completion
         self._references: dict[CodeTask, _Reference | None] = {}
 
     def grade(self, completions: Sequence[tuple[CodeTask, str, bool]]) -> list[CodeGrade]:
-        """Grade triples (task, text, whether the prompt opens `<think>`); ignore code inside the thinking."""
+        """Grade triples (task, text, whether the prompt opens `<think>`); ignore code inside the thinking block."""
         tasks, programs = [task for task, *_ in completions], []
         for task, text, prefilled in completions:
             final = after_thinking(text, prefilled)
@@ -83,13 +84,13 @@ class CodeGrader:
         return [CodeGrade(*pair) for pair in zip(programs, passed, strict=True)]
 
     def _run_reference(self, task: CodeTask) -> _Reference | None:
-        found = self._solve(task, task.reference, None)
-        if len(found) != len(task.groups) + 1:
+        lines = self._solve(task, task.reference, None)
+        if len(lines) != len(task.groups) + 1:
             # Outputs exceed the limits (Mbpp/255) or a package is missing. The base inputs may still work.
             return self._run_reference(task.base()) if len(task.groups) > 1 else None
-        notes = json.loads(found[-1])
-        limits = [max(LEAST_SECONDS, TIMES_REFERENCE * seconds) for seconds in notes["seconds"]]
-        return _Reference(found[:-1], notes["plain"], limits)
+        measurements = json.loads(lines[-1])
+        limits = [max(MIN_SECONDS, REFERENCE_FACTOR * seconds) for seconds in measurements["seconds"]]
+        return _Reference(lines[:-1], measurements["plain"], limits)
 
     def _solve(self, task: CodeTask, code: str, limits: list[float] | None) -> list[str]:
         """Return the lines sent by the program. They are untrusted, so they are decoded only in the sandbox."""
@@ -106,11 +107,11 @@ class CodeGrader:
             return [None] * len(task.groups)
         groups = len(reference.outputs)
         tested = task if groups == len(task.groups) else task.base()
-        found = [] if program is None else self._solve(tested, program, reference.limits)
+        lines = [] if program is None else self._solve(tested, program, reference.limits)
         passed: list[bool | None] = []
         for group in range(groups):
-            so_far = all(passed) and group < len(found)
-            passed.append(so_far and self._equal(task, group, found[group], reference))
+            previous_passed = all(passed) and group < len(lines)
+            passed.append(previous_passed and self._equal(task, group, lines[group], reference))
         return passed + [None] * (len(task.groups) - groups)
 
     def _equal(self, task: CodeTask, group: int, outputs: str, reference: _Reference) -> bool:

@@ -101,12 +101,12 @@ def solve(job: dict[str, Any], send: Any) -> None:
         # Compress while writing: HumanEval/15 has 150 MB of outputs. With mtime=0, equal outputs have equal bytes.
         with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1, mtime=0) as lines:
             for arguments in decode(inputs):
-                if limits is not None:  # the sandbox measures from outside too, between the marks
+                if limits is not None:  # the sandbox also measures the CPU time between the marks from outside
                     send(b"\0")
                     signal.setitimer(signal.ITIMER_PROF, next(limits))  # SIGPROF ends the process
-                begun = time.process_time()
+                start = time.process_time()
                 output = function(*arguments)
-                seconds.append(time.process_time() - begun)
+                seconds.append(time.process_time() - start)
                 signal.setitimer(signal.ITIMER_PROF, 0)
                 if limits is not None:
                     send(b"\0")
@@ -134,8 +134,8 @@ def compare_outputs(job: dict[str, Any], send: Any) -> None:
             terms = (coefficient * math.pow(output, power) for power, coefficient in enumerate(inputs[index][0]))
             correct = correct and abs(sum(terms)) <= atol
         else:
-            also = accepted is not None and output == accepted[index]
-            correct = correct and (also or equal_outputs(output, expected, atol))
+            is_accepted = accepted is not None and output == accepted[index]
+            correct = correct and (is_accepted or equal_outputs(output, expected, atol))
     send(b"correct" if correct else b"wrong")
 
 

@@ -1,8 +1,8 @@
 """Sandbox for untrusted Python code: bubblewrap namespaces, resource limits and a system call filter.
 
 No code runs unless all three are available. docs/evaluation.md, "Code benchmarks", lists the guarantees and their
-mechanisms. The sandbox works only on Linux, for root and for other users. The kernel kills the whole sandbox at the
-time limit and when this process ends.
+mechanisms. The sandbox requires Linux, but not root. The kernel kills the whole sandbox at the time limit and when
+this process ends.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ class Outcome:
     """Status and output of a program."""
 
     status: str  # `"ok"`, `"timeout"`, or `"died"` (exception, exit or signal)
-    output: bytes  # bytes sent by the program; untrusted whatever the status
+    output: bytes  # bytes sent by the program; untrusted regardless of the status
 
 
 def run_sandboxed(
@@ -59,7 +59,7 @@ def run_sandboxed(
     Run Python source code with the globals `payload` and `send`, which takes `bytes`, for at most `seconds`.
     Thread-safe.
 
-    With `call_seconds`, the program sends `MARK` before and after each call, whose CPU time is limited too.
+    `call_seconds` limits the CPU time of each call. The program must then send `MARK` before and after each call.
     """
     text = program.encode(errors="surrogatepass")
     limits = [len(text), memory_bytes, output_bytes, int(seconds) + 2]
@@ -87,7 +87,7 @@ def run_sandboxed(
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes]) -> psutil.Process:
-    """Return the process that will run the program, once it is ready and found to be isolated."""
+    """Wait until the sandbox is ready, check that it is isolated, and return the process that will run the program."""
     assert process.stderr is not None
     received, deadline, poll = b"", time.monotonic() + READY_SECONDS, select.poll()
     poll.register(process.stderr, select.POLLIN)
@@ -99,20 +99,22 @@ def _wait_until_ready(process: subprocess.Popen[bytes]) -> psutil.Process:
             lines = received.decode(errors="replace").strip().splitlines()
             raise SandboxError(lines[-1] if lines else "bwrap ended without a message")
         received += chunk
-    own = Path("/proc/self/ns")
+    own_namespaces = Path("/proc/self/ns")
     try:
         outside = psutil.Process(process.pid)
         inside = [outside, *outside.children(recursive=True)][-1]
         root = Path(f"/proc/{inside.pid}/root")
-        shared = [name for name in NAMESPACES if (own / name).readlink() == (root.parent / "ns" / name).readlink()]
+        shared = [
+            name for name in NAMESPACES if (own_namespaces / name).readlink() == (root.parent / "ns" / name).readlink()
+        ]
         extra = {file.name for file in root.iterdir()} - {Path(folder).parts[1] for folder in visible_folders()}
         extra -= {"dev", Path(sys.base_prefix).parts[1]}
         is_writable = not os.statvfs(root).f_flag & os.ST_RDONLY
     except (OSError, psutil.Error) as error:
         raise SandboxError(f"its isolation cannot be verified: {error}") from None
     if shared or extra or is_writable:
-        what = [f"the {name} namespace" for name in shared] + [f"/{name}" for name in sorted(extra)[:3]]
-        raise SandboxError(f"{shutil.which('bwrap')} shares {', '.join(what) or 'a writable /'} with programs")
+        exposed = [f"the {name} namespace" for name in shared] + [f"/{name}" for name in sorted(extra)[:3]]
+        raise SandboxError(f"{shutil.which('bwrap')} shares {', '.join(exposed) or 'a writable /'} with programs")
     return inside
 
 
@@ -122,24 +124,24 @@ def _finish(
 ) -> str:  # fmt: skip
     """Send `data`, wait until the program ends or exceeds a limit, and return the status.
 
-    The CPU time of calls is measured from outside, because a program can change its own timers. It is one process, as
-    the filter refuses new ones. It can send false marks, so the sum of its CPU time is limited too.
+    The CPU time of calls is measured from outside, because a program can change its own timers. The program is a
+    single process, because the filter denies new ones. It can send false marks, so its total CPU time is also limited.
     """
-    deadline, used, begun, position, marks = time.monotonic() + seconds, 0.0, 0.0, 0, 0
-    while (left := deadline - time.monotonic()) > 0:
+    deadline, cpu_seconds, call_start, position, marks = time.monotonic() + seconds, 0.0, 0.0, 0, 0
+    while (remaining := deadline - time.monotonic()) > 0:
         try:
-            process.communicate(data, timeout=min(left, POLL_SECONDS) if limits else left)
+            process.communicate(data, timeout=min(remaining, POLL_SECONDS) if limits else remaining)
             return "died" if process.returncode else "ok"
         except subprocess.TimeoutExpired:
-            data = None  # `communicate` continues with the rest
-        with contextlib.suppress(psutil.Error):  # it has just ended
-            used = sum(inside.cpu_times()[:2])  # user and system
-        sent = os.pread(output, os.fstat(output).st_size - position, position)
-        position += len(sent)
-        if MARK in sent:
-            marks, begun = marks + sent.count(MARK), used
+            data = None  # `communicate` sends the remaining data
+        with contextlib.suppress(psutil.Error):  # the process has just ended
+            cpu_seconds = sum(inside.cpu_times()[:2])  # user and system
+        output_chunk = os.pread(output, os.fstat(output).st_size - position, position)
+        position += len(output_chunk)
+        if MARK in output_chunk:
+            marks, call_start = marks + output_chunk.count(MARK), cpu_seconds
         limit = [*limits, 0.0][min(marks // 2, len(limits))]
-        if limits and (used > sum(limits) + SPARE_SECONDS or (marks % 2 and used - begun > limit)):
+        if limits and (cpu_seconds > sum(limits) + SPARE_SECONDS or (marks % 2 and cpu_seconds - call_start > limit)):
             break
     return "timeout"
 
@@ -170,8 +172,8 @@ def _python_path() -> list[str]:
 def visible_folders() -> list[str]:
     """List the folders that a program can read: Python's libraries, installed packages, and system libraries."""
     folders = [*_python_path(), f"{sys.base_prefix}/lib", *_LIBRARIES]
-    found = sorted({os.path.normpath(path) for path in folders if os.path.exists(path)})
-    return [path for path in found if not any(path.startswith(other + "/") for other in found)]
+    existing = sorted({os.path.normpath(path) for path in folders if os.path.exists(path)})
+    return [path for path in existing if not any(path.startswith(other + "/") for other in existing)]
 
 
 def check_sandbox() -> None:

@@ -13,7 +13,7 @@ import sys
 
 READY = b"ready\n"
 OPEN_FILES = 64
-RESULT = 3  # file descriptor for the bytes that the program sends
+RESULT = 3  # file descriptor of the program's output
 # System calls that namespaces and limits do not cover: new processes (each would have its own memory limit), memory
 # that RLIMIT_AS does not count, AF_VSOCK, access to bubblewrap's process, new namespaces, unneeded kernel features.
 DENIED = """
@@ -44,7 +44,7 @@ def limit(memory_bytes: int, output_bytes: int, cpu_seconds: int) -> None:
 
 
 def filter_system_calls() -> None:
-    """Make the kernel deny the calls in `DENIED` and kill the process at a call of another architecture."""
+    """Make the kernel deny the calls in `DENIED`, and kill the process if it makes a call of another architecture."""
     seccomp = ctypes.CDLL("libseccomp.so.2")
     seccomp.seccomp_init.restype = ctypes.c_void_p
     rules = ctypes.c_void_p(seccomp.seccomp_init(_ALLOW))

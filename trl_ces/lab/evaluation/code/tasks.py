@@ -55,9 +55,9 @@ def read_task(dataset: str, row: Row) -> CodeTask:
     convert, rule, accepted = None, "equal", None
     if dataset == "mbpp":
         groups = [mbpp_inputs(row["task_id"], group) for group in groups]
-        convert = "set" if name in COMPARED_AS_SETS else "not_none" if name in ANY_BUT_NONE else None
-        if name in ALSO_CORRECT:
-            outputs = [[ALSO_CORRECT[name](*arguments) for arguments in group] for group in groups]
+        convert = "set" if name in COMPARED_AS_SETS else "not_none" if name in COMPARED_WITH_NONE else None
+        if name in ALTERNATIVE_OUTPUTS:
+            outputs = [[ALTERNATIVE_OUTPUTS[name](*arguments) for arguments in group] for group in groups]
             accepted = tuple(json.dumps(encode(group)) for group in outputs)
     elif name == "find_zero":
         rule = "root"
@@ -120,11 +120,14 @@ def _digit_distance(one: int, other: int) -> int:
     return sum(abs(int(digit) - int(other_digit)) for digit, other_digit in pairs)
 
 
-# MBPP functions for which the problem statement allows several outputs.
+# MBPP functions whose problem statements allow several outputs.
 COMPARED_AS_SETS = {
     *("similar_elements", "find_char_long", "common_in_nested_lists", "extract_singly"),
     *("larg_nnum", "find_dissimilar", "Diff"),
 }
-ANY_BUT_NONE = ("check_str", "text_match_three", "text_starta_endb")
+COMPARED_WITH_NONE = ("check_str", "text_match_three", "text_starta_endb")
 # Alternative outputs that are accepted in addition to the reference output.
-ALSO_CORRECT: dict[str, Callable[..., int]] = {"surface_Area": _surface_area, "digit_distance_nums": _digit_distance}
+ALTERNATIVE_OUTPUTS: dict[str, Callable[..., int]] = {
+    "surface_Area": _surface_area,
+    "digit_distance_nums": _digit_distance,
+}
