@@ -55,8 +55,12 @@ BLIND_LISTS = [
     ("blind18-correct", 300, 1.0, 5),
     ("blind19-hostile", 500, 0.0, 2),
     ("blind19-correct", 300, 1.0, 74),
+    ("blind20-hostile", 400, 0.0, 0),  # at first 3, and 36 correct ones rejected
+    ("blind20-correct", 400, 1.0, 12),
+    ("blind21-hostile", 400, 0.0, 0),  # at first 1, and 29 correct ones rejected
+    ("blind21-correct", 400, 1.0, 6),
 ]
-NEWEST = 2  # number of lists that `make test` grades; `make test-slow` grades all lists
+NEWEST = 4  # number of lists that `make test` grades; `make test-slow` grades all lists
 
 
 @pytest.mark.parametrize(
@@ -93,6 +97,8 @@ def test_the_number_of_misgraded_answers_in_blind_lists_does_not_increase(name, 
         (17, 5, 6),
         (18, 9, 5),
         (19, 11, 78),
+        (20, 3, 36),
+        (21, 1, 29),
     ],
 )
 def test_trls_reward_misgrades_over_twice_as_many_answers_as_ours_initially(number, accepted, rejected):

@@ -28,11 +28,21 @@ _STATEMENT = re.compile(
 )
 # 顶点坐标为（1，2）。 at the end
 _PLAIN = r"(?<=[是为得=＝\s])[（(]?[-−]?\d(?:[-−\d.,，/ ]{0,40}\d)?[）)]?(?=\s?[一-鿿]{0,6}[。．.]\s*\Z)"
-_MATH_SPAN = rf"(?:{_PLAIN}|\$\$[^$]+\$\$|\$[^$\n]+\$|\\\([^\n]+?\\\)|\\\[.+?\\\]|\*\*[^*\n]+\*\*)"
+_MATH_SPAN = rf"(?:{_PLAIN}|\$\$[^$]+\$\$|\$(?:\\.|[^$\\\n])+\$|\\\([^\n]+?\\\)|\\\[.+?\\\]|\*\*[^*\n]+\*\*)"
 _VALUES = re.compile(rf"{_MATH_SPAN}(?:(?:\s*(?:,|，|、|;|and|or|和|或))+\s*{_MATH_SPAN})*", re.DOTALL)
 _SENTENCE_END = re.compile(r"[.!](?=\s+[A-Z]|\s*$)|[?？。！\n]|．(?!\d)|\s*\*\*|</")
 # A few words without another number may follow a closing expression: "Hence we obtain $025$ as required."
 _CLOSING_TAIL = re.compile(r"[^\d$\\?？]{0,40}")
+# An unboxed verdict or label that is the last line: "**Yes**, because ...", "answer1".
+_LAST_LINE = re.compile(
+    r"^(?:\*\*(yes|no)[.,]?\*\*(?!.*\b(?:but|however|unless|if|not sure)\b)(?:[,.;:][^\n?]*)?|"
+    r"((?:answer|option|solution|ending)\d)\.?)\s*\Z",
+    re.IGNORECASE | re.MULTILINE,
+)
+_BOLD_AT_END = re.compile(r"\*\*([^*\n]+)\*\*\Z")
+_BOLD_BEFORE = re.compile(r"\*\*([^*\n]+)\*\*[^*]*\band\b[^*]*\Z")
+_SENTENCE_IN_BOLD = re.compile(r"[A-Za-z]{2,} .*(?:=|\b(?:is|are|at)\b)")
+_FORMULA = re.compile(r"\$[^$]*\$|\\[A-Za-z]+")
 # Where the words behind a value stop to belong to it: "$5$ as required", "$5$ is the answer", but not "$5$ thousand".
 _NEXT_CLAUSE = re.compile(
     r"\s*(?:[,，;:.!。！．()*]|的(?:[。．]|$)|\b(?:as|because|since|so|which|where|when|by|for|in this|works|"
@@ -116,15 +126,33 @@ def find_statement(text: str) -> str | None:
     """
     text = _without_ornaments(text)
     if statements := list(_STATEMENT.finditer(text)):
-        return _stated(text, statements[-1])
+        last = statements[-1]
+        closing = _closing(text[last.end() :]) if last[0][:1] in "svrSVR" else None  # "the values are 1, 2: **3**"
+        return closing or _stated(text, last)
+    return _closing(text)
+
+
+def _closing(text: str) -> str | None:
+    """The expression that ends a text: in bold, or introduced by its sentence."""
+    if line := _LAST_LINE.search(text):
+        return line[1] or line[2]
     closings = list(_VALUES.finditer(text))
     if not closings or not _CLOSING_TAIL.fullmatch(text, closings[-1].end()):
         return None
     start, end = closings[-1].span()
+    bold = _BOLD_AT_END.search(text, start, end)
+    if bold and "**" not in text[start : bold.start()]:  # "$a = 5$, so $a^2 = 25$ and **$b = 3$**"
+        start = bold.start()
     before = _BEFORE_CLOSING.split(text[:start])[-1]
-    if _OTHERS.search(before) or not _INTRODUCED.search(before) or not stands(text, start, end, text[start:end]):
+    introduced = bold or _INTRODUCED.search(before)
+    if _OTHERS.search(before) or not introduced or not stands(text, start, end, text[start:end]):
         return None
-    return _with_tail(text[start:end], text[end:]) or None
+    if not bold or start < bold.start() or not re.search("[A-Za-z]", _FORMULA.sub("", bold[1])):
+        return _with_tail(text[start:end], text[end:]) or None
+    if also := _BOLD_BEFORE.search(before):  # "the slower drives at **56 km/h** and the faster at **76 km/h**"
+        return f"{also[1]}; {bold[1]}"
+    # "**72 days** to finish the book": bold words say where the value ends.
+    return (_closing(bold[1]) if _SENTENCE_IN_BOLD.match(bold[1]) else None) or bold[1].strip()
 
 
 def _without_ornaments(text: str) -> str:
@@ -135,6 +163,9 @@ def _without_ornaments(text: str) -> str:
 def _stated(text: str, statement: re.Match[str]) -> str | None:
     start = statement.end()
     values = _VALUES.match(text, start)
+    line = text[start:].partition("\n")[0]
+    if not values and "**" in line.strip(" *") and (closing := _closing(line)):
+        return closing  # **Answer**: Their average guess is **80 jelly beans**.
     end = _SENTENCE_END.search(text, values.end() if values else start)
     if _OF_THE_ANSWER.search(text[: statement.start()]) or (end and end.group() in "?？"):
         return None

@@ -36,8 +36,24 @@ _FORM = re.compile(
     r"\bscientific notation|\b(?:lowest|simplest|reduced) (?:terms|form)|\bcommon fraction",
     re.IGNORECASE,
 )
-_WORDED = re.compile(r"\$([^$=]+)\$\s+([a-z][A-Za-z ]*)\.?")
-_UNIT = r"((?:square |cubic )?[a-z]+(?:(?: per |/)[a-z]+)?)"
+_WORDED = re.compile(r"\$([^$=]+?)(?:\s*\\approx[^$]*)?\$\s+([a-z][A-Za-z ]*)\.?")
+_SENTENCE_WITH_ONE_NUMBER = re.compile(r"[A-Z][A-Za-z ,']* (\d+(?:\.\d+)?) [A-Za-z ,']+\.")
+_BOUNDED_EXPRESSION = re.compile(r"(.+?)(<|\\leq)(.+)(<|\\leq)(.+)|(.+?)(?:[<>=]|\\[lg]eq).+")
+# Signs of units behind a value, by a word of the question that allows them.
+_SIGNS_BY_WORD = [
+    (re.compile("arcsec"), re.compile(r"(?:''|″)$")),
+    (re.compile(r"\b(?:Sun|solar)\b|\\odot"), re.compile(r"(?:\\,|\s)*[LMR]_\{?\\odot\}?$")),
+]
+# "at least $\\boxed{5}$" where the least number is asked for, `x < \\boxed{5}` where the least upper bound is.
+_BOUNDS = [
+    (re.compile(asks, re.IGNORECASE), re.compile(rf"(?:{says})(?=\s*\$?\\boxed)"))
+    for asks, says in (
+        (r"\b(?:least|minimum|smallest|fewest)\b", "at least"),
+        (r"\b(?:greatest|maximum|largest|most|upper bound)\b", "at most|<"),
+    )
+]
+_UNIT_IN_LATEX = re.compile(r"\$(\\mu\s*)?\\mathrm\s*\{[~\s]*([A-Za-z]+)\s*\}\$")
+_UNIT = r"((?:square |cubic )?[a-zμ]+(?:(?: per |/)[a-z]+)?)"
 _ASKED_UNIT = re.compile(  # a look ahead, because "in how many hours" has two
     rf"(?=\b(?:how many|number of) {_UNIT}|(?<!measured )(?<!given )(?<!is )(?<!are )\b(?:in|to) {_UNIT}(?![\w-]))",
     re.IGNORECASE,
@@ -47,9 +63,10 @@ _ASKED_IN_CHINESE = re.compile(
 )
 _IN_TEXT = re.compile(r"^\s*\\text\s*\{([^{}]*)\}\s*$")  # Ann: 3, Bob: 5
 _COUNTED = re.compile(r"(-?[\d./]+)\s*([一-鿿]{1,3})")
-_SCALE = re.compile(r"(?:多少|几)([万亿])|\bhow many (hundred|thousand|million|billion)s\b", re.IGNORECASE)
+_SCALE = re.compile(r"(?:多少|几)([万亿])|\b(?:how many|in) (hundred|thousand|million|billion)s\b", re.IGNORECASE)
 _ASKS_PERCENT = re.compile(
-    r"percentage|\b(?:what|which|the|as an?|in|how many) (?:\w+ )?(?:per ?cent|\\?%)|百分[之数比率]|[_)）]\s*\\?[%％]",
+    r"percentage|(?<!not )\b(?:what|which|the|as an?|in|how many) (?:\w+ )?(?:per ?cent|\\?%)|"
+    r"百分[之数比率]|[_)）]\s*\\?[%％]",
     re.IGNORECASE,
 )
 # A rate or a grade, but no price or count, may be a percentage where another one is given.
@@ -70,6 +87,12 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return timed
     if (worded := _WORDED.fullmatch(gold.strip())) and parse_unit(worded[2]):
         gold = rf"{worded[1]}\text{{ {worded[2]}}}"
+    if (sentence := _SENTENCE_WITH_ONE_NUMBER.fullmatch(gold.strip())) and re.search(r"\d", answer):
+        gold = sentence[1]
+    for word, sign in _SIGNS_BY_WORD:
+        if word.search(question) and not sign.search(gold):
+            answer = sign.sub("", answer)
+    answer = _of_a_letter(answer, gold, question)
     gold, answer = _in_text(gold, answer, question), _in_text(answer, "", question)
     if (theirs := quantity(gold)) and (ours := quantity(answer)) and theirs[1] == ours[1] and theirs[2] != ours[2]:
         given = parse_unit(split_unit(tidy(answer))[1] or implied_unit(answer)) or {}
@@ -105,6 +128,8 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     if scale and scale[1] and number(tidy(gold)) is not None and scale[1] not in gold:  # 多少万元
         value, counted, _ = tidy(unwrap(answer)).partition(scale[1])
         return gold, value if counted or not split_unit(tidy(answer))[1] else ""
+    if scale and scale[2] and scale[2] not in gold:
+        answer = re.sub(rf"(?<=[\d}}])\s*(\\text\s*\{{)?\s*{scale[2]}\b", r"\1", answer)
     answer = without_what_is_counted(answer, question)
     pairs = _COUNTED.fullmatch(unwrap(tidy(answer)))
     if pairs and re.search(f"[少几]个?{pairs[2]}", question):  # 90双
@@ -142,8 +167,23 @@ def _as_share(answer: str, gold: str, question: str) -> str | None:
     return None
 
 
-def without_asked_scale(text: str, question: str) -> str:
-    r"""A text without the scale of the question behind its boxes: `\boxed{5}万吨` where 多少万吨 are asked for."""
+def _of_a_letter(answer: str, gold: str, question: str) -> str:
+    r"""`20 < x < 30` for `20 < x^2+5x < 30` where the question asks for x^2+5x and the gold is an interval."""
+    text = tidy(answer)
+    bounded = _BOUNDED_EXPRESSION.fullmatch(text) if re.fullmatch(r"[(\[].*[)\]]|.*\\cup.*", tidy(gold)) else None
+    name = (bounded[3] or bounded[6]).strip() if bounded else ""
+    is_named = len(name) > 1 and "," not in name and re.sub(r"\s", "", name) in BLANKS_AND_SIZES.sub("", question)
+    return text.replace(name, "x") if is_named else answer
+
+
+def without_asked_words(text: str, question: str) -> str:
+    r"""
+    A text without the words of the question around its boxes: `\boxed{5}万吨` where 多少万吨 are asked for, "at least
+    \boxed{5}" where the least number is.
+    """
+    for asks, says in _BOUNDS:
+        if asks.search(question):
+            text = says.sub("=", text)
     scale = _SCALE.search(question)
     return re.sub(rf"(?<=\}})(\$?)\s*{scale[1] or scale[2]}", r"\1 ", text) if scale else text
 
@@ -225,6 +265,7 @@ def _has_another_unit(answer: str, gold: str, question: str) -> bool:
 
 def _asked_units(question: str, given: dict[str, int]) -> list[dict[str, int]]:
     """The units that a question asks for: "how many minutes"; 多少元 only where another of its kind is given."""
+    question = _UNIT_IN_LATEX.sub(lambda unit: f"{(unit[1] and 'μ') or ''}{unit[2]}", question)
     asked = [*map(parse_unit, _ASKED_IN_CHINESE.findall(question))]
     asked = [unit for unit in asked if unit and any(kind & unit.keys() and kind & given.keys() for kind in KINDS)]
     asked += [parse_unit(next(filter(None, found))) for found in _ASKED_UNIT.findall(question)]

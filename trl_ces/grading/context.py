@@ -43,8 +43,8 @@ _NOT = re.compile(
 )
 _DOUBTS = re.compile(
     r"(?i)\b(?:suppose|assume|assuming|if|(?<!\bwe )were|maybe|perhaps|possibly|might|could be|either(?! way)|wrong|"
-    r"incorrect|false|(?:do not|don't|cannot|can't) (?:think|believe|say)|guess|not the case|mistake to)\b|不认为|"
-    r"如果|假设|可能[是为]|也许|或许|错误?答案|(?<!节)大?约\Z|比\Z|\bbetween\b(?!.*(?:\b(?:is|are|equals?|be)\b|=))"
+    r"incorrect|false|(?:do not|don't|cannot|can't) (?:think|believe|say)|(?<!average )guess|not the case|mistake to)"
+    r"\b|不认为|如果|假设|可能[是为]|也许|或许|错误?答案|(?<!节)大?约\Z|比\Z|\bbetween\b(?!.*(?:\b(?:is|are|equals?|be)\b|=))"
 )
 _BEHIND_IN_MATH = re.compile(
     r"\Z|[$\n&|=≈]|\\\)|\\\]|\\\\|[.,;:?](?!\d)|\^\s*\{?\s*\\circ|\\?%|\\(?:degree|end|text|mathrm|mbox|blacksquare|"

@@ -27,6 +27,7 @@ _COLUMN = re.compile(r"\\begin\{pmatrix\}((?:(?!\\end)[^&])*)\\end\{pmatrix\}", 
 _UNIT_VECTOR = re.compile(r"\\(?:mathbf|boldsymbol|bm|vec|hat)\{?(?:\\mathbf)?\{?\\?([ijk])(?:math)?\}*")
 _PART = r"\{(?:[^(){}]|\{[^(){}]*\})*\}"
 _SCALED = re.compile(rf"([-+]?(?:\d+|[a-z]|\\frac{_PART}{_PART}))\s*(\([^()]*\)|{_COLUMN.pattern})", re.DOTALL)
+_POINT = re.compile(r"^[A-Za-z]\s*=\s*(-?[\d./]+)$")
 _UNEQUAL = re.compile(r"^[A-Za-z]\s*\\neq(?![A-Za-z])")
 _BOTH = re.compile(r"(?<![A-Za-z])and(?![A-Za-z])|且")
 _GOES_ON = re.compile(r"\\[cl]?dots(?![A-Za-z])|\.\.\.|…")
@@ -184,6 +185,10 @@ def _signed(item: str) -> list[str]:
 def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
     """Compares lists, tuples, intervals and unions; `None` if neither side is one."""
     gold_items, answer_items = listed_values(gold), listed_values(answer)
+    if len(gold_items) > 1 or _tuple(gold):
+        answer_items = _equated(answer) or answer_items
+    elif len(answer_items) > 1 or _tuple(answer):
+        gold_items = _equated(gold) or gold_items
     bounded = statements.interval_of(gold) or gold  # for x > 1 and x < 3
     if stated := _stated_union(answer_items, bounded):
         return _compare_structure(bounded, stated, algebra)
@@ -210,13 +215,26 @@ def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
     return _compare_tuples(gold, answer, algebra)
 
 
+def _equated(text: str) -> list[str]:
+    """`a=2` and `b=2` for `a=b=2`; nothing for anything else."""
+    *names, value = sides(text)
+    return [f"{name}={value}" for name in names] if len(names) > 1 and all(map(is_name, names)) else []
+
+
 def _stated_union(items: list[str], other: str) -> str | None:
     r"""`x<1` and `x>2` as `(-\infty,1)\cup (2,\infty)` if the other side consists of intervals; else `None`."""
     gaps = [_UNEQUAL.sub("", item).strip() for item in items if _UNEQUAL.search(item)]
-    intervals = [statements.interval_of(item) for item in items if not _UNEQUAL.search(item)]
-    if len(items) < 2 or not all(intervals) or not all(map(_tuple, union_parts(other))):
-        return None
-    if len({letter for item in items for letter in _BOUNDED.findall(item)}) > 1:
+    letters = {letter for item in items for letter in _BOUNDED.findall(item)}
+    if not gaps and any(map(is_relation, items)):
+        items = [_POINT.sub(r"\\{\1\\}", item) for item in items]  # x < 0 or x = 1
+    is_point = [item.startswith(r"\{") for item in items]
+    intervals = [
+        item if is_point[place] else statements.interval_of(item)
+        for place, item in enumerate(items)
+        if not _UNEQUAL.search(item)
+    ]
+    is_union = all(_tuple(part) or (any(is_point) and part.startswith(r"\{")) for part in union_parts(other))
+    if len(items) < 2 or not all(intervals) or len(letters) > 1 or not is_union or all(is_point):
         return None
     from_below = sorted(map(str, intervals), key=lambda interval: not interval.startswith(r"(-\infty"))
     union = _overlap(*from_below) or r"\cup ".join(map(str, intervals)) or r"(-\infty,\infty)"
@@ -230,7 +248,7 @@ def _overlap(*intervals: str) -> str | None:
     if len(intervals) != 2:
         return None
     one, other = map(tuple_values, intervals)
-    if one[0] != r"-\infty" or other[1] != r"\infty":
+    if not one or not other or one[0] != r"-\infty" or other[1] != r"\infty":
         return None
     low, high = number(other[0]), number(one[1])
     if low is None or high is None or low >= high:

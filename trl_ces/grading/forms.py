@@ -22,7 +22,7 @@ _CHOSEN_TOO = re.compile(
 )
 # x \in [1, 2) states [1, 2); \{x \mid x > 2\} states x > 2
 _IN = re.compile(
-    r"^\s*(?:(?:(?:[A-Za-z]|\\[a-z]+)(?:_\w)?|\([a-z](?:,\s*[a-z])+\))\s*\\in(?![A-Za-z])|[A-Z]\s*=(?=\s*\\\{))"
+    r"^\s*(?:(?:all\s+)?(?:(?:[A-Za-z]|\\[a-z]+)(?:_\w)?|\([a-z](?:,\s*[a-z])+\))\s*\\in(?![A-Za-z])|[A-Z]\s*=(?=\s*\\\{))"
 )
 _GROUPED_RESULT = re.compile(r"=\s*\d{1,3}(?:,\d{3})+(?:\.\d+)?$")  # x = 1,234 is not a list
 _SET_BUILDER = re.compile(
@@ -48,7 +48,10 @@ _CONVENTIONS = [
         (r"\\math(?:bb|bf)\s*\{?\s*R\s*\}?|all real numbers", r"(-\infty,\infty)"),
         (r"\\mathbb\s*\{?R\}?\s*[\^_]\s*\{?\s*(?:\+|>\s*0)\s*\}?", r"(0,\infty)"),
         (r"\\mathbb\s*\{?R\}?\s*_\s*\{?\s*\\geq\s*0\s*\}?", r"[0,\infty)"),
-        (r"(?:there (?:is|are) )?no (?:real )?(?:solution|root)s?(?: exists?)?", r"\emptyset"),
+        (
+            r"(?:there (?:is|are) )?no (?:real )?(?:solution|root)s?(?: exists?)?(?: ?: ?\\(?:oslash|emptyset))?",
+            r"\emptyset",
+        ),
         (r"(?:the system is )?inconsistent(?:\W{1,3}no solutions?\)?)?", r"\emptyset"),
         (r"(?:the )?empty set|none|无解|\\\{\s*\\\}", r"\emptyset"),
         (r"(?:(?:the|this) limit )?does not exist|D\.?N\.?E\.?|\\nexists", "does not exist"),
@@ -60,7 +63,7 @@ _CONVENTIONS = [
         (rf"(?:no[,;.:]? )?{_IT}(?:is|does) ?n[o']t(?: represent)?(?: y as)? a function(?: of x)?", "not a function"),
         (r"正确|对|√", "true"),
         (r"错误?|不正确|不对|×", "false"),
-        (r"(?:positive )?infinity|\+\s*\\infty", r"\infty"),
+        (r"(?:positive )?infinity|infinite|\+\s*\\infty", r"\infty"),
     ]
 ]
 _CONSTANT = re.compile(r"\+\s*(?:[CcKk](?:_\{?\d\}?)?|(?:\\text\s*\{\s*)?const(?:ant)?\.?\s*\}?)$")
@@ -83,7 +86,8 @@ _YES_OR_NO = re.compile(  # yes, it is prime; no, it is not closed
 )
 _DIVERGES = re.compile(r"\b(?:(?:does|is) not|doesn't|isn't) converg\w*", re.IGNORECASE)
 _KIND = re.compile(
-    r"(?<=\w)\s+(?:function|series|sequence|integral|triangle|number|matrix|system|event)s?\.?$", re.IGNORECASE
+    r"(?<=\w)\s+(?:function|series|sequence|integral|triangle|number|matrix|system|event|condition)s?\.?$",
+    re.IGNORECASE,
 )
 _ENDING = re.compile(r"(?<=[a-z]{5})(?:es?|ed|ent|ence|ing|s)\b")  # convergent, converges
 _MONTH = re.compile(r"\b(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\b\.?", re.IGNORECASE)
@@ -254,6 +258,7 @@ def spelling(text: str) -> str:
     spelled = re.sub(r"^\(([A-Za-z])\)$", r"\1", without_blanks(unwrap(text)).rstrip("."))
     if is_words(text):
         words = re.sub(r"^[^不非没或]*?(?:是|为)(?=[一-鿿])", "", unwrap(text).rstrip("."))
+        words = re.sub(r"(?<=\w )an? (?=[a-z]{3})", "", words)
         words = _DIVERGES.sub("diverges", words)
         words = _KIND.sub("", _YES_OR_NO.sub(r"\1", _ARTICLE.sub("", words)))
         words = re.sub(r"^neither (?:even nor odd|odd nor even)$", "neither", words)

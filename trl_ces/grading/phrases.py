@@ -83,19 +83,26 @@ def asks_for(name: str, question: str) -> bool:
         bool(in_words)
         or is_quoted
         or repeats(name, question)
+        or bool(re.search(rf"(?:value of|[Ff]ind|is|[Cc]ompute) \$?{re.escape(name)}\$?\s*[?.,]", question))
         or re.sub(r"\s", "", f"{name}=") in re.sub(r"\s", "", question)
     )
 
 
 def says_only(expected: str, words: str, question: str) -> bool:
     """Whether an answer says the gold and else what the question says: Ann finishes first, 不是质数, point A."""
-    said, blank = words.rstrip(".").casefold(), "" if expected[-1:] > "一" else " "
+    said, blank = words.rstrip(".").casefold(), "" if re.search("[一-鿿]", words) else " "
     behind = rf"{blank}(?:(?:is|are|on|in|at) )?{re.escape(expected.casefold())}$"
     rests = {said.removeprefix(expected.casefold() + blank), re.sub(behind, "", said)} - {said}
     if re.match(rf"{re.escape(expected.casefold())}\s?[:：]", said) and said in question.casefold():  # Answer2: five
         return True
-    known = [rest for rest in rests if rest in question.casefold() and f"不{rest}" not in question]
-    if is_words(expected) and any(not _offers(question, rest, said) for rest in known):
+    known = [
+        rest
+        for rest in rests
+        if (rest in question.casefold() and f"不{rest}" not in question)
+        or (re.fullmatch("[a-z' ]*[a-z]+[a-z' ]*", rest) and stems(rest) <= nouns(question) | _COMMON)
+    ]
+    is_spelled = is_words(expected) or (not blank and re.fullmatch("[A-Za-z]", expected))  # A城市
+    if is_spelled and any(not _offers(question, rest, said) for rest in known):
         return True
     neither = re.fullmatch(r"neither (\w+) nor (\w+)", said)
     if neither and expected.casefold() == "neither":

@@ -42,7 +42,7 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     # Arguments without braces: \sqrt10, \sqrt[3]2, \frac\pi2, \frac{a}b, x^-1, 2^\frac12.
     (re.compile(r"\\sqrt(?![A-Za-z])(\[[^\[\]]*\])?\s*(\d+(?:\.\d+)?|[A-Za-z]|\\pi(?![A-Za-z]))"), r"\\sqrt\1{\2}"),
     (re.compile(rf"\\(frac|binom)(?![A-Za-z]){_ARGUMENT}{_ARGUMENT}"), r"\\\1{\2\3}{\4\5}"),
-    (re.compile(r"\\(dot|ddot)\s+([A-Za-z])"), r"\\\1{\2}"),
+    (re.compile(r"\\(dot|ddot)\s*(\\[a-z]+|(?<=\s)[A-Za-z])"), r"\\\1{\2}"),
     (re.compile(r"\^\s*(?:([-+])\s*(\d+|[A-Za-z])|([-+]?)\s*(\\frac\{[^{}]*\}\{[^{}]*\}))"), r"^{\1\2\3\4}"),
     (re.compile(rf"(?<![A-Za-z\\}}])([ACP])\s*\^\s*{_DIGITS}\s*_\s*{_DIGITS}"), r"\1_{\4\5}^{\2\3}"),  # C^2_5
     (re.compile(rf"(?<![A-Za-z\\}}])C\s*_\s*{_DIGITS}\s*\^\s*{_DIGITS}"), r"\\binom{\1\2}{\3\4}"),
@@ -121,7 +121,8 @@ def _is_rate(expr: sympy.Basic) -> bool:
 
 def _named_rate(rate: sympy.Basic) -> sympy.Symbol:
     r"""The symbol that the parser has for `\dot{v}` stands for dv/dt, another for dy/dx."""
-    name = str(rate.expr) if str(rate.variables[0]) == "t" else f"{rate.expr}/{rate.variables[0]}"
+    name = str(rate.expr) if len(str(rate.expr)) == 1 else rf"\{rate.expr}"
+    name = name if str(rate.variables[0]) == "t" else f"{name}/{rate.variables[0]}"
     return sympy.Symbol(f"dot{{{name}}}", real=True)
 
 

@@ -99,7 +99,7 @@ CHINESE = sorted((word for word in _KNOWN if not word.isascii() and word not in 
 @lru_cache(maxsize=256)
 def measures_in(question: str) -> frozenset[str]:
     """The measures that a question names: whole words, symbols behind a number or in `\\text{}`, signs of money."""
-    symbols = re.findall(rf"(?:\d[\s~\\,]*|{_TEXT}\s*\{{[^{{}}A-Za-zμ]*)([A-Za-zμ]+)", question)
+    symbols = re.findall(rf"(?:\d[\s~\\,]*|°|{_TEXT}\s*\{{[^{{}}A-Za-zμ]*)([A-Za-zμ]+)", question)
     words = [word for word in re.findall("[A-Za-z]{3,}", question) if word not in {"second", "minute", "foot", "min"}]
     named = {name for word in [*symbols, *words] if (name := _name(word))}
     rest = question
