@@ -1,6 +1,11 @@
 r"""
-Extracts the final answer of a response: the last `\boxed{...}` or `\fbox{...}`; else an explicit statement ("the
+Extract the final answer of a completion: the last `\boxed{...}` or `\fbox{...}`; else an explicit statement ("the
 answer is", 答案是); else a bold or math expression that ends the text.
+
+| gold | equal completions | different completions |
+|---|---|---|
+| `5` | `Hence $\boxed{5}$.`, `The answer is 5.`, `It has **5 apples** left.` | `We try $5$.`, `Is it $5$?` |
+| `Yes` | `**Yes**, because $x = 1$.` | `**Yes**, but only if $n$ is even.` |
 """
 
 import re

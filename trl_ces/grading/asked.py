@@ -1,6 +1,12 @@
 r"""
-What the question says about its answer: the nouns, the base and the percentage that may be repeated, the unit that is
-asked for.
+Apply what a question demands of its answer: a unit, a base, a percentage, a form, a name.
+
+| question | gold | equal | different |
+|---|---|---|---|
+| `How many minutes is it?` | `90` | `90 \text{ min}` | `90 \text{ s}` |
+| `Write 5 in base 2.` | `101` | `101_2` | `101_3` |
+| `What percentage is it?` | `20` | `20\%` | `0.2\%` |
+| `Solve $x + 1 = 4$.` | `x = 3` | `3` | `x + 2 = 5` |
 """
 
 import re

@@ -1,6 +1,10 @@
 r"""
-Does the text around an answer let it stand? Not where it denies it ("not $5$"), changes it (`-\boxed{5}`, `$5$
-thousand`), hides it, or takes it back ("Wait, it is 6").
+Decide whether the text around an answer lets it stand: not where it denies, changes, hides or retracts the answer.
+
+| gold | equal completions | different completions |
+|---|---|---|
+| `5` | `Clearly $x = \boxed{5}$ cm.` | `It is not \boxed{5}.`, `$-\boxed{5}$`, `\boxed{5} thousand` |
+| `5` | `\boxed{5}. A common mistake is to add 1.` | `\boxed{5}. Wait, it is 6.`, `Maybe it is \boxed{5}.` |
 """
 
 import re

@@ -1,10 +1,15 @@
 r"""
-Does an answer say more than the question? A copy of the question's formula has the value that is asked for, so no
-comparison of values refuses it, and it is the shortest answer there is: a policy paid for copies stops reasoning.
+Refuse answers that only repeat the question. A copy of its formula has the value that is asked for, so no comparison
+of values refuses it, and a policy that is paid for copies stops reasoning.
 
 An answer is refused if it stands in the question, apart from blanks, brackets, `+ 0`, `1 \cdot` and the order of
 terms, factors and sides; if it leaves a sum, an integral or a derivative to be worked out and the gold does not; or
-if it is a number that needs more operations than the gold. Never if it is spelled like the gold.
+if it is a number that needs more operations than the gold. It is never refused if it is spelled like the gold.
+
+| question | gold | equal | different |
+|---|---|---|---|
+| `Compute $\frac12 + \frac13$.` | `\frac56` | `5/6` | `\frac13 + \frac12`, `\frac{10}{12} + 0` |
+| `Find the length.` | `13` | `13` | `\sqrt{169}` |
 """
 
 import re

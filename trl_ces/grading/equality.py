@@ -1,7 +1,13 @@
 r"""
-Is an answer the gold? The rules, in order: identical text; a choice letter; exact numbers (never scaled by 100);
-lists, `a; b` in order, `a, b` and `\{a, b\}` in any order with multiplicity; tuples and intervals by bracket type and
-order; unions; statements (`x = 2`, `\log_2 32 = 5`); words by spelling; the rest by computer algebra.
+Compare an answer with the gold. The rules, in order: identical text; a choice letter; exact numbers (never scaled by
+100); lists, `a; b` in order, `a, b` and `\{a, b\}` in any order with multiplicity; tuples and intervals by bracket
+type and order; unions; statements; words by spelling; the rest by computer algebra.
+
+| gold | equal | different |
+|---|---|---|
+| `1, 2` | `2, 1`, `\{1, 2\}` | `1`, `1, 2, 2`, `1 \text{ or } 2 \text{ or } 3` |
+| `(0,1]` | `0 < x \leq 1` | `(1,0]`, `[0,1]` |
+| `x=1, y=2` | `y=2, x=1` | `2, 1` |
 """
 
 import re

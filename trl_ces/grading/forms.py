@@ -1,6 +1,12 @@
 r"""
-One form for answers that mean the same by convention: the reals, "no solution", integration constants, numbers with a
+Give answers that mean the same by convention one form: the reals, "no solution", integration constants, numbers with a
 base, words by spelling, a choice by its letter. Nothing here compares values.
+
+| gold | equal | different |
+|---|---|---|
+| `\text{no solution}` | `\emptyset`, `\text{none}` | `0` |
+| `x^2 + C` | `x^2 + k` | `x^2` |
+| `\text{even}` | `\text{Even function}` | `\text{uneven}` |
 """
 
 import re

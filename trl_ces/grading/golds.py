@@ -1,4 +1,10 @@
-"""Can this gold be graded against? An unparsable one would score every answer 0, right ones included."""
+r"""
+Decide whether a gold can be graded against. An unparsable one would score every answer 0, correct ones included.
+
+| usable | unusable |
+|---|---|
+| `\sqrt{2}`, `(0,1)`, `A`, `5;10`, `no solution` | `\frac{`, `---`, `\mathbf{w}(1)=(.5,.25) \mathbf{w}(2)=(.4,.1)` |
+"""
 
 import re
 from collections.abc import Callable

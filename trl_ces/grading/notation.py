@@ -1,6 +1,10 @@
 r"""
-One spelling for every notation: `\dfrac{1}{2}`, `$\frac{1}{2}$.` and `½` become the same text. Inputs are short
-(support/limits.py).
+Write synonyms in one notation. Inputs are short (support/limits.py).
+
+| gold | equal | different |
+|---|---|---|
+| `\frac{1}{2}` | `\dfrac12`, `½`, `$\frac{1}{2}$.` | `\frac{2}{1}` |
+| `x \geq 2` | `x ≥ 2`, `x >= 2` | `x > 2` |
 """
 
 import re

@@ -1,4 +1,12 @@
-"""Reads number literals exactly, as fractions and never as floats."""
+r"""
+Read number literals exactly, as fractions and never as floats.
+
+| gold | equal | different |
+|---|---|---|
+| `1234.5` | `1,234.50`, `1.2345 \times 10^3` | `12345`, `1,234,5` |
+| `\frac{5}{4}` | `1\frac14`, `1.25`, `five fourths` | `1.2` |
+| `\frac{1}{3}` | `0.333333`, `0.\overline{3}` | `0.33` |
+"""
 
 import re
 from fractions import Fraction

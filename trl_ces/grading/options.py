@@ -1,6 +1,11 @@
 r"""
-The options of a multiple-choice question: `(A) 10 (B) 12`, `A. yes`, `A) yes` or `A: yes`, in lines or in one line,
-with or without instructions and chat-template tokens behind them.
+Read the options of a multiple-choice question: `(A) 10 (B) 12`, `A. yes`, `A) yes` or `A: yes`, in lines or in one
+line, with or without instructions and chat-template tokens behind them.
+
+| question | gold | equal | different |
+|---|---|---|---|
+| `Which? (A) 10 (B) 12 (C) 14` | `B` | `12`, `\text{B. } 12` | `10`, `\text{B. } 10` |
+| `Which? A. yes B. no` | `yes` | `A` | `B` |
 """
 
 import re

@@ -1,6 +1,12 @@
 r"""
-In which order an answer has to state several values: that of the gold's labels, of the question's names, or the one it
-asks for.
+Decide in which order an answer has to state several values: that of the gold's labels, of the question's names, or
+the one it asks for.
+
+| question | gold | equal | different |
+|---|---|---|---|
+| `Find $a$ and $b$.` | `1, 2` | `b = 2, a = 1`, `1, 2` | `2, 1` |
+| `Find the roots.` | `1, 2` | `2, 1` | `1, 3` |
+| `List 2 and 1 in increasing order.` | `1, 2` | `1, 2` | `2, 1` |
 """
 
 import re

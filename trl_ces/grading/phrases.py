@@ -1,5 +1,10 @@
 r"""
-Words and names around a value that say no more than the question: "two eggs", "Carly made 3 cupcakes", 还剩7个.
+Remove words and names around a value that say no more than the question.
+
+| question | gold | equal | different |
+|---|---|---|---|
+| `How many eggs does Ann have?` | `2` | `\text{two eggs}`, `\text{Ann has } 2` | `\text{at most } 2` |
+| `Who finishes first?` | `Ann` | `\text{Ann finishes first}` | `\text{Ann or Ben}` |
 """
 
 import re

@@ -1,6 +1,11 @@
 r"""
-Answers that are statements: which name `x = 2` defines, which result it and `\log_2 32 = 5` give, which interval
-`x < 1` is. Texts are tidied; nothing here needs computer algebra.
+Read statements: which name `x = 2` defines, which result `\log_2 32 = 5` gives, which interval `x < 1` is. Texts are
+tidied, and nothing here needs computer algebra.
+
+| gold | equal | different |
+|---|---|---|
+| `5` | `x = 5`, `2+3 = 5` | `2+2 = 5`, `5 = 5 = 6` |
+| `(-\infty,1)` | `x < 1`, `1 > x` | `x \leq 1`, `x > 1` |
 """
 
 import re

@@ -1,4 +1,12 @@
-"""Equality by computer algebra. The only importer of math_verify; runs in workers only, under their limits."""
+r"""
+Compare by computer algebra. The only importer of math_verify; runs in workers only, under their limits.
+
+| gold | equal | different |
+|---|---|---|
+| `2\sqrt{2}` | `\sqrt{8}`, `2^{3/2}` | `\sqrt{6}` |
+| `y = 2x + 1` | `2x - y + 1 = 0` | `y = 2x - 1` |
+| `k\pi, k \in \mathbb{Z}` | `n\pi, n \in \mathbb{Z}` | `2k\pi, k \in \mathbb{Z}` |
+"""
 
 import re
 from functools import lru_cache

@@ -1,4 +1,11 @@
-"""Times of day and scores, `2:30` and `21:0`: their parts are compared one by one, those of a ratio up to a factor."""
+r"""
+Compare times of day and scores part by part, ratios up to a factor.
+
+| question | gold | equal | different |
+|---|---|---|---|
+| `What time is it?` | `2:30` | `2:30`, `2:30 \text{ p.m.}` | `1:15` |
+| `What is the ratio?` | `2:4` | `1:2` | `4:2` |
+"""
 
 import re
 from fractions import Fraction

@@ -1,8 +1,11 @@
 r"""
-Splits a unit off a number and says whether two units are the same: `cm^2` is `square centimeters`, not `cm^3`.
+Split a unit off a number and compare units. A word counts as a unit only if it is known to be one, or stands in the
+question: any other word behind a number may change it.
 
-A word counts as a unit only if it is known to be one, or stands in the question. Any other word behind a number may
-change it (`5 \text{ k}`, `9 \text{ halved}`, `5 \text{ at most}`).
+| gold | equal | different |
+|---|---|---|
+| `5\text{ cm}^2` | `5 \text{ square centimeters}`, `5` | `5\text{ cm}^3` |
+| `5` | `5\text{ cm}`, `5\text{ apples}` | `5\text{ k}`, `5\text{ halved}`, `5\text{ at most}` |
 """
 
 import re
