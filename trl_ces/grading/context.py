@@ -71,6 +71,26 @@ _WORDS_BEHIND = re.compile(
     r"\b(?:and|but|while)\s+\$?[-\d(\\][^.\n]{0,99}\b(?:for|if|when|in)\b)|"
     r"(?:and|or)\s+(?:\$?[-+]?[\d(][^=$\n]*\$?|\(?(?-i:[A-K])\)?)(?:[.,;\s]|\Z)|万|亿|千(?![克米])|百|倍|的一半|的两倍|或"
 )
+
+
+def stands(text: str, start: int, end: int, value: str) -> bool:
+    """Whether the text around an answer lets it stand."""
+    before, behind = text[max(0, start - _BEFORE) : start], text[end:]
+    # What is in the answer opens and closes no mathematics around it.
+    spans = _MATH.finditer(before + "5" + text[end : end + _BEFORE])
+    opened = next((span.start() for span in spans if span.start() < len(before) < span.end()), None)
+    bare, closed = _OPENERS.sub("", before), behind[_CLOSERS.match(behind).end() :]  # type: ignore[union-attr]
+    clause = re.split(r"[.!?](?=\s|\Z)|[;,，。；！？\n]", bare)[-1]
+    denied = _NOT.search(bare) or _CHANGING.search(_CONTRAST.sub("", clause)) or _DOUBTS.search(clause)
+    if opened is None:
+        changed = bool(_BEFORE_IN_TEXT.search(_TOUCHING.sub("", before)) or _BEHIND_IN_TEXT.match(behind))
+    else:
+        in_math = _BEFORE_IN_MATH.search(_OPENERS.sub("", before[opened:])) or before.rstrip().endswith(r"\in")
+        changed = not in_math or not _BEHIND_IN_MATH.match(closed)
+    followed = _RAISED.match(behind) or _WORDS_BEHIND.match(closed.lstrip("$* "))
+    return not (_HIDDEN.search(before) or denied or changed or followed or _taken_back(value, before, behind))
+
+
 _LITERAL = r"[\s$*\\(]*([-+]?(?:\d[\d,./]*|\\[dt]?frac(?:\d\d|\s*\{[^{}]*\}\s*\{[^{}]*\})))"
 # Another value in a place where only the answer can stand.
 _CLAIM = re.compile(
@@ -99,24 +119,6 @@ _TAKEN_BACK = re.compile(
     r"an? (?:upper|lower) bound)\b|"
     r"是错误?的|。不对"
 )
-
-
-def stands(text: str, start: int, end: int, value: str) -> bool:
-    """Whether the text around an answer lets it stand."""
-    before, behind = text[max(0, start - _BEFORE) : start], text[end:]
-    # What is in the answer opens and closes no mathematics around it.
-    spans = _MATH.finditer(before + "5" + text[end : end + _BEFORE])
-    opened = next((span.start() for span in spans if span.start() < len(before) < span.end()), None)
-    bare, closed = _OPENERS.sub("", before), behind[_CLOSERS.match(behind).end() :]  # type: ignore[union-attr]
-    clause = re.split(r"[.!?](?=\s|\Z)|[;,，。；！？\n]", bare)[-1]
-    denied = _NOT.search(bare) or _CHANGING.search(_CONTRAST.sub("", clause)) or _DOUBTS.search(clause)
-    if opened is None:
-        changed = bool(_BEFORE_IN_TEXT.search(_TOUCHING.sub("", before)) or _BEHIND_IN_TEXT.match(behind))
-    else:
-        in_math = _BEFORE_IN_MATH.search(_OPENERS.sub("", before[opened:])) or before.rstrip().endswith(r"\in")
-        changed = not in_math or not _BEHIND_IN_MATH.match(closed)
-    followed = _RAISED.match(behind) or _WORDS_BEHIND.match(closed.lstrip("$* "))
-    return not (_HIDDEN.search(before) or denied or changed or followed or _taken_back(value, before, behind))
 
 
 def _taken_back(value: str, before: str, behind: str) -> bool:

@@ -23,18 +23,12 @@ from .statements import is_name, sides
 from .units import split_unit
 
 _TIMES = r"(?:\\(?:cdot|times)(?![A-Za-z])|\*)"
-_NEUTRAL = re.compile(rf"(?<![\d.^}}\w])0\+|[+-]0(?![\d.\w^])|(?<![\d.^}}\w])1{_TIMES}|(?:{_TIMES}|/)1(?![\d.\w^])")
-_OPERATION = re.compile(
-    r"[-+*/^!±=<>]|[)\d]\s*\(|\\(?:frac|cdot|times|div|sqrt|overline|dot|[lg]eq|d?binom|sum|prod|int|lim|log|ln|sin|cos|tan|sec|csc|cot|pm|bmod|lfloor|lceil|mid)"
-    r"(?![A-Za-z])"
-)
+
+
 _UNFINISHED = re.compile(
     r"\\(?:sum|prod|[io]*int|lim|gcd|det|max|min|deg)(?![A-Za-z])|\\frac\s*\{\s*(?:d|\\partial)[^{}]*\}\s*\{\s*(?:d|\\partial)"
     r"|(?<![A-Za-z])(?:gcd|lcm|det|max|min|mod)(?![A-Za-z])(?!\s*\}?\s*(?:$|\d))"
 )
-_FRACTION = re.compile(r"\\frac(?:\{([^{}]*)\}\{([^{}]*)\}|(\d)(\d))")
-_FACTOR = re.compile(r"\([^()]*\)|[^()]+|[()]")
-_START = r"(?<![A-Za-z\d.])"
 _NAME = re.compile(r"(?<!\\)(?<![A-Za-z])(?![eidx](?![A-Za-z]))[A-Za-z]")
 
 
@@ -76,8 +70,17 @@ def _last_side(text: str) -> str:
     return (sides(text) or [text])[-1]
 
 
+_OPERATION = re.compile(
+    r"[-+*/^!±=<>]|[)\d]\s*\(|\\(?:frac|cdot|times|div|sqrt|overline|dot|[lg]eq|d?binom|sum|prod|int|lim|log|ln|sin|cos|tan|sec|csc|cot|pm|bmod|lfloor|lceil|mid)"
+    r"(?![A-Za-z])"
+)
+
+
 def _operations(text: str) -> int:
     return len(_OPERATION.findall(re.sub(r"(?:^|(?<=[=(,]))[-+]", "", text)))
+
+
+_NEUTRAL = re.compile(rf"(?<![\d.^}}\w])0\+|[+-]0(?![\d.\w^])|(?<![\d.^}}\w])1{_TIMES}|(?:{_TIMES}|/)1(?![\d.\w^])")
 
 
 def _shape(text: str) -> str:
@@ -90,9 +93,15 @@ def _ordered(text: str) -> str:
     return "=".join(sorted(_ordered_side(re.sub(r"\s", "", unwrap(side))) for side in split_top(text, "=")))
 
 
+_FACTOR = re.compile(r"\([^()]*\)|[^()]+|[()]")
+
+
 def _ordered_side(text: str) -> str:
     terms = [term for part in split_top(text, "+") for term in re.split(r"(?<=[^({\[^=,])(?=-)", part)]
     return "+".join(sorted("".join(sorted(_bare(factor) for factor in _FACTOR.findall(term))) for term in terms))
+
+
+_FRACTION = re.compile(r"\\frac(?:\{([^{}]*)\}\{([^{}]*)\}|(\d)(\d))")
 
 
 def _bare(text: str) -> str:
@@ -106,6 +115,9 @@ def _shapes(question: str) -> str:
     pieces[::2] = [re.sub(r"(?<![A-Za-z])\s|\s(?![A-Za-z])", "", text) for text in pieces[::2]]
     pieces[1::2] = [re.sub(r"\s", "", formula) for formula in pieces[1::2]]
     return _bare("\n".join(pieces))
+
+
+_START = r"(?<![A-Za-z\d.])"
 
 
 def _stands_in(shape: str, question: str) -> bool:

@@ -16,36 +16,40 @@ from .notation import LETTER, enclosed, split_top, tidy, unwrap
 from .numbers import number
 from .statements import has_unknowns, is_name, is_relation, restated
 
-_CHOSEN = re.compile(r"[(\[]?\s*([A-Ka-k])\s*(?:[)\].:]|(?=\()|$)(.*)", re.DOTALL)
-# (A), (B) chooses nothing, A. Angle B chooses A
-_CHOICE_NAME = re.compile(r"^(?:option|choice|answer|选项?)\s*:?\s*", re.IGNORECASE)
-_REFUSED = re.compile(
-    r"\b(?:not|false|wrong|incorrect|impossible|except|neither|ruled out|eliminated|trap|as well as|choose)\b|n't\b",
-    re.IGNORECASE,
+_SET_BUILDER = re.compile(
+    r"^\\\{\s*([A-Za-z])\s*(?:\\in\s*(?:\\mathbb\s*\{?\s*R\s*\}?|R)\s*)?(?:\\mid|\||:)(.*)\\\}$", re.DOTALL
 )
-_CHOSEN_TOO = re.compile(
-    r"(?:^|[\s,;(\[])[A-Ka-k]\s*[)\].:]|^\s*(?:,|;|/|\\text)|(?:,|;|^)\s*[A-Ka-k]\s*$|^\s*[A-K]+$"
+_INTEGER = re.compile(  # a free integer: n\in\mathbb{Z}, m\text{ an integer}
+    r"[\s,;:(|]*(?:\\mid)?\s*(?:\\text\s*\{[^{}]{0,20}\}|where|with|for)?\s*(?<![A-Za-z\\])([a-z])\s*"
+    r"(?:\\in\s*\\mathbb\s*\{?\s*Z\s*\}?(?!\s*[\^_/])|(?:\\text\s*\{)?\s*(?:is )?any? integer\s*\}?)\)?"
 )
+_GAP, _NAMES = r"(?:\\text\s*\{|[{}\s]){0,3}", r"(?<![A-Za-z])[A-Za-z](?:_\w)?(?: ?, ?[A-Za-z](?:_\w)?){0,4}"
+_QUANTIFIED = re.compile(  # for all x; for all x\in\mathbb{R}; (n\in\mathbb{N}^*); where A, B are constants
+    rf"(?:[\s,;(]|\\text\s*\{{){{1,4}}(?:"
+    rf"for (?:all|any|each|every){_GAP}{_NAMES}\s*"
+    r"(?:\\in\s*\\mathbb\s*\{?[NZQRC]\}?[^\s\\]{,9}|\\geq\s*[012])?|"
+    rf"(?:for|where|with|其中|对)?{_GAP}(?:(?:all|an?|any|every|some|任意) ?)?{_GAP}(?:"
+    rf"(?:real |positive |constants? )?{_GAP}{_NAMES}{_GAP}(?:\\in\s*\\mathbb\s*\{{?[NQRC]\}}?[^\s\\]{{,9}}|"
+    rf"(?:is|are) (?:[\w-]+ ){{0,4}}?(?:constant|number|real|parameter|(?<=ve )integer)s?|[为是]任?意?\S{{1,2}}数)|"
+    rf"(?<=[yehln] )(?:real|positive|arbitrary|constant|integers?|numbers?|\s){{1,5}}\}}?\s*{_NAMES}))[)}}\s]{{0,4}}$"
+)
+
+
+def same_text(one: str, other: str) -> bool:
+    """Whether two texts are identical up to white space."""
+    return without_blanks(one) == without_blanks(other)
+
+
+def without_blanks(text: str) -> str:
+    """Removes white space. Between digits it becomes `~`, because 3 4 is not 34."""
+    return re.sub(r"\s+", "", re.sub(r"(?<=[\d.])\s+(?=[\d.])", "~", text))
+
+
 # x \in [1, 2) states [1, 2); \{x \mid x > 2\} states x > 2
 _IN = re.compile(
     r"^\s*(?:(?:all\s+)?(?:(?:[A-Za-z]|\\[a-z]+)(?:_\w)?|\([a-z](?:,\s*[a-z])+\))\s*\\in(?![A-Za-z])|[A-Z]\s*=(?=\s*\\\{))"
 )
 _GROUPED_RESULT = re.compile(r"=\s*\d{1,3}(?:,\d{3})+(?:\.\d+)?$")  # x = 1,234 is not a list
-_SET_BUILDER = re.compile(
-    r"^\\\{\s*([A-Za-z])\s*(?:\\in\s*(?:\\mathbb\s*\{?\s*R\s*\}?|R)\s*)?(?:\\mid|\||:)(.*)\\\}$", re.DOTALL
-)
-_FUNCTIONS = re.compile(
-    r"(?:arc)?(?:sin|cos|tan|cot|sec|csc)h?|log|exp|max|min|lim|gcd|lcm|mod|deg|det|frac|sqrt|sgn|pmatrix|begin|end"
-)
-_NEEDLESS_BRACES = re.compile(r"\{(\w)\}(?!\w)|\{\}(?![\w{])")  # x^{2}, but neither x^{12} nor \{2\}
-_BASE = re.compile(  # 1011_2, 1011 in base 2, ff_{16}
-    r"\(?([-+]?(?:[0-9A-F]*\d[0-9A-F]*|[0-9A-Fa-f]+(?=\)?\s*_\s*\{?\(?16\b)))\)?\s*"
-    r"(?:_\s*(?:\{\s*\(?([^{}()]+?)\)?\s*\}|(\w+))\s*)?(?:\(?\s*(?:in\s+)?base[\s-]*(\w+)\s*\)?)?"
-)
-_CONGRUENCE = re.compile(
-    r"(?:(?:(?!mod)[^=<>,]){1,99}\\equiv)?\s*(-?\d{1,99})\s*\(?\s*\\[pb]?mod\s*\{?\s*(\d{1,99})\s*\}?\s*\)?"
-)
-_COUNTED = re.compile(r"(?:[a-z]\s*=\s*)?(\d{1,99})\s*[a-z]\s*([+-]\s*\d{1,99})?\s*")
 _IT = r"(?:(?:it|y|this|the (?:equation|relation)) )?"
 _QUADRANTS = [line.split() for line in ("first I 一", "second II 二", "third III 三", "fourth IV 四")]
 _CONVENTIONS = [
@@ -72,59 +76,6 @@ _CONVENTIONS = [
         (r"(?:positive )?infinity|infinite|\+\s*\\infty", r"\infty"),
     ]
 ]
-_CONSTANT = re.compile(r"\+\s*(?:[CcKk](?:_\{?\d\}?)?|(?:\\text\s*\{\s*)?const(?:ant)?\.?\s*\}?)$")
-_NUMBERED = re.compile(r"(?<![A-Za-z\\])[Cc]_(?:\d|\{\d\})")
-_CAPITALS = re.compile(r"(?<![A-Za-z\\])[A-DK](?![A-Z_(])")
-_OF_X = re.compile(r"^([A-Za-z](?:\^\{-1\})?)(?:\(([a-z])\))?\s*=")
-_INTEGER = re.compile(  # a free integer: n\in\mathbb{Z}, m\text{ an integer}
-    r"[\s,;:(|]*(?:\\mid)?\s*(?:\\text\s*\{[^{}]{0,20}\}|where|with|for)?\s*(?<![A-Za-z\\])([a-z])\s*"
-    r"(?:\\in\s*\\mathbb\s*\{?\s*Z\s*\}?(?!\s*[\^_/])|(?:\\text\s*\{)?\s*(?:is )?any? integer\s*\}?)\)?"
-)
-_ARTICLE = re.compile(
-    r"^(?:(?:(?:it|this|that|they|there|the [a-z]+|[a-z](?:\([a-z]\))?)\s+)?(?:is|are)\s+|"
-    r"the (?:series|integral|sequence|limit)\s+)?"
-    r"(?:on\s+)?(?:(?:the|an?)\s+)?(?=[A-Za-z]{2})",
-    re.IGNORECASE,
-)
-_YES_OR_NO = re.compile(  # yes, it is prime; no, it is not closed
-    r"^(yes(?!.*(?:\b(?:not?)\b|n't))|no(?!.*\byes\b))[,.;:]\s(?!.*\b(?:but|if|unless|only|wait|or)\b).*",
-    re.IGNORECASE | re.DOTALL,
-)
-_DIVERGES = re.compile(r"\b(?:(?:does|is) not|doesn't|isn't) converg\w*", re.IGNORECASE)
-_KIND = re.compile(
-    r"(?<=\w)\s+(?:function|series|sequence|integral|triangle|number|matrix|system|event|condition)s?\.?$",
-    re.IGNORECASE,
-)
-_ENDING = re.compile(r"(?<=[a-z]{5})(?:es?|ed|ent|ence|ing|s)\b")  # convergent, converges
-_MONTH = re.compile(r"\b(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\b\.?", re.IGNORECASE)
-_DOMAIN = re.compile(  # (x \neq 0), for n \geq 1
-    r"(?:[\s,(]+|(?=\\text))(?:(?:\\text\s*\{\s*)?(?:for|where|if|with)\s*\}?\s*)?"
-    r"(?:\\?[a-z]+\s*\\neq\s*-?\d+|\|[a-z]\|\s*<\s*\d+|[a-z]\s*\\in\s*\\mathbb\s*\{?R\}?|[kmn]\s*\\geq\s*[012])\)?$"
-)
-_GAP, _NAMES = r"(?:\\text\s*\{|[{}\s]){0,3}", r"(?<![A-Za-z])[A-Za-z](?:_\w)?(?: ?, ?[A-Za-z](?:_\w)?){0,4}"
-_QUANTIFIED = re.compile(  # for all x; for all x\in\mathbb{R}; (n\in\mathbb{N}^*); where A, B are constants
-    rf"(?:[\s,;(]|\\text\s*\{{){{1,4}}(?:"
-    rf"for (?:all|any|each|every){_GAP}{_NAMES}\s*"
-    r"(?:\\in\s*\\mathbb\s*\{?[NZQRC]\}?[^\s\\]{,9}|\\geq\s*[012])?|"
-    rf"(?:for|where|with|其中|对)?{_GAP}(?:(?:all|an?|any|every|some|任意) ?)?{_GAP}(?:"
-    rf"(?:real |positive |constants? )?{_GAP}{_NAMES}{_GAP}(?:\\in\s*\\mathbb\s*\{{?[NQRC]\}}?[^\s\\]{{,9}}|"
-    rf"(?:is|are) (?:[\w-]+ ){{0,4}}?(?:constant|number|real|parameter|(?<=ve )integer)s?|[为是]任?意?\S{{1,2}}数)|"
-    rf"(?<=[yehln] )(?:real|positive|arbitrary|constant|integers?|numbers?|\s){{1,5}}\}}?\s*{_NAMES}))[)}}\s]{{0,4}}$"
-)
-_FREE = re.compile(r"(?<![A-Za-z\\])[kmn](?![A-Za-z])")
-_NO_FAMILY = re.compile(r"m(?:ax|in) at |[(\[][^()\[\]]*[,;]|\\\{|[<>]|\\[lg]eq|\\c[au]p|\\mid")
-_FIGURE = re.compile(r"\\(angle|triangle|overline|overleftrightarrow)\s*\{?\s*([A-Z]{2,3})\s*\}?")
-_SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
-
-
-def same_text(one: str, other: str) -> bool:
-    """Whether two texts are identical up to white space."""
-    return without_blanks(one) == without_blanks(other)
-
-
-def without_blanks(text: str) -> str:
-    """Removes white space. Between digits it becomes `~`, because 3 4 is not 34."""
-    return re.sub(r"\s+", "", re.sub(r"(?<=[\d.])\s+(?=[\d.])", "~", text))
 
 
 def condition(text: str) -> str:
@@ -156,6 +107,10 @@ def without_integer(gold: str) -> str:
     return _INTEGER.sub("", _QUANTIFIED.sub("", gold)).strip() or gold
 
 
+_FREE = re.compile(r"(?<![A-Za-z\\])[kmn](?![A-Za-z])")
+_NO_FAMILY = re.compile(r"m(?:ax|in) at |[(\[][^()\[\]]*[,;]|\\\{|[<>]|\\[lg]eq|\\c[au]p|\\mid")
+
+
 def family(text: str) -> tuple[str, str] | None:
     r"""The free integer of `2k\pi, k\in\mathbb{Z}` and the values without its condition; `None` for other texts."""
     letters = _INTEGER.findall(text)[:1] or (list({*_FREE.findall(text)}) if r"\pi" in text else [])
@@ -163,6 +118,19 @@ def family(text: str) -> tuple[str, str] | None:
     has_interval = any((found := enclosed(part)) and "," in found[1] for part in values.split(r"\cup"))
     is_family = len(letters) == 1 and values and not has_interval and not _NO_FAMILY.search(values)
     return (letters[0], values) if is_family else None
+
+
+_CONSTANT = re.compile(r"\+\s*(?:[CcKk](?:_\{?\d\}?)?|(?:\\text\s*\{\s*)?const(?:ant)?\.?\s*\}?)$")
+_NUMBERED = re.compile(r"(?<![A-Za-z\\])[Cc]_(?:\d|\{\d\})")
+_CAPITALS = re.compile(r"(?<![A-Za-z\\])[A-DK](?![A-Z_(])")
+_NO_VARIABLE = re.compile(  # a set, a command, the left side of f(x) = ... and (x, y) = ...
+    r"\\mathbb\{[A-Z]|\\[A-Za-z]+|\([a-z](?:,\s*[a-z])*\)\s*=|(?<![A-Za-z(])[a-z]\s*(?:\([a-z]\)\s*)?="
+)
+_OF_X = re.compile(r"^([A-Za-z](?:\^\{-1\})?)(?:\(([a-z])\))?\s*=")
+_DOMAIN = re.compile(  # (x \neq 0), for n \geq 1
+    r"(?:[\s,(]+|(?=\\text))(?:(?:\\text\s*\{\s*)?(?:for|where|if|with)\s*\}?\s*)?"
+    r"(?:\\?[a-z]+\s*\\neq\s*-?\d+|\|[a-z]\|\s*<\s*\d+|[a-z]\s*\\in\s*\\mathbb\s*\{?R\}?|[kmn]\s*\\geq\s*[012])\)?$"
+)
 
 
 def with_constants_of(gold: str, answer: str) -> list[str]:
@@ -177,26 +145,11 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
     if re.search(r"\+\s*C$", gold):
         answer = _CONSTANT.sub("+C", answer)
     of_x, builder = ([pattern.match(text) for text in (gold, answer)] for pattern in (_OF_X, _SET_BUILDER))
-    if (
-        (head := of_x[0])
-        and (own := of_x[1])
-        and not (head[2] and own[2])
-        and (head[1] == own[1] or ("y" in (head[1], own[1]) and (head[2] or own[2])))
-    ):
+    head, own = of_x
+    is_same = head and own and (head[1] == own[1] or ("y" in (head[1], own[1]) and (head[2] or own[2])))
+    if head and own and is_same and not (head[2] and own[2]):
         answer = head[0] + answer[own.end() :]
-    letters, others = (
-        {
-            *re.findall(
-                "[A-Za-z]",
-                re.sub(
-                    r"\\mathbb\{[A-Z]|\\[A-Za-z]+|\([a-z](?:,\s*[a-z])*\)\s*=|(?<![A-Za-z(])[a-z]\s*(?:\([a-z]\)\s*)?=",
-                    "",
-                    text,
-                ),
-            )
-        }
-        for text in (gold, answer)
-    )
+    letters, others = ({*re.findall("[A-Za-z]", _NO_VARIABLE.sub("", text))} for text in (gold, answer))
     if len(added := letters - others) == len(gone := others - letters) == 1 and (
         quantified
         or ("," in gold and added | gone <= {*"rstuv"})
@@ -204,9 +157,8 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
         or (added <= {*"ck"} and gone <= {*"cCkKA"})
         or (all(builder) and builder[0] and builder[0][1] in added)
     ):
-        answer = re.sub(
-            rf"\\[A-Za-z]+|{min(gone)}", lambda found: found[0] if found[0] not in gone else min(added), answer
-        )
+        command_or_letter = rf"\\[A-Za-z]+|{min(gone)}"
+        answer = re.sub(command_or_letter, lambda found: min(added) if found[0] in gone else found[0], answer)
     ours = _INTEGER.search(answer)
     theirs = _INTEGER.search(gold) or (ours if ours and re.search(LETTER.format(ours[1]), gold) else None)
     if theirs and (ours := ours or theirs):
@@ -236,6 +188,12 @@ def _terms(text: str) -> list[str]:
     return sorted(re.split("[=+-]", re.sub(r"[\s{}]", "", text)))
 
 
+_BASE = re.compile(  # 1011_2, 1011 in base 2, ff_{16}
+    r"\(?([-+]?(?:[0-9A-F]*\d[0-9A-F]*|[0-9A-Fa-f]+(?=\)?\s*_\s*\{?\(?16\b)))\)?\s*"
+    r"(?:_\s*(?:\{\s*\(?([^{}()]+?)\)?\s*\}|(\w+))\s*)?(?:\(?\s*(?:in\s+)?base[\s-]*(\w+)\s*\)?)?"
+)
+
+
 def split_base(text: str) -> tuple[str, str | None]:
     """The digits and the base of `1011_2`, `(1011)_{two}` and `1011 (base 2)`; other texts have no base."""
     based = _BASE.fullmatch(unwrap(text))
@@ -246,6 +204,12 @@ def split_base(text: str) -> tuple[str, str | None]:
     return based.group(1).upper(), base if value is None else str(value)
 
 
+_CONGRUENCE = re.compile(
+    r"(?:(?:(?!mod)[^=<>,]){1,99}\\equiv)?\s*(-?\d{1,99})\s*\(?\s*\\[pb]?mod\s*\{?\s*(\d{1,99})\s*\}?\s*\)?"
+)
+_COUNTED = re.compile(r"(?:[a-z]\s*=\s*)?(\d{1,99})\s*[a-z]\s*([+-]\s*\d{1,99})?\s*")
+
+
 def congruence(text: str) -> tuple[int, int] | None:
     r"""Residue and modulus of `x \equiv 10 \pmod{7}`, (3, 7), and `3 \bmod 7`; `None` for anything else."""
     found = _CONGRUENCE.fullmatch(text)
@@ -253,6 +217,26 @@ def congruence(text: str) -> tuple[int, int] | None:
     if _INTEGER.search(text) and (counted := _COUNTED.fullmatch(_INTEGER.sub("", text))):  # 7k+3, k\in\mathbb{Z}
         modulus, value = int(counted[1]), int("".join((counted[2] or "0").split()))
     return (value % modulus, modulus) if modulus else None
+
+
+_NEEDLESS_BRACES = re.compile(r"\{(\w)\}(?!\w)|\{\}(?![\w{])")  # x^{2}, but neither x^{12} nor \{2\}
+_ARTICLE = re.compile(
+    r"^(?:(?:(?:it|this|that|they|there|the [a-z]+|[a-z](?:\([a-z]\))?)\s+)?(?:is|are)\s+|"
+    r"the (?:series|integral|sequence|limit)\s+)?"
+    r"(?:on\s+)?(?:(?:the|an?)\s+)?(?=[A-Za-z]{2})",
+    re.IGNORECASE,
+)
+_YES_OR_NO = re.compile(  # yes, it is prime; no, it is not closed
+    r"^(yes(?!.*(?:\b(?:not?)\b|n't))|no(?!.*\byes\b))[,.;:]\s(?!.*\b(?:but|if|unless|only|wait|or)\b).*",
+    re.IGNORECASE | re.DOTALL,
+)
+_KIND = re.compile(
+    r"(?<=\w)\s+(?:function|series|sequence|integral|triangle|number|matrix|system|event|condition)s?\.?$",
+    re.IGNORECASE,
+)
+_ENDING = re.compile(r"(?<=[a-z]{5})(?:es?|ed|ent|ence|ing|s)\b")  # convergent, converges
+_MONTH = re.compile(r"\b(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\b\.?", re.IGNORECASE)
+_FIGURE = re.compile(r"\\(angle|triangle|overline|overleftrightarrow)\s*\{?\s*([A-Z]{2,3})\s*\}?")
 
 
 def spelling(text: str) -> str:
@@ -265,7 +249,6 @@ def spelling(text: str) -> str:
     if is_words(text):
         words = re.sub(r"^[^不非没或]*?(?:是|为)(?=[一-鿿])", "", unwrap(text).rstrip("."))
         words = re.sub(r"(?<=\w )an? (?=[a-z]{3})", "", words)
-        words = _DIVERGES.sub("diverges", words)
         words = _KIND.sub("", _YES_OR_NO.sub(r"\1", _ARTICLE.sub("", words)))
         words = re.sub(r"^neither (?:even nor odd|odd nor even)$", "neither", words)
         words = re.sub(r"^(\w+) (\w+ly)$", r"\2 \1", _ENDING.sub("", words.casefold()))
@@ -282,6 +265,18 @@ def choice(text: str) -> str | None:
     return found and (found.group(1) or found.group(2))
 
 
+_CHOSEN = re.compile(r"[(\[]?\s*([A-Ka-k])\s*(?:[)\].:]|(?=\()|$)(.*)", re.DOTALL)
+# (A), (B) chooses nothing, A. Angle B chooses A
+_CHOICE_NAME = re.compile(r"^(?:option|choice|answer|选项?)\s*:?\s*", re.IGNORECASE)
+_REFUSED = re.compile(
+    r"\b(?:not|false|wrong|incorrect|impossible|except|neither|ruled out|eliminated|trap|as well as|choose)\b|n't\b",
+    re.IGNORECASE,
+)
+_CHOSEN_TOO = re.compile(
+    r"(?:^|[\s,;(\[])[A-Ka-k]\s*[)\].:]|^\s*(?:,|;|/|\\text)|(?:,|;|^)\s*[A-Ka-k]\s*$|^\s*[A-K]+$"
+)
+
+
 def chooses(answer: str, letter: str) -> bool:
     """Whether an answer chooses this letter and no other: `(B)`, `B. 12`, `\\text{Option B}` after `unwrap`."""
     if _REFUSED.search(answer):
@@ -289,6 +284,12 @@ def chooses(answer: str, letter: str) -> bool:
     name, equals, value = _CHOICE_NAME.sub("", answer).partition("=")
     chosen = _CHOSEN.fullmatch(value.strip() if equals and is_name(name) else name + equals + value)
     return chosen is not None and chosen.group(1).upper() == letter and not _CHOSEN_TOO.search(chosen.group(2))
+
+
+_FUNCTIONS = re.compile(
+    r"(?:arc)?(?:sin|cos|tan|cot|sec|csc)h?|log|exp|max|min|lim|gcd|lcm|mod|deg|det|frac|sqrt|sgn|pmatrix|begin|end"
+)
+_SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
 
 
 def is_words(text: str) -> bool:

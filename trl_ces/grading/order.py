@@ -17,11 +17,9 @@ from .notation import BLANKS_AND_SIZES, LETTER, enclosed, split_top, tidy, unwra
 from .numbers import number
 from .units import nouns, stems
 
-_LABEL = re.compile(  # C = (1,2), radius 3, 半径为3
-    r"(?:([A-Za-z])(?:\([a-z]\))?\s*[:=]|([A-Za-z]{2,}[A-Za-z ]*?|[一-鿿]+?)\s*"
-    r"(?:\b(?:is|at|of|on|when)\b|为|是|[:=]|(?=[-\d\\(\[]|\b[a-z]\b)))\s*(.+)",
-    re.DOTALL,
-)
+_NAMES = r"\(([A-Za-z](?:,[A-Za-z])+)\)"
+
+
 _ORDER = re.compile(
     r"\b(?:write|list|order|arrange|put|sort|rank|enter|give|express|separate)(?:[^.?]|\.\d){0,80}(?:\bin order\b|"
     r"\bin (?:strictly )?(?:increasing|decreasing|ascending|descending|alphabetical|numerical|the same|that) order|"
@@ -32,28 +30,16 @@ _ORDER = re.compile(
     r"\bin (?:that|this) order\b|\b(?:what|how many)\b[^?]{1,200}\?\s+(?:what|how many)\b[^?]{1,200}\?|从[小大]到",
     re.IGNORECASE,
 )
-_ASKED_NAME = r"(?:the )?\$?\\?[a-z]+\$?(?:[ -][a-z]+){0,2}?"
-# Find the slope and the $y$-intercept of it; what are the length and width? 求最大值和最小值
-_ASKED_NAMES = re.compile(
-    r"\b(?:find|what (?:is|are|was|were)|determine|compute|calculate|state|give|solve for) "
-    rf"(?:both )?(?:the )?(?:values? of )?((?:{_ASKED_NAME}, ){{0,4}})({_ASKED_NAME}),? and ({_ASKED_NAME})"
-    r"(?=[.?!,;]|\s*\Z| (?:of|for|in|if|when|that|such|on|to|at|from|value)s?\b)|"
-    r"(?:[求的，。]|\A)([一-鿿]{1,4})[和与]([一-鿿]{1,4}?)(?=分别|各|[是为。？?]|\Z)",
-    re.IGNORECASE,
-)
-_LOWER = re.compile(r"\b(?:min|small|least|low)|最小|最低", re.IGNORECASE)
 # A gold with names, words or units binds by these.
 _NAMED_OR_WORDED = re.compile(r"=|\\(?:max|min|text|math)|(?<![\\A-Za-z])[A-Za-z]{2,}")
-_EXTREMUM = re.compile(r"(?:[A-Za-z]_)?\{?\\?(max|min)(?![a-z])\}?(?=\s*[:=])")  # \min, f_{\min}
-_NAMED_FUNCTION = re.compile(r"\\?(sin|cos|tan)(?![a-z])[^=:]{0,40}(?==)")  # \cos(-\pi) = -1
 _NEXT_BLANK = re.compile(r"\(\\quad\)\$?\s*[,，、和]\s*\$?\(\\quad\)")
-_NOUNS_BEHIND = re.compile(r"(-?[\d.,/]+)\s*((?:[A-Za-z]+ )*([A-Za-z]{3,}))")
-_NAMES = r"\(([A-Za-z](?:,[A-Za-z])+)\)"
 
 
 def by_order(answer: str, gold: str, question: str) -> tuple[str, str] | None:
     """Gold and answer as lists in the order of the gold's labels, of the question's names, or that is asked for."""
-    if _NEXT_BLANK.search(question):  # two blanks, which nothing tells apart
+    if _NEXT_BLANK.search(question) and not re.search(
+        "[和与及]|分别|依次", question
+    ):  # nothing tells the blanks apart
         return gold.replace(";", ","), answer.replace(";", ",")
     if "=" not in gold and (in_order := _in_order_of_names(answer, question)):
         return gold, in_order
@@ -97,6 +83,9 @@ def _by_name(named: dict[str, str], names: list[str]) -> list[str]:
     return [*named.values()]
 
 
+_LOWER = re.compile(r"\b(?:min|small|least|low)|最小|最低", re.IGNORECASE)
+
+
 def _is_swapped(values: str, names: list[str]) -> bool:
     """Whether a gold states maximum and minimum in another order than the question asks for them."""
     first, *others = (number(value) for value in values.split("; "))
@@ -113,6 +102,17 @@ def _fits(label: str, name: str) -> bool:
 
 def _word(name: str) -> str:
     return LETTER.format(name) if len(name) < 3 else rf"(?<![A-Za-z\\]){name}"
+
+
+_ASKED_NAME = r"(?:the )?\$?\\?[a-z]+\$?(?:[ -][a-z]+){0,2}?"
+# Find the slope and the $y$-intercept of it; what are the length and width? 求最大值和最小值
+_ASKED_NAMES = re.compile(
+    r"\b(?:find|what (?:is|are|was|were)|determine|compute|calculate|state|give|solve for) "
+    rf"(?:both )?(?:the )?(?:values? of )?((?:{_ASKED_NAME}, ){{0,4}})({_ASKED_NAME}),? and ({_ASKED_NAME})"
+    r"(?=[.?!,;]|\s*\Z| (?:of|for|in|if|when|that|such|on|to|at|from|value)s?\b)|"
+    r"(?:[求的，。]|\A)([一-鿿]{1,4})[和与]([一-鿿]{1,4}?)(?=分别|各|[是为。？?]|\Z)",
+    re.IGNORECASE,
+)
 
 
 @lru_cache(maxsize=256)
@@ -149,11 +149,23 @@ def _named_tuple(text: str) -> dict[str, str]:
     return dict(zip(names, values, strict=True)) if len(names) == len(values) else {}
 
 
+_NOUNS_BEHIND = re.compile(r"(-?[\d.,/]+)\s*((?:[A-Za-z]+ )*([A-Za-z]{3,}))")
+
+
 def _counted(text: str, question: str) -> dict[str, str]:
     """`7 goats and 4 helicopters` as values by the question's nouns."""
     items = [_NOUNS_BEHIND.fullmatch(item) for item in split_top(unwrap(tidy(text)), ",")]
     values = {item[3]: item[1] for item in items if item and stems(item[2]) <= nouns(question) | {"of"}}
     return values if len(values) == len(items) > 1 else {}
+
+
+_LABEL = re.compile(  # C = (1,2), radius 3, 半径为3
+    r"(?:([A-Za-z])(?:\([a-z]\))?\s*[:=]|([A-Za-z]{2,}[A-Za-z ]*?|[一-鿿]+?)\s*"
+    r"(?:\b(?:is|at|of|on|when)\b|为|是|[:=]|(?=[-\d\\(\[]|\b[a-z]\b)))\s*(.+)",
+    re.DOTALL,
+)
+_EXTREMUM = re.compile(r"(?:[A-Za-z]_)?\{?\\?(max|min)(?![a-z])\}?(?=\s*[:=])")  # \min, f_{\min}
+_NAMED_FUNCTION = re.compile(r"\\?(sin|cos|tan)(?![a-z])[^=:]{0,40}(?==)")  # \cos(-\pi) = -1
 
 
 def _labelled(text: str) -> dict[str, str]:

@@ -14,13 +14,6 @@ from .notation import split_top, tidy, unwrap
 from .numbers import number
 
 _CLOCK = re.compile(r"\d{1,2}:[0-5]\d")
-_COUNTED_PARTS = re.compile(r"(\d+(?:\s*:\s*\d+)+)(?:\s*([AaPp])\.?\s?[Mm]\.?)?")
-_ASKS_RATIO = re.compile(r"\bratio|proportion|\bscale\b|\bodds\b|(?<!对)比(?![分赛])", re.IGNORECASE)
-_ASKS_TIME_OR_SCORE = re.compile(
-    r"\bwhat time\b|\bwhen (?:do|does|did|will|is|was|should)\b|\bclock\b|\d\s*[ap]\.?m\b|\d:[0-5]\d|\bscore|"
-    r"比分|几[时点]|时[刻间]",
-    re.IGNORECASE,
-)
 
 
 def same_parts(gold: str, answer: str) -> bool | None:
@@ -32,6 +25,15 @@ def same_parts(gold: str, answer: str) -> bool | None:
     if 0 in parts + others or (_CLOCK.fullmatch(gold) and _CLOCK.fullmatch(answer)):
         return parts == others
     return [part * parts[0] for part in others] == [part * others[0] for part in parts]
+
+
+_COUNTED_PARTS = re.compile(r"(\d+(?:\s*:\s*\d+)+)(?:\s*([AaPp])\.?\s?[Mm]\.?)?")
+_ASKS_RATIO = re.compile(r"\bratio|proportion|\bscale\b|\bodds\b|(?<!对)比(?![分赛])", re.IGNORECASE)
+_ASKS_TIME_OR_SCORE = re.compile(
+    r"\bwhat time\b|\bwhen (?:do|does|did|will|is|was|should)\b|\bclock\b|\d\s*[ap]\.?m\b|\d:[0-5]\d|\bscore|"
+    r"比分|几[时点]|时[刻间]",
+    re.IGNORECASE,
+)
 
 
 def as_times(answer: str, gold: str, question: str) -> tuple[str, str] | None:
