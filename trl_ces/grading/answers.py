@@ -83,12 +83,7 @@ def _matching_braces(text: str) -> dict[int, int]:
 
 
 def find_statement(text: str) -> str | None:
-    """
-    Returns what the last explicit statement of an answer says, else the expression that ends the text.
-
-    Words right behind the value are part of it (`$5$ thousand`). `None` if the text asks, or does not let the answer
-    stand (context.py), or offers several values in one sentence.
-    """
+    """What the last explicit statement says, else the expression that ends the text; `None` if neither stands."""
     text = _without_ornaments(text)
     if statements := list(_STATEMENT.finditer(text)):
         last = statements[-1]

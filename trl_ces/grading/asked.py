@@ -179,10 +179,7 @@ _BOUNDS = [
 
 
 def without_asked_words(text: str, question: str) -> str:
-    r"""
-    A text without the words of the question around its boxes: `\boxed{5}万吨` where 多少万吨 are asked for, "at least
-    \boxed{5}" where the least number is.
-    """
+    r"""A text without the question's words around boxes: `\boxed{5}万吨` for 多少万吨, "at least" for the least."""
     for asks, says in _BOUNDS:
         if asks.search(question):
             text = says.sub("=", text)

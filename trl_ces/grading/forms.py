@@ -79,10 +79,7 @@ _CONVENTIONS = [
 
 
 def condition(text: str) -> str:
-    r"""
-    Tidies a text and reduces `x \in S` to S, `\{x \mid c\}` to c, the reals to an interval, and what has no solution
-    or limit to one spelling.
-    """
+    r"""`x \in S` as S, `\{x \mid c\}` as c, the reals as an interval, no solution or limit in one spelling."""
     text = restated(_IN.sub("", tidy(text)).strip())
     text = re.sub(r"^\|\s*([A-Za-z])\s*\|\s*(<|\\leq)\s*([^<>=]+)$", r"-\3 \2 \1 \2 \3", text)
     text = _GROUPED_RESULT.sub(lambda digits: digits.group().replace(",", ""), text)
@@ -134,11 +131,7 @@ _DOMAIN = re.compile(  # (x \neq 0), for n \geq 1
 
 
 def with_constants_of(gold: str, answer: str) -> list[str]:
-    r"""
-    The answer with the gold's names: for constants, `+C` or `c_1`, in each order; for a free integer, counted from
-    another start or down, `k\in\mathbb{Z}`; for the variable of `f(x) = ...`, which may be left out. A domain that the
-    gold does not state, `x \neq 0`, is dropped, and the condition on the integer.
-    """
+    """The answer with the gold's names for constants, free integers and variables, without a domain of its own."""
     quantified, answer = _QUANTIFIED.search(answer), _QUANTIFIED.sub("", answer) or answer
     if not is_relation(gold) and (domain := _DOMAIN.search(answer)) and not is_relation(answer[: domain.start()]):
         answer = answer[: domain.start()]

@@ -29,10 +29,7 @@ def usable(gold: str, reads: Callable[[str], object]) -> bool:
 
 
 def leaves(gold: str) -> list[str]:
-    """
-    Takes a gold apart into values, through lists, sets, unions, tuples and intervals. Values that the algebra has to
-    parse lose their unit.
-    """
+    """The values of a gold in lists, sets, unions, tuples and intervals; those for the algebra have no unit."""
     written, gold = gold, condition(without_integer(EXTREMUM.sub("", tidy(gold))))
     if not gold:
         return []

@@ -301,12 +301,7 @@ _NOT_SMOOTH = (sympy.Abs, sympy.floor, sympy.ceiling, sympy.Mod, sympy.Piecewise
 
 
 def _agree(one: Parsed, other: Parsed) -> bool | None:
-    """
-    Whether two expressions with letters have the same values at several places: `False` if nowhere, `True` if
-    everywhere, `None` if this decides nothing. To simplify takes seconds where this takes milliseconds. Where neither
-    is real, a difference does not count: \\ln(1/x) is -\\ln x for positive x. Where there is a root of odd degree,
-    both must be real: for negative x sympy takes another branch of x^{2/3} than of \\sqrt[3]{x^2}.
-    """
+    """Whether two expressions agree at all places tried, or at none; `None` if this decides nothing."""
     if not all(isinstance(expr, sympy.Expr) and not expr.has(*_NOT_TRIED) for expr in (one, other)):
         return None
     if one == other:
@@ -314,6 +309,8 @@ def _agree(one: Parsed, other: Parsed) -> bool | None:
     letters = sorted(one.free_symbols | other.free_symbols, key=str)
     if not letters:
         return None
+    # A difference between values that are not real does not count: \\ln(1/x) is -\\ln x for positive x. With a root of
+    # odd degree both must be real: for negative x sympy takes another branch of x^{2/3} than of \\sqrt[3]{x^2}.
     exponents = [power.exp for expr in (one, other) for power in expr.atoms(sympy.Pow) if power.exp.is_Rational]
     real = all if any(exponent.q % 2 and exponent.q > 1 for exponent in exponents) else any
     same = different = 0
