@@ -52,6 +52,11 @@ def test_text_next_to_the_box_can_change_the_answer(completion, gold, correct):
     assert grade(completion, gold, with_qwen=False).correct is correct
 
 
+@rows("asked/words_of_the_question")
+def test_bounds_and_scales_of_the_question_may_stand_around_the_box(question, completion, gold, correct):
+    assert grade(completion, gold, question=question, with_qwen=False).correct is correct
+
+
 def test_an_escaped_dollar_does_not_start_a_formula():
     text = r"Net income: \$6,840 - \$620 = $\boxed{\$6220}$."
     assert grade(text, "6,220", with_qwen=False).correct is True

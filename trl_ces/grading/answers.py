@@ -1,6 +1,11 @@
 r"""
-Extracts the final answer of a response: the last `\boxed{...}` or `\fbox{...}`; else an explicit statement ("the
+Extract the final answer of a completion: the last `\boxed{...}` or `\fbox{...}`; else an explicit statement ("the
 answer is", 答案是); else a bold or math expression that ends the text.
+
+| gold | equal completions | different completions |
+|---|---|---|
+| `5` | `Hence $\boxed{5}$.`, `The answer is 5.`, `It has **5 apples** left.` | `We try $5$.`, `Is it $5$?` |
+| `Yes` | `**Yes**, because $x = 1$.` | `**Yes**, but only if $n$ is even.` |
 """
 
 import re
@@ -16,9 +21,6 @@ STATEMENT_WINDOW = 2000
 # Only the last boxes are kept: no gold lists more values.
 MAX_BOXES = 50
 
-_BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z]) *")
-_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # an escaped brace belongs to a set, not to the syntax
-_BARE_BOX = re.compile(rf"(?:(?!{_BOX.pattern})[^\s$}}])*")
 _STATEMENT = re.compile(
     r"(?:\banswers?(?:\s+(?:is|are)(?:\s+(?:therefore|thus|then|hence|simply)\b)?|\s*[:：=])|<answer>|"
     r"^[#*_ ]*(?:final +)?answer[*_ ]*\n|\b(?:solution|value|root)s are\b|(?<!#)####(?!#)|\b(?:option|choice)\s+is|"
@@ -28,42 +30,8 @@ _STATEMENT = re.compile(
 )
 # 顶点坐标为（1，2）。 at the end
 _PLAIN = r"(?<=[是为得=＝\s])[（(]?[-−]?\d(?:[-−\d.,，/ ]{0,40}\d)?[）)]?(?=\s?[一-鿿]{0,6}[。．.]\s*\Z)"
-_MATH_SPAN = rf"(?:{_PLAIN}|\$\$[^$]+\$\$|\$[^$\n]+\$|\\\([^\n]+?\\\)|\\\[.+?\\\]|\*\*[^*\n]+\*\*)"
+_MATH_SPAN = rf"(?:{_PLAIN}|\$\$[^$]+\$\$|\$(?:\\.|[^$\\\n])+\$|\\\([^\n]+?\\\)|\\\[.+?\\\]|\*\*[^*\n]+\*\*)"
 _VALUES = re.compile(rf"{_MATH_SPAN}(?:(?:\s*(?:,|，|、|;|and|or|和|或))+\s*{_MATH_SPAN})*", re.DOTALL)
-_SENTENCE_END = re.compile(r"[.!](?=\s+[A-Z]|\s*$)|[?？。！\n]|．(?!\d)|\s*\*\*|</")
-# A few words without another number may follow a closing expression: "Hence we obtain $025$ as required."
-_CLOSING_TAIL = re.compile(r"[^\d$\\?？]{0,40}")
-# Where the words behind a value stop to belong to it: "$5$ as required", "$5$ is the answer", but not "$5$ thousand".
-_NEXT_CLAUSE = re.compile(
-    r"\s*(?:[,，;:.!。！．()*]|的(?:[。．]|$)|\b(?:as|because|since|so|which|where|when|by|for|in this|works|"
-    r"every|per|(?:is|are) (?:the|our|my))\b|$)",
-    re.IGNORECASE,
-)
-# What a closing expression may follow: "Hence", "we obtain", "it must be", "x =".
-_INTRODUCED = re.compile(
-    r"(?:^|[=:：]|\b(?:is|are|was|be|equals?|gets?|obtains?|have|has|finds?|found|gives?|yields?|becomes|concludes?|that|"
-    r"needs?|pays?|costs?|takes?|earns?|spends?|makes?|only|exactly|"
-    r"therefore|thus|hence|so|then|finally|answer|value|result|total)|是|为|得|得到|等于|所以|因此|于是|有)[,，]?[\s*]*$",
-    re.IGNORECASE,
-)
-_REASON = re.compile(r",?\s+(?:because|since|as (?:we|shown|required|desired)|\(see)\b.*", re.IGNORECASE)
-_OFFERS_MORE = re.compile(r"\s*[,(]?\s*(?:or|and|to|plus|minus|if)\b", re.IGNORECASE)
-# "the digits of the answer are", "twice the answer is", "a common wrong answer is"
-_OF_THE_ANSWER = re.compile(
-    r"(?:\bof (?:the|this|my|our)\s+(?:\w+\s+)?|\b(?:twice|half|wrong|incorrect|false|no)\s+(?:the\s+)?)\Z",
-    re.IGNORECASE,
-)
-_BEFORE_CLOSING = re.compile(r"[.!?](?=\s)|[。！？\n]|,\s+(?=so\b|hence\b|thus\b|therefore\b)")
-_OTHERS = re.compile(r"\b(?:not|cannot|never|or|others|one of|lucky)\b|n't\b|不|非", re.IGNORECASE)
-_SEVERAL_VALUES = re.compile(r"(?<!\\)[,;]|[，；、±和或]|\\pm(?![A-Za-z])|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])")
-_END_OF_PROOF = r"(?:[∎■□◻◼⬛⬜]|\\(?:blacksquare|square|Box|qed|checkmark)(?![A-Za-z])|\bQ\.?E\.?D\b\.?)"
-# Check marks, emoji and ends of proofs. Crosses, thumbs down and doubting faces say that a value is wrong.
-_ORNAMENT = re.compile(
-    rf"(?![👎🚫🛑🤔🤷🙅])[✅✔✓☑✨⭐🌀-🫿]|\\hfill\b|\$+\s*{_END_OF_PROOF}\s*\$+|\\[(\[]\s*{_END_OF_PROOF}\s*\\[)\]]|"
-    rf"(?<=[\s\w)\]}}*.$]){_END_OF_PROOF}(?=[\s.*_)]*(?:\$|\\[)\]]|\n|\Z))"
-)
-_JOINED = re.compile(r"(?:[\s$,;，；、和及]|\\[,;: ]|\\quad|\b(?:and|or)\b)*")
-_TUPLE = re.compile(r"(?:\\left)?[(\[（][^()\[\]（）]*[)\]）]")
 
 
 class Box(NamedTuple):
@@ -72,6 +40,10 @@ class Box(NamedTuple):
     content: str
     start: int
     end: int
+
+
+_BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z]) *")
+_BARE_BOX = re.compile(rf"(?:(?!{_BOX.pattern})[^\s$}}])*")
 
 
 def find_boxes(text: str) -> list[Box] | None:
@@ -96,6 +68,9 @@ def find_boxes(text: str) -> list[Box] | None:
     return boxes if is_closed else None
 
 
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # an escaped brace belongs to a set, not to the syntax
+
+
 def _matching_braces(text: str) -> dict[int, int]:
     opened: list[int] = []
     closing_brace: dict[int, int] = {}
@@ -108,28 +83,81 @@ def _matching_braces(text: str) -> dict[int, int]:
 
 
 def find_statement(text: str) -> str | None:
-    """
-    Returns what the last explicit statement of an answer says, else the expression that ends the text.
-
-    Words right behind the value are part of it (`$5$ thousand`). `None` if the text asks, or does not let the answer
-    stand (context.py), or offers several values in one sentence.
-    """
+    """What the last explicit statement says, else the expression that ends the text; `None` if neither stands."""
     text = _without_ornaments(text)
     if statements := list(_STATEMENT.finditer(text)):
-        return _stated(text, statements[-1])
+        last = statements[-1]
+        closing = _closing(text[last.end() :]) if last[0][:1] in "svrSVR" else None  # "the values are 1, 2: **3**"
+        return closing or _stated(text, last)
+    return _closing(text)
+
+
+# A few words without another number may follow a closing expression: "Hence we obtain $025$ as required."
+_CLOSING_TAIL = re.compile(r"[^\d$\\?？]{0,40}")
+# An unboxed verdict or label that is the last line: "**Yes**, because ...", "answer1".
+_LAST_LINE = re.compile(
+    r"^(?:\*\*(yes|no)[.,]?\*\*(?!.*\b(?:but|however|unless|if|not sure)\b)(?:[,.;:][^\n?]*)?|"
+    r"((?:answer|option|solution|ending)\d)\.?)\s*\Z",
+    re.IGNORECASE | re.MULTILINE,
+)
+_BOLD_AT_END = re.compile(r"\*\*([^*\n]+)\*\*\Z")
+_BOLD_BEFORE = re.compile(r"\*\*([^*\n]+)\*\*[^*]*\band\b[^*]*\Z")
+_SENTENCE_IN_BOLD = re.compile(r"[A-Za-z]{2,} .*(?:=|\b(?:is|are|at)\b)")
+_FORMULA = re.compile(r"\$[^$]*\$|\\[A-Za-z]+")
+# What a closing expression may follow: "Hence", "we obtain", "it must be", "x =".
+_INTRODUCED = re.compile(
+    r"(?:^|[=:：]|\b(?:is|are|was|be|equals?|gets?|obtains?|have|has|finds?|found|gives?|yields?|becomes|concludes?|that|"
+    r"needs?|pays?|costs?|takes?|earns?|spends?|makes?|only|exactly|"
+    r"therefore|thus|hence|so|then|finally|answer|value|result|total)|是|为|得|得到|等于|所以|因此|于是|有)[,，]?[\s*]*$",
+    re.IGNORECASE,
+)
+_BEFORE_CLOSING = re.compile(r"[.!?](?=\s)|[。！？\n]|,\s+(?=so\b|hence\b|thus\b|therefore\b)")
+_OTHERS = re.compile(r"\b(?:not|cannot|never|or|others|one of|lucky)\b|n't\b|不|非", re.IGNORECASE)
+
+
+def _closing(text: str) -> str | None:
+    """The expression that ends a text: in bold, or introduced by its sentence."""
+    if line := _LAST_LINE.search(text):
+        return line[1] or line[2]
     closings = list(_VALUES.finditer(text))
     if not closings or not _CLOSING_TAIL.fullmatch(text, closings[-1].end()):
         return None
     start, end = closings[-1].span()
+    bold = _BOLD_AT_END.search(text, start, end)
+    if bold and "**" not in text[start : bold.start()]:  # "$a = 5$, so $a^2 = 25$ and **$b = 3$**"
+        start = bold.start()
     before = _BEFORE_CLOSING.split(text[:start])[-1]
-    if _OTHERS.search(before) or not _INTRODUCED.search(before) or not stands(text, start, end, text[start:end]):
+    introduced = bold or _INTRODUCED.search(before)
+    if _OTHERS.search(before) or not introduced or not stands(text, start, end, text[start:end]):
         return None
-    return _with_tail(text[start:end], text[end:]) or None
+    if not bold or start < bold.start() or not re.search("[A-Za-z]", _FORMULA.sub("", bold[1])):
+        return _with_tail(text[start:end], text[end:]) or None
+    if also := _BOLD_BEFORE.search(before):  # "the slower drives at **56 km/h** and the faster at **76 km/h**"
+        return f"{also[1]}; {bold[1]}"
+    # "**72 days** to finish the book": bold words say where the value ends.
+    return (_closing(bold[1]) if _SENTENCE_IN_BOLD.match(bold[1]) else None) or bold[1].strip()
+
+
+_END_OF_PROOF = r"(?:[∎■□◻◼⬛⬜]|\\(?:blacksquare|square|Box|qed|checkmark)(?![A-Za-z])|\bQ\.?E\.?D\b\.?)"
+# Check marks, emoji and ends of proofs. Crosses, thumbs down and doubting faces say that a value is wrong.
+_ORNAMENT = re.compile(
+    rf"(?![👎🚫🛑🤔🤷🙅])[✅✔✓☑✨⭐🌀-🫿]|\\hfill\b|\$+\s*{_END_OF_PROOF}\s*\$+|\\[(\[]\s*{_END_OF_PROOF}\s*\\[)\]]|"
+    rf"(?<=[\s\w)\]}}*.$]){_END_OF_PROOF}(?=[\s.*_)]*(?:\$|\\[)\]]|\n|\Z))"
+)
 
 
 def _without_ornaments(text: str) -> str:
     """The end of a text, without what decorates a value in it: a check mark, QED, a third asterisk."""
     return _ORNAMENT.sub(" ", text[-STATEMENT_WINDOW:].replace("***", "**")).rstrip()
+
+
+_SENTENCE_END = re.compile(r"[.!](?=\s+[A-Z]|\s*$)|[?？。！\n]|．(?!\d)|\s*\*\*|</")
+_REASON = re.compile(r",?\s+(?:because|since|as (?:we|shown|required|desired)|\(see)\b.*", re.IGNORECASE)
+# "the digits of the answer are", "twice the answer is", "a common wrong answer is"
+_OF_THE_ANSWER = re.compile(
+    r"(?:\bof (?:the|this|my|our)\s+(?:\w+\s+)?|\b(?:twice|half|wrong|incorrect|false|no)\s+(?:the\s+)?)\Z",
+    re.IGNORECASE,
+)
 
 
 def _stated(text: str, statement: re.Match[str]) -> str | None:
@@ -138,6 +166,9 @@ def _stated(text: str, statement: re.Match[str]) -> str | None:
     end = _SENTENCE_END.search(text, values.end() if values else start)
     if _OF_THE_ANSWER.search(text[: statement.start()]) or (end and end.group() in "?？"):
         return None
+    line = text[start:].partition("\n")[0]
+    if not values and "**" in line.strip(" *") and (closing := _closing(line)):
+        return closing  # **Answer**: Their average guess is **80 jelly beans**.
     stop = end.start() if end else len(text)
     if values:
         stated = _with_tail(values.group(), text[values.end() : stop])
@@ -146,12 +177,26 @@ def _stated(text: str, statement: re.Match[str]) -> str | None:
     return stated if stated and stands(text, start, values.end() if values else stop, stated) else None
 
 
+# Where the words behind a value stop to belong to it: "$5$ as required", "$5$ is the answer", but not "$5$ thousand".
+_NEXT_CLAUSE = re.compile(
+    r"\s*(?:[,，;:.!。！．()*]|的(?:[。．]|$)|\b(?:as|because|since|so|which|where|when|by|for|in this|works|"
+    r"every|per|(?:is|are) (?:the|our|my))\b|$)",
+    re.IGNORECASE,
+)
+_OFFERS_MORE = re.compile(r"\s*[,(]?\s*(?:or|and|to|plus|minus|if)\b", re.IGNORECASE)
+
+
 def _with_tail(value: str, tail: str) -> str:
     """A value with the words behind it, as far as they belong to it."""
     clause = None if _OFFERS_MORE.match(tail) else _NEXT_CLAUSE.search(tail)
     words = tail[: clause.start()] if clause else tail
     value = value.replace("**", "").strip()
     return f"{value} {words.strip()}" if words.strip() else value
+
+
+_SEVERAL_VALUES = re.compile(r"(?<!\\)[,;]|[，；、±和或]|\\pm(?![A-Za-z])|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])")
+_JOINED = re.compile(r"(?:[\s$,;，；、和及]|\\[,;: ]|\\quad|\b(?:and|or)\b)*")
+_TUPLE = re.compile(r"(?:\\left)?[(\[（][^()\[\]（）]*[)\]）]")
 
 
 def extract_answer(text: str, parts: int = 1, boxes_only: bool = False) -> str | None:
@@ -164,7 +209,7 @@ def extract_answer(text: str, parts: int = 1, boxes_only: bool = False) -> str |
         return None if boxes_only else find_statement(text)
     if later := _stated_behind(text[boxes[-1].end :]):
         return later
-    is_one = _is_one_value(boxes[-1].content)
+    is_one = bool(_TUPLE.fullmatch(boxes[-1].content)) or not _SEVERAL_VALUES.search(boxes[-1].content)
     several = is_one and len(boxes) == parts and all(box.content for box in boxes)
     taken = boxes if several else boxes[-1:]
     for box in boxes[-2::-1] if is_one and not several else []:  # \boxed{2} and \boxed{7} are one answer
@@ -184,7 +229,3 @@ def _stated_behind(text: str) -> str | None:
     if not stated or ("$" not in stated and number(tidy(stated)) is None and condition(stated) != r"\emptyset"):
         return None
     return stated
-
-
-def _is_one_value(text: str) -> bool:
-    return bool(_TUPLE.fullmatch(text)) or not _SEVERAL_VALUES.search(text)

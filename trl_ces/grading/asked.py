@@ -1,6 +1,12 @@
 r"""
-What the question says about its answer: the nouns, the base and the percentage that may be repeated, the unit that is
-asked for.
+Apply what a question demands of its answer: a unit, a base, a percentage, a form, a name.
+
+| question | gold | equal | different |
+|---|---|---|---|
+| `How many minutes is it?` | `90` | `90 \text{ min}` | `90 \text{ s}` |
+| `Write 5 in base 2.` | `101` | `101_2` | `101_3` |
+| `What percentage is it?` | `20` | `20\%` | `0.2\%` |
+| `Solve $x + 1 = 4$.` | `x = 3` | `3` | `x + 2 = 5` |
 """
 
 import re
@@ -13,51 +19,19 @@ from .notation import BLANKS_AND_SIZES, LETTER, split_top, tidy, unwrap
 from .numbers import MAX_DIGITS, number
 from .options import with_options
 from .order import by_order
-from .phrases import asking, asks_for, says_only, without_numbers_of_names, without_what_is_counted, without_words
+from .phrases import asks_for, says_only, without_numbers_of_names, without_what_is_counted, without_words
 from .statements import has_unknowns, interval_of, is_name, is_unsolved, sides
 from .times import as_times
 from .units import CHINESE, KINDS, MEASURES, implied_unit, measures_in, nouns, parse_unit, quantity, split_unit
 
-_PERCENT = re.compile(r"\$?\s*(.*?\S)[\s\\]*%\s*\$?", re.DOTALL)
-_OF_PERCENT = re.compile(r"%|percent|per cent|百分", re.IGNORECASE)
+_NAME = re.compile("[A-Za-z]")
+_SCALE = re.compile(r"(?:多少|几)([万亿])|\b(?:how many|in) (hundred|thousand|million|billion)s\b", re.IGNORECASE)
+
+
 _BASE = re.compile(r"\bbase[\s$-]*\{?(\d+|[a-z]+)|\b(binary|octal|hexadecimal)\b|([二八]|十六)进制", re.IGNORECASE)
 _BASES = {"binary": "2", "octal": "8", "hexadecimal": "16", "二": "2", "八": "8", "十六": "16"}
-_NAMED_VALUE = re.compile(r"([A-Za-z])(\(-?[\d./]+\))=")
-_NAME = re.compile("[A-Za-z]")
-_LETTERED = re.compile(r"(-?[\d.]+(?:\s*\\pi)?)\s*(([A-Za-z])(?:(?<= [A-Za-z])\^\{?[23]\}?)?)")
 _DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*(?:\^\s*\{?\s*\\(?:circ|degree)\s*\}?|°)")
-_SOLVE = re.compile(r"\bsolve|\bsolution", re.IGNORECASE)
-_ASKED_NAME = re.compile(
-    r"\b(?:find|what is|solve for|determine|compute|value of)\s+\$?\s*([A-Za-z])\s*\$?(?=\s*(?:[.?,]|if\b|$))",
-    re.IGNORECASE,
-)
-_FORM = re.compile(
-    r"\bin the form\b|\bas an? (?:single|product|sum)\b|\bpartial fraction|\bfactor(?:i[sz]e)? |\bexpand|"
-    r"\bscientific notation|\b(?:lowest|simplest|reduced) (?:terms|form)|\bcommon fraction",
-    re.IGNORECASE,
-)
-_WORDED = re.compile(r"\$([^$=]+)\$\s+([a-z][A-Za-z ]*)\.?")
-_UNIT = r"((?:square |cubic )?[a-z]+(?:(?: per |/)[a-z]+)?)"
-_ASKED_UNIT = re.compile(  # a look ahead, because "in how many hours" has two
-    rf"(?=\b(?:how many|number of) {_UNIT}|(?<!measured )(?<!given )(?<!is )(?<!are )\b(?:in|to) {_UNIT}(?![\w-]))",
-    re.IGNORECASE,
-)
-_ASKED_IN_CHINESE = re.compile(
-    r"(?:多少|几|单位\s*[:：为是])\s*((?:平方|立方)?(?:{0})(?:[/每](?:{0}|时))?)".format("|".join(CHINESE))
-)
 _IN_TEXT = re.compile(r"^\s*\\text\s*\{([^{}]*)\}\s*$")  # Ann: 3, Bob: 5
-_COUNTED = re.compile(r"(-?[\d./]+)\s*([一-鿿]{1,3})")
-_SCALE = re.compile(r"(?:多少|几)([万亿])|\bhow many (hundred|thousand|million|billion)s\b", re.IGNORECASE)
-_ASKS_PERCENT = re.compile(
-    r"percentage|\b(?:what|which|the|as an?|in|how many) (?:\w+ )?(?:per ?cent|\\?%)|百分[之数比率]|[_)）]\s*\\?[%％]",
-    re.IGNORECASE,
-)
-# A rate or a grade, but no price or count, may be a percentage where another one is given.
-_ASKS_RATE = re.compile(
-    r"(?!.*(?:\bhow (?:many|much|long|far|old)|price|cost|\bpa(?:y|id)|\$\s?\d|元))"
-    r".*(?:[%％]|percent|\brate\b|grade|concentration|率|浓度)",
-    re.IGNORECASE | re.DOTALL,
-)
 
 
 def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
@@ -68,13 +42,12 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return chosen
     if (timed := as_times(answer, gold, question)) is not None:
         return timed
-    if (worded := _WORDED.fullmatch(gold.strip())) and parse_unit(worded[2]):
-        gold = rf"{worded[1]}\text{{ {worded[2]}}}"
-    gold, answer = _in_text(gold, answer, question), _in_text(answer, "", question)
+    gold, answer = _in_common_terms(gold, answer, question)
     if (theirs := quantity(gold)) and (ours := quantity(answer)) and theirs[1] == ours[1] and theirs[2] != ours[2]:
         given = parse_unit(split_unit(tidy(answer))[1] or implied_unit(answer)) or {}
         return theirs[0], "" if (asked := _asked_units(question, given)) and given not in asked else ours[0]
-    if any(wrong(answer, gold, question) for wrong in _WRONG):
+    faults = (_names_another_value, _leaves_bounds_open, _leaves_unsolved, _has_another_unit, _has_another_form)
+    if any(has_fault(answer, gold, question) for has_fault in faults):
         return gold, ""
     named_unit = r"radian|\\pi|degree|" + ("弧度|多少度" if implied_unit(gold) else r"\\circ|°")
     if (r"\pi" in gold) != (r"\pi" in answer) and not re.search(named_unit, question):
@@ -105,10 +78,9 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     if scale and scale[1] and number(tidy(gold)) is not None and scale[1] not in gold:  # 多少万元
         value, counted, _ = tidy(unwrap(answer)).partition(scale[1])
         return gold, value if counted or not split_unit(tidy(answer))[1] else ""
+    if scale and scale[2] and scale[2] not in gold:
+        answer = re.sub(rf"(?<=[\d}}])\s*(\\text\s*\{{)?\s*{scale[2]}\b", r"\1", answer)
     answer = without_what_is_counted(answer, question)
-    pairs = _COUNTED.fullmatch(unwrap(tidy(answer)))
-    if pairs and re.search(f"[少几]个?{pairs[2]}", question):  # 90双
-        answer = pairs[1]
     if (share := _as_share(answer, gold, question)) is not None:
         return gold, share
     if EXTREMUM.match(tidy(gold)):
@@ -117,12 +89,32 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return in_order
     if (bare_lists := without_numbers_of_names(answer, gold, question)) is not None:
         return bare_lists
+    return _without_nouns(gold, answer, question)
+
+
+def _without_nouns(gold: str, answer: str, question: str) -> tuple[str, str]:
+    """Gold and answer without the nouns of the question behind their numbers."""
     known = nouns(question)
     counted, noun = split_unit(tidy(gold), known)
     if noun and parse_unit(noun) is None and number(tidy(answer)) is not None:
         return counted, answer  # 16 for 16 daps
     value, unit = split_unit(tidy(answer), known)
     return gold, value if unit and parse_unit(unit) is None else answer
+
+
+_PERCENT = re.compile(r"\$?\s*(.*?\S)[\s\\]*%\s*\$?", re.DOTALL)
+_OF_PERCENT = re.compile(r"%|percent|per cent|百分", re.IGNORECASE)
+_ASKS_PERCENT = re.compile(
+    r"percentage|(?<!not )\b(?:what|which|the|as an?|in|how many) (?:\w+ )?(?:per ?cent|\\?%)|"
+    r"百分[之数比率]|[_)）]\s*\\?[%％]",
+    re.IGNORECASE,
+)
+# A rate or a grade, but no price or count, may be a percentage where another one is given.
+_ASKS_RATE = re.compile(
+    r"(?!.*(?:\bhow (?:many|much|long|far|old)|price|cost|\bpa(?:y|id)|\$\s?\d|元))"
+    r".*(?:[%％]|percent|\brate\b|grade|concentration|率|浓度)",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 def _as_share(answer: str, gold: str, question: str) -> str | None:
@@ -136,16 +128,70 @@ def _as_share(answer: str, gold: str, question: str) -> str | None:
         share = None if hundredfold is None else hundredfold / 100
         asks, expected = _ASKS_PERCENT.search(question), number(tidy(gold))
         is_share = share is not None and share == expected and (share <= 1 or not asks)
-        is_rate = _OF_PERCENT.search(question) and _ASKS_RATE.match(asking(question))
+        is_rate = _OF_PERCENT.search(question) and _ASKS_RATE.match(question)
         if is_share or not (asks or (is_rate and (expected is None or expected > 1))):
             return "" if share is None else str(share)
     return None
 
 
-def without_asked_scale(text: str, question: str) -> str:
-    r"""A text without the scale of the question behind its boxes: `\boxed{5}万吨` where 多少万吨 are asked for."""
+_WORDED = re.compile(r"\$([^$=]+?)(?:\s*\\approx[^$]*)?\$\s+([a-z][A-Za-z ]*)\.?")
+_SENTENCE_WITH_ONE_NUMBER = re.compile(r"[A-Z][A-Za-z ,']* (\d+(?:\.\d+)?) [A-Za-z ,']+\.")
+# Signs of units behind a value, by a word of the question that allows them.
+_SIGNS_BY_WORD = [
+    (re.compile("arcsec"), re.compile(r"(?:''|″)$")),
+    (re.compile(r"\b(?:Sun|solar)\b|\\odot"), re.compile(r"(?:\\,|\s)*[LMR]_\{?\\odot\}?$")),
+]
+
+
+def _in_common_terms(gold: str, answer: str, question: str) -> tuple[str, str]:
+    """Gold and answer without what only one of them spells out: a sentence, a rounded value, a sign, a name."""
+    if (worded := _WORDED.fullmatch(gold.strip())) and parse_unit(worded[2]):
+        gold = rf"{worded[1]}\text{{ {worded[2]}}}"
+    if (sentence := _SENTENCE_WITH_ONE_NUMBER.fullmatch(gold.strip())) and re.search(r"\d", answer):
+        gold = sentence[1]
+    for word, sign in _SIGNS_BY_WORD:
+        if word.search(question) and not sign.search(gold):
+            answer = sign.sub("", answer)
+    answer = _of_a_letter(answer, gold, question)
+    return _in_text(gold, answer, question), _in_text(answer, "", question)
+
+
+_BOUNDED_EXPRESSION = re.compile(r"(.+?)(<|\\leq)(.+)(<|\\leq)(.+)|(.+?)(?:[<>=]|\\[lg]eq).+")
+
+
+def _of_a_letter(answer: str, gold: str, question: str) -> str:
+    r"""`20 < x < 30` for `20 < x^2+5x < 30` where the question asks for x^2+5x and the gold is an interval."""
+    text = tidy(answer)
+    bounded = _BOUNDED_EXPRESSION.fullmatch(text) if re.fullmatch(r"[(\[].*[)\]]|.*\\cup.*", tidy(gold)) else None
+    name = (bounded[3] or bounded[6]).strip() if bounded else ""
+    is_named = len(name) > 1 and "," not in name and re.sub(r"\s", "", name) in BLANKS_AND_SIZES.sub("", question)
+    return text.replace(name, "x") if is_named else answer
+
+
+# "at least $\\boxed{5}$" where the least number is asked for, `x < \\boxed{5}` where the least upper bound is.
+_BOUNDS = [
+    (re.compile(asks, re.IGNORECASE), re.compile(rf"(?:{says})(?=\s*\$?\\boxed)"))
+    for asks, says in (
+        (r"\b(?:least|minimum|smallest|fewest)\b", "at least"),
+        (r"\b(?:greatest|maximum|largest|most|upper bound)\b", "at most|<"),
+    )
+]
+
+
+def without_asked_words(text: str, question: str) -> str:
+    r"""A text without the question's words around boxes: `\boxed{5}万吨` for 多少万吨, "at least" for the least."""
+    for asks, says in _BOUNDS:
+        if asks.search(question):
+            text = says.sub("=", text)
     scale = _SCALE.search(question)
     return re.sub(rf"(?<=\}})(\$?)\s*{scale[1] or scale[2]}", r"\1 ", text) if scale else text
+
+
+_NAMED_VALUE = re.compile(r"([A-Za-z])(\(-?[\d./]+\))=")
+_ASKED_NAME = re.compile(
+    r"\b(?:find|what is|solve for|determine|compute|value of)\s+\$?\s*([A-Za-z])\s*\$?(?=\s*(?:[.?,]|if\b|$))",
+    re.IGNORECASE,
+)
 
 
 def _names_another_value(answer: str, gold: str, question: str) -> bool:
@@ -167,6 +213,9 @@ def _leaves_bounds_open(answer: str, gold: str, question: str) -> bool:
     return is_bounded and any(is_unsolved(part) for part in split_top(condition(answer), ",;") if "=" not in part)
 
 
+_SOLVE = re.compile(r"\bsolve|\bsolution", re.IGNORECASE)
+
+
 def _leaves_unsolved(answer: str, gold: str, question: str) -> bool:
     """Whether the question says "solve", the gold is x = 5 or x = 2y, and the answer does not solve for x."""
     wanted, given = sides(tidy(gold)), sides(tidy(answer))
@@ -175,6 +224,13 @@ def _leaves_unsolved(answer: str, gold: str, question: str) -> bool:
     if has_unknowns(wanted[1]):
         return wanted[0] not in given and any(_NAME.fullmatch(side) and side in wanted[1] for side in given)
     return any(map(has_unknowns, given)) and not any(map(is_name, given))
+
+
+_FORM = re.compile(
+    r"\bin the form\b|\bas an? (?:single|product|sum)\b|\bpartial fraction|\bfactor(?:i[sz]e)? |\bexpand|"
+    r"\bscientific notation|\b(?:lowest|simplest|reduced) (?:terms|form)|\bcommon fraction",
+    re.IGNORECASE,
+)
 
 
 def _has_another_form(answer: str, gold: str, question: str) -> bool:
@@ -193,6 +249,9 @@ def _has_another_form(answer: str, gold: str, question: str) -> bool:
 def _factors(text: str) -> int:
     """How many factors a text has in brackets."""
     return sum(int(power or 1) for power in re.findall(r"\([^()]*[A-Za-z][^()]*\)(?:\^\{?(\d)\}?)?", text))
+
+
+_LETTERED = re.compile(r"(-?[\d.]+(?:\s*\\pi)?)\s*(([A-Za-z])(?:(?<= [A-Za-z])\^\{?[23]\}?)?)")
 
 
 def _in_text(text: str, other: str, question: str) -> str:
@@ -223,12 +282,21 @@ def _has_another_unit(answer: str, gold: str, question: str) -> bool:
     return any(named & kind and not named & kind & given.keys() for kind in KINDS if kind & given.keys())
 
 
+_UNIT_IN_LATEX = re.compile(r"\$(\\mu\s*)?\\mathrm\s*\{[~\s]*([A-Za-z]+)\s*\}\$")
+_UNIT = r"((?:square |cubic )?[a-zμ]+(?:(?: per |/)[a-z]+)?)"
+_ASKED_UNIT = re.compile(  # a look ahead, because "in how many hours" has two
+    rf"(?=\b(?:how many|number of) {_UNIT}|(?<!measured )(?<!given )(?<!is )(?<!are )\b(?:in|to) {_UNIT}(?![\w-]))",
+    re.IGNORECASE,
+)
+_ASKED_IN_CHINESE = re.compile(
+    r"(?:多少|几|单位\s*[:：为是])\s*((?:平方|立方)?(?:{0})(?:[/每](?:{0}|时))?)".format("|".join(CHINESE))
+)
+
+
 def _asked_units(question: str, given: dict[str, int]) -> list[dict[str, int]]:
     """The units that a question asks for: "how many minutes"; 多少元 only where another of its kind is given."""
+    question = _UNIT_IN_LATEX.sub(lambda unit: f"{(unit[1] and 'μ') or ''}{unit[2]}", question)
     asked = [*map(parse_unit, _ASKED_IN_CHINESE.findall(question))]
     asked = [unit for unit in asked if unit and any(kind & unit.keys() and kind & given.keys() for kind in KINDS)]
     asked += [parse_unit(next(filter(None, found))) for found in _ASKED_UNIT.findall(question)]
     return [unit for unit in asked if unit and unit.keys() <= MEASURES]
-
-
-_WRONG = (_names_another_value, _leaves_bounds_open, _leaves_unsolved, _has_another_unit, _has_another_form)

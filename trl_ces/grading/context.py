@@ -1,6 +1,10 @@
 r"""
-Does the text around an answer let it stand? Not where it denies it ("not $5$"), changes it (`-\boxed{5}`, `$5$
-thousand`), hides it, or takes it back ("Wait, it is 6").
+Decide whether the text around an answer lets it stand: not where it denies, changes, hides or retracts the answer.
+
+| gold | equal completions | different completions |
+|---|---|---|
+| `5` | `Clearly $x = \boxed{5}$ cm.` | `It is not \boxed{5}.`, `$-\boxed{5}$`, `\boxed{5} thousand` |
+| `5` | `\boxed{5}. A common mistake is to add 1.` | `\boxed{5}. Wait, it is 6.`, `Maybe it is \boxed{5}.` |
 """
 
 import re
@@ -43,8 +47,8 @@ _NOT = re.compile(
 )
 _DOUBTS = re.compile(
     r"(?i)\b(?:suppose|assume|assuming|if|(?<!\bwe )were|maybe|perhaps|possibly|might|could be|either(?! way)|wrong|"
-    r"incorrect|false|(?:do not|don't|cannot|can't) (?:think|believe|say)|guess|not the case|mistake to)\b|不认为|"
-    r"如果|假设|可能[是为]|也许|或许|错误?答案|(?<!节)大?约\Z|比\Z|\bbetween\b(?!.*(?:\b(?:is|are|equals?|be)\b|=))"
+    r"incorrect|false|(?:do not|don't|cannot|can't) (?:think|believe|say)|(?<!average )guess|not the case|mistake to)"
+    r"\b|不认为|如果|假设|可能[是为]|也许|或许|错误?答案|(?<!节)大?约\Z|比\Z|\bbetween\b(?!.*(?:\b(?:is|are|equals?|be)\b|=))"
 )
 _BEHIND_IN_MATH = re.compile(
     r"\Z|[$\n&|=≈]|\\\)|\\\]|\\\\|[.,;:?](?!\d)|\^\s*\{?\s*\\circ|\\?%|\\(?:degree|end|text|mathrm|mbox|blacksquare|"
@@ -67,6 +71,26 @@ _WORDS_BEHIND = re.compile(
     r"\b(?:and|but|while)\s+\$?[-\d(\\][^.\n]{0,99}\b(?:for|if|when|in)\b)|"
     r"(?:and|or)\s+(?:\$?[-+]?[\d(][^=$\n]*\$?|\(?(?-i:[A-K])\)?)(?:[.,;\s]|\Z)|万|亿|千(?![克米])|百|倍|的一半|的两倍|或"
 )
+
+
+def stands(text: str, start: int, end: int, value: str) -> bool:
+    """Whether the text around an answer lets it stand."""
+    before, behind = text[max(0, start - _BEFORE) : start], text[end:]
+    # What is in the answer opens and closes no mathematics around it.
+    spans = _MATH.finditer(before + "5" + text[end : end + _BEFORE])
+    opened = next((span.start() for span in spans if span.start() < len(before) < span.end()), None)
+    bare, closed = _OPENERS.sub("", before), behind[_CLOSERS.match(behind).end() :]  # type: ignore[union-attr]
+    clause = re.split(r"[.!?](?=\s|\Z)|[;,，。；！？\n]", bare)[-1]
+    denied = _NOT.search(bare) or _CHANGING.search(_CONTRAST.sub("", clause)) or _DOUBTS.search(clause)
+    if opened is None:
+        changed = bool(_BEFORE_IN_TEXT.search(_TOUCHING.sub("", before)) or _BEHIND_IN_TEXT.match(behind))
+    else:
+        in_math = _BEFORE_IN_MATH.search(_OPENERS.sub("", before[opened:])) or before.rstrip().endswith(r"\in")
+        changed = not in_math or not _BEHIND_IN_MATH.match(closed)
+    followed = _RAISED.match(behind) or _WORDS_BEHIND.match(closed.lstrip("$* "))
+    return not (_HIDDEN.search(before) or denied or changed or followed or _taken_back(value, before, behind))
+
+
 _LITERAL = r"[\s$*\\(]*([-+]?(?:\d[\d,./]*|\\[dt]?frac(?:\d\d|\s*\{[^{}]*\}\s*\{[^{}]*\})))"
 # Another value in a place where only the answer can stand.
 _CLAIM = re.compile(
@@ -95,24 +119,6 @@ _TAKEN_BACK = re.compile(
     r"an? (?:upper|lower) bound)\b|"
     r"是错误?的|。不对"
 )
-
-
-def stands(text: str, start: int, end: int, value: str) -> bool:
-    """Whether the text around an answer lets it stand."""
-    before, behind = text[max(0, start - _BEFORE) : start], text[end:]
-    # What is in the answer opens and closes no mathematics around it.
-    spans = _MATH.finditer(before + "5" + text[end : end + _BEFORE])
-    opened = next((span.start() for span in spans if span.start() < len(before) < span.end()), None)
-    bare, closed = _OPENERS.sub("", before), behind[_CLOSERS.match(behind).end() :]  # type: ignore[union-attr]
-    clause = re.split(r"[.!?](?=\s|\Z)|[;,，。；！？\n]", bare)[-1]
-    denied = _NOT.search(bare) or _CHANGING.search(_CONTRAST.sub("", clause)) or _DOUBTS.search(clause)
-    if opened is None:
-        changed = bool(_BEFORE_IN_TEXT.search(_TOUCHING.sub("", before)) or _BEHIND_IN_TEXT.match(behind))
-    else:
-        in_math = _BEFORE_IN_MATH.search(_OPENERS.sub("", before[opened:])) or before.rstrip().endswith(r"\in")
-        changed = not in_math or not _BEHIND_IN_MATH.match(closed)
-    followed = _RAISED.match(behind) or _WORDS_BEHIND.match(closed.lstrip("$* "))
-    return not (_HIDDEN.search(before) or denied or changed or followed or _taken_back(value, before, behind))
 
 
 def _taken_back(value: str, before: str, behind: str) -> bool:

@@ -1,10 +1,15 @@
 r"""
-Does an answer say more than the question? A copy of the question's formula has the value that is asked for, so no
-comparison of values refuses it, and it is the shortest answer there is: a policy paid for copies stops reasoning.
+Refuse answers that only repeat the question. A copy of its formula has the value that is asked for, so no comparison
+of values refuses it, and a policy that is paid for copies stops reasoning.
 
 An answer is refused if it stands in the question, apart from blanks, brackets, `+ 0`, `1 \cdot` and the order of
 terms, factors and sides; if it leaves a sum, an integral or a derivative to be worked out and the gold does not; or
-if it is a number that needs more operations than the gold. Never if it is spelled like the gold.
+if it is a number that needs more operations than the gold. It is never refused if it is spelled like the gold.
+
+| question | gold | equal | different |
+|---|---|---|---|
+| `Compute $\frac12 + \frac13$.` | `\frac56` | `5/6` | `\frac13 + \frac12`, `\frac{10}{12} + 0` |
+| `Find the length.` | `13` | `13` | `\sqrt{169}` |
 """
 
 import re
@@ -18,18 +23,12 @@ from .statements import is_name, sides
 from .units import split_unit
 
 _TIMES = r"(?:\\(?:cdot|times)(?![A-Za-z])|\*)"
-_NEUTRAL = re.compile(rf"(?<![\d.^}}\w])0\+|[+-]0(?![\d.\w^])|(?<![\d.^}}\w])1{_TIMES}|(?:{_TIMES}|/)1(?![\d.\w^])")
-_OPERATION = re.compile(
-    r"[-+*/^!±=<>]|[)\d]\s*\(|\\(?:frac|cdot|times|div|sqrt|overline|dot|[lg]eq|d?binom|sum|prod|int|lim|log|ln|sin|cos|tan|sec|csc|cot|pm|bmod|lfloor|lceil|mid)"
-    r"(?![A-Za-z])"
-)
+
+
 _UNFINISHED = re.compile(
     r"\\(?:sum|prod|[io]*int|lim|gcd|det|max|min|deg)(?![A-Za-z])|\\frac\s*\{\s*(?:d|\\partial)[^{}]*\}\s*\{\s*(?:d|\\partial)"
-    r"|(?<![A-Za-z])(?:gcd|lcm|det|max|min|mod)(?![A-Za-z])(?!\s*\}?$)"
+    r"|(?<![A-Za-z])(?:gcd|lcm|det|max|min|mod)(?![A-Za-z])(?!\s*\}?\s*(?:$|\d))"
 )
-_FRACTION = re.compile(r"\\frac(?:\{([^{}]*)\}\{([^{}]*)\}|(\d)(\d))")
-_FACTOR = re.compile(r"\([^()]*\)|[^()]+|[()]")
-_START = r"(?<![A-Za-z\d.])"
 _NAME = re.compile(r"(?<!\\)(?<![A-Za-z])(?![eidx](?![A-Za-z]))[A-Za-z]")
 
 
@@ -71,8 +70,17 @@ def _last_side(text: str) -> str:
     return (sides(text) or [text])[-1]
 
 
+_OPERATION = re.compile(
+    r"[-+*/^!±=<>]|[)\d]\s*\(|\\(?:frac|cdot|times|div|sqrt|overline|dot|[lg]eq|d?binom|sum|prod|int|lim|log|ln|sin|cos|tan|sec|csc|cot|pm|bmod|lfloor|lceil|mid)"
+    r"(?![A-Za-z])"
+)
+
+
 def _operations(text: str) -> int:
     return len(_OPERATION.findall(re.sub(r"(?:^|(?<=[=(,]))[-+]", "", text)))
+
+
+_NEUTRAL = re.compile(rf"(?<![\d.^}}\w])0\+|[+-]0(?![\d.\w^])|(?<![\d.^}}\w])1{_TIMES}|(?:{_TIMES}|/)1(?![\d.\w^])")
 
 
 def _shape(text: str) -> str:
@@ -85,9 +93,15 @@ def _ordered(text: str) -> str:
     return "=".join(sorted(_ordered_side(re.sub(r"\s", "", unwrap(side))) for side in split_top(text, "=")))
 
 
+_FACTOR = re.compile(r"\([^()]*\)|[^()]+|[()]")
+
+
 def _ordered_side(text: str) -> str:
     terms = [term for part in split_top(text, "+") for term in re.split(r"(?<=[^({\[^=,])(?=-)", part)]
     return "+".join(sorted("".join(sorted(_bare(factor) for factor in _FACTOR.findall(term))) for term in terms))
+
+
+_FRACTION = re.compile(r"\\frac(?:\{([^{}]*)\}\{([^{}]*)\}|(\d)(\d))")
 
 
 def _bare(text: str) -> str:
@@ -101,6 +115,9 @@ def _shapes(question: str) -> str:
     pieces[::2] = [re.sub(r"(?<![A-Za-z])\s|\s(?![A-Za-z])", "", text) for text in pieces[::2]]
     pieces[1::2] = [re.sub(r"\s", "", formula) for formula in pieces[1::2]]
     return _bare("\n".join(pieces))
+
+
+_START = r"(?<![A-Za-z\d.])"
 
 
 def _stands_in(shape: str, question: str) -> bool:

@@ -1,7 +1,13 @@
 r"""
-Is an answer the gold? The rules, in order: identical text; a choice letter; exact numbers (never scaled by 100);
-lists, `a; b` in order, `a, b` and `\{a, b\}` in any order with multiplicity; tuples and intervals by bracket type and
-order; unions; statements (`x = 2`, `\log_2 32 = 5`); words by spelling; the rest by computer algebra.
+Compare an answer with the gold. The rules, in order: identical text; a choice letter; exact numbers (never scaled by
+100); lists, `a; b` in order, `a, b` and `\{a, b\}` in any order with multiplicity; tuples and intervals by bracket
+type and order; unions; statements; words by spelling; the rest by computer algebra.
+
+| gold | equal | different |
+|---|---|---|
+| `1, 2` | `2, 1`, `\{1, 2\}` | `1`, `1, 2, 2`, `1 \text{ or } 2 \text{ or } 3` |
+| `(0,1]` | `0 < x \leq 1` | `(1,0]`, `[0,1]` |
+| `x=1, y=2` | `y=2, x=1` | `2, 1` |
 """
 
 import re
@@ -19,22 +25,15 @@ from .units import implied_unit, split_unit, unit_fits
 
 _CHOICES, _BETWEEN_CHOICES = re.compile(r"[A-K]{2,}"), re.compile(r"[\s,;()]")
 _BOUNDED = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?:_\w)?(?![A-Za-z])")
-_NAMED_TUPLE = re.compile(r"\(([A-Za-z][^()]*)\)\s*=\s*\((.*)\)", re.DOTALL)
-_SET_IN_SET = re.compile(r"\\\{[^}]*\\(?:\{|emptyset)")
 EXTREMUM = re.compile("m(?:ax|in) at ")  # min at x=-1
-_SIZE = re.compile(r"(\d+)\s*\\times\s*(\d+)")
-_COLUMN = re.compile(r"\\begin\{pmatrix\}((?:(?!\\end)[^&])*)\\end\{pmatrix\}", re.DOTALL)
 _UNIT_VECTOR = re.compile(r"\\(?:mathbf|boldsymbol|bm|vec|hat)\{?(?:\\mathbf)?\{?\\?([ijk])(?:math)?\}*")
-_PART = r"\{(?:[^(){}]|\{[^(){}]*\})*\}"
-_SCALED = re.compile(rf"([-+]?(?:\d+|[a-z]|\\frac{_PART}{_PART}))\s*(\([^()]*\)|{_COLUMN.pattern})", re.DOTALL)
-_UNEQUAL = re.compile(r"^[A-Za-z]\s*\\neq(?![A-Za-z])")
+_WORDS = re.compile(r"\\(?:text|mbox|textrm|textbf)\s*\{[^{}]*[A-Za-z]")
+
+
+_SIZE = re.compile(r"(\d+)\s*\\times\s*(\d+)")
 _BOTH = re.compile(r"(?<![A-Za-z])and(?![A-Za-z])|且")
 _GOES_ON = re.compile(r"\\[cl]?dots(?![A-Za-z])|\.\.\.|…")
 _OR = re.compile(r"(?<![A-Za-z])or(?![A-Za-z])|\\(?:lor|vee)(?![A-Za-z])|或")
-_PLUS_MINUS = re.compile(r"\\(p|m)(?:m|p)(?![A-Za-z])\s*")  # not \pmod
-_WORDS = re.compile(r"\\(?:text|mbox|textrm|textbf)\s*\{[^{}]*[A-Za-z]")
-_THEREFORE = re.compile(r"(?<![A-Za-z\\])(?:so|thus|then|hence|therefore|but|or)(?![A-Za-z])")
-_LETTER_BEHIND = re.compile(r"(.*\d)\s*([A-Za-z])")
 
 
 def equal(gold: str, answer: str, algebra: Algebra) -> bool:
@@ -84,6 +83,9 @@ def count_values(gold: str) -> int:
     return 1 if number(gold) is not None else max(1, len(listed_values(gold)))
 
 
+_SET_IN_SET = re.compile(r"\\\{[^}]*\\(?:\{|emptyset)")
+
+
 def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
     gold, answer = forms.condition(gold), forms.condition(answer)
     if not gold or not answer or bool(_SET_IN_SET.search(gold)) != bool(_SET_IN_SET.search(answer)):
@@ -121,6 +123,9 @@ def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
     if verdict is not None:
         return verdict
     return _compare_leaves(gold, answer, algebra)
+
+
+_LETTER_BEHIND = re.compile(r"(.*\d)\s*([A-Za-z])")
 
 
 def _compare_numbers(gold: str, answer: str) -> bool | None:
@@ -163,13 +168,12 @@ def listed_values(text: str) -> list[str]:
         text = brackets[1]
     if words := re.fullmatch(r"\\text\s*\{([^{}]*,[^{}]*)\}", text):
         text = words.group(1)
-    if (named := _NAMED_TUPLE.fullmatch(text)) and not _PLUS_MINUS.search(text):  # (x, y) = (1, 2)
-        names, values = (split_top(part, ",") for part in named.groups())
-        if len(names) == len(values) > 1 and all(map(is_name, names)):
-            return [f"{name}={value}" for name, value in zip(names, values, strict=True)]
     items = split_top(text, ";")
     items = items if len(items) > 1 else split_top(text, ",")
     return [signed for item in items for signed in _signed(item)]
+
+
+_PLUS_MINUS = re.compile(r"\\(p|m)(?:m|p)(?![A-Za-z])\s*")  # not \pmod
 
 
 def _signed(item: str) -> list[str]:
@@ -184,6 +188,10 @@ def _signed(item: str) -> list[str]:
 def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
     """Compares lists, tuples, intervals and unions; `None` if neither side is one."""
     gold_items, answer_items = listed_values(gold), listed_values(answer)
+    if len(gold_items) > 1 or _tuple(gold):
+        answer_items = _equated(answer) or answer_items
+    elif len(answer_items) > 1 or _tuple(answer):
+        gold_items = _equated(gold) or gold_items
     bounded = statements.interval_of(gold) or gold  # for x > 1 and x < 3
     if stated := _stated_union(answer_items, bounded):
         return _compare_structure(bounded, stated, algebra)
@@ -210,13 +218,30 @@ def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
     return _compare_tuples(gold, answer, algebra)
 
 
+def _equated(text: str) -> list[str]:
+    """`a=2` and `b=2` for `a=b=2`; nothing for anything else."""
+    *names, value = sides(text)
+    return [f"{name}={value}" for name in names] if len(names) > 1 and all(map(is_name, names)) else []
+
+
+_POINT = re.compile(r"^[A-Za-z]\s*=\s*(-?[\d./]+)$")
+_UNEQUAL = re.compile(r"^[A-Za-z]\s*\\neq(?![A-Za-z])")
+
+
 def _stated_union(items: list[str], other: str) -> str | None:
     r"""`x<1` and `x>2` as `(-\infty,1)\cup (2,\infty)` if the other side consists of intervals; else `None`."""
     gaps = [_UNEQUAL.sub("", item).strip() for item in items if _UNEQUAL.search(item)]
-    intervals = [statements.interval_of(item) for item in items if not _UNEQUAL.search(item)]
-    if len(items) < 2 or not all(intervals) or not all(map(_tuple, union_parts(other))):
-        return None
-    if len({letter for item in items for letter in _BOUNDED.findall(item)}) > 1:
+    letters = {letter for item in items for letter in _BOUNDED.findall(item)}
+    if not gaps and any(map(is_relation, items)):
+        items = [_POINT.sub(r"\\{\1\\}", item) for item in items]  # x < 0 or x = 1
+    is_point = [item.startswith(r"\{") for item in items]
+    intervals = [
+        item if is_point[place] else statements.interval_of(item)
+        for place, item in enumerate(items)
+        if not _UNEQUAL.search(item)
+    ]
+    is_union = all(_tuple(part) or (any(is_point) and part.startswith(r"\{")) for part in union_parts(other))
+    if len(items) < 2 or not all(intervals) or len(letters) > 1 or not is_union or all(is_point):
         return None
     from_below = sorted(map(str, intervals), key=lambda interval: not interval.startswith(r"(-\infty"))
     union = _overlap(*from_below) or r"\cup ".join(map(str, intervals)) or r"(-\infty,\infty)"
@@ -230,7 +255,7 @@ def _overlap(*intervals: str) -> str | None:
     if len(intervals) != 2:
         return None
     one, other = map(tuple_values, intervals)
-    if one[0] != r"-\infty" or other[1] != r"\infty":
+    if not one or not other or one[0] != r"-\infty" or other[1] != r"\infty":
         return None
     low, high = number(other[0]), number(one[1])
     if low is None or high is None or low >= high:
@@ -266,19 +291,22 @@ def _compare_tuples(gold: str, answer: str, algebra: Algebra) -> bool | None:
     return None
 
 
+_COLUMN = re.compile(r"\\begin\{pmatrix\}((?:(?!\\end)[^&])*)\\end\{pmatrix\}", re.DOTALL)
+_PART = r"\{(?:[^(){}]|\{[^(){}]*\})*\}"
+_SCALED = re.compile(rf"([-+]?(?:\d+|[a-z]|\\frac{_PART}{_PART}))\s*(\([^()]*\)|{_COLUMN.pattern})", re.DOTALL)
+
+
 def _tuple(text: str) -> tuple[tuple[str, str], list[str]] | None:
     if column := _COLUMN.fullmatch(text):
         return ("(", ")"), [value.strip() for value in column[1].split(r"\\") if value.strip()]
     pieces = _UNIT_VECTOR.split(text.replace(" ", ""))
     if len(pieces) > 2 and not pieces[-1]:  # 2\mathbf{i}-\mathbf{k}
-        parts = {
-            name: f"{part}1" if part in ("", "+", "-") else part
-            for part, name in zip(pieces[::2], pieces[1::2], strict=False)
-        }
+        factors = [f"{piece}1" if piece in ("", "+", "-") else piece for piece in pieces[::2]]
+        parts = dict(zip(pieces[1::2], factors, strict=False))
         return ("(", ")"), [parts.get(name, "0") for name in ("ijk" if "k" in parts else "ij")]
     brackets = enclosed(re.sub(r"(?<=\))\s*\^\s*\{?\s*(?:T|\\top)\s*\}?$", "", text))
-    if brackets is None and (scaled := _SCALED.fullmatch(text)) and (factors := _tuple(scaled[2])):
-        return factors[0], [rf"({scaled[1]}) \cdot ({value})" for value in factors[1]]
+    if brackets is None and (scaled := _SCALED.fullmatch(text)) and (vector := _tuple(scaled[2])):
+        return vector[0], [rf"({scaled[1]}) \cdot ({value})" for value in vector[1]]
     terms = split_top(text, "+") if brackets is None else []
     vectors = [vector for term in terms if term != text and (vector := _tuple(term))]
     if terms and len(terms) == len(vectors):
@@ -344,14 +372,17 @@ def _compare_leaves(gold: str, answer: str, algebra: Algebra) -> bool:
         return not is_relation(answer) and _gives(gold, answer_sides, algebra)
     if len(gold_sides) > 1:
         return any(_equal(result, answer, algebra) for result in reversed(results(gold)))
-    if is_words(gold) or is_words(answer):
-        return _equal_without_units(gold, answer, algebra)
     (gold_value, gold_unit), (answer_value, answer_unit) = split_unit(gold), split_unit(answer)
     if not unit_fits(answer_unit, gold_unit):
         return False
+    if is_words(gold) or is_words(answer):
+        return bool(gold_unit or answer_unit) and _equal(gold_value, answer_value, algebra)
     if _WORDS.search(gold_value) or _WORDS.search(answer_value):
         return False  # a word is no factor: 0\\text{ to }5 is not 0
     return algebra(unwrap(gold_value), unwrap(answer_value))
+
+
+_THEREFORE = re.compile(r"(?<![A-Za-z\\])(?:so|thus|then|hence|therefore|but|or)(?![A-Za-z])")
 
 
 def _gives(gold: str, answer_sides: list[str], algebra: Algebra) -> bool:
@@ -363,12 +394,9 @@ def _gives(gold: str, answer_sides: list[str], algebra: Algebra) -> bool:
         return False  # "x = 1 so x = 2", \\sin x = \\cos x
     if is_name(value) and not is_name(name):
         value, name = name, value
-    if (
-        len(answer_sides) > 2
-        and _rounds(answer_sides[-2], value, algebra)
-        and _gives(gold, answer_sides[:-1], algebra)
-    ):
-        return True  # A = 25\pi \approx 78.54
+    is_rounded = len(answer_sides) > 2 and _rounds(answer_sides[-2], value, algebra)  # A = 25\pi \approx 78.54
+    if is_rounded and _gives(gold, answer_sides[:-1], algebra):
+        return True
     if has_unknowns(name) or name == "e":  # the eccentricity
         is_named = may_be_named(name) or (r"\begin" in value and r"\begin" not in name)  # 3I_2, A^5
         if not _equal(gold, value, algebra):
@@ -399,10 +427,3 @@ def _is_consistent(value: str, answer_sides: list[str], algebra: Algebra) -> boo
         (has_unknowns(side) and not set(re.findall("[A-Za-z]", side)) <= known) or _equal(value, side, algebra)
         for side in answer_sides[1:]
     )
-
-
-def _equal_without_units(gold: str, answer: str, algebra: Algebra) -> bool:
-    (gold_value, gold_unit), (answer_value, answer_unit) = split_unit(gold), split_unit(answer)
-    if not (gold_unit or answer_unit) or not unit_fits(answer_unit, gold_unit):
-        return False
-    return _equal(gold_value, answer_value, algebra)

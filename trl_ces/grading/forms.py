@@ -1,6 +1,12 @@
 r"""
-One form for answers that mean the same by convention: the reals, "no solution", integration constants, numbers with a
+Give answers that mean the same by convention one form: the reals, "no solution", integration constants, numbers with a
 base, words by spelling, a choice by its letter. Nothing here compares values.
+
+| gold | equal | different |
+|---|---|---|
+| `\text{no solution}` | `\emptyset`, `\text{none}` | `0` |
+| `x^2 + C` | `x^2 + k` | `x^2` |
+| `\text{even}` | `\text{Even function}` | `\text{uneven}` |
 """
 
 import re
@@ -10,86 +16,12 @@ from .notation import LETTER, enclosed, split_top, tidy, unwrap
 from .numbers import number
 from .statements import has_unknowns, is_name, is_relation, restated
 
-_CHOSEN = re.compile(r"[(\[]?\s*([A-Ka-k])\s*(?:[)\].:]|(?=\()|$)(.*)", re.DOTALL)
-# (A), (B) chooses nothing, A. Angle B chooses A
-_CHOICE_NAME = re.compile(r"^(?:option|choice|answer|选项?)\s*:?\s*", re.IGNORECASE)
-_REFUSED = re.compile(
-    r"\b(?:not|false|wrong|incorrect|impossible|except|neither|ruled out|eliminated|trap|as well as|choose)\b|n't\b",
-    re.IGNORECASE,
-)
-_CHOSEN_TOO = re.compile(
-    r"(?:^|[\s,;(\[])[A-Ka-k]\s*[)\].:]|^\s*(?:,|;|/|\\text)|(?:,|;|^)\s*[A-Ka-k]\s*$|^\s*[A-K]+$"
-)
-# x \in [1, 2) states [1, 2); \{x \mid x > 2\} states x > 2
-_IN = re.compile(
-    r"^\s*(?:(?:(?:[A-Za-z]|\\[a-z]+)(?:_\w)?|\([a-z](?:,\s*[a-z])+\))\s*\\in(?![A-Za-z])|[A-Z]\s*=(?=\s*\\\{))"
-)
-_GROUPED_RESULT = re.compile(r"=\s*\d{1,3}(?:,\d{3})+(?:\.\d+)?$")  # x = 1,234 is not a list
 _SET_BUILDER = re.compile(
     r"^\\\{\s*([A-Za-z])\s*(?:\\in\s*(?:\\mathbb\s*\{?\s*R\s*\}?|R)\s*)?(?:\\mid|\||:)(.*)\\\}$", re.DOTALL
 )
-_FUNCTIONS = re.compile(
-    r"(?:arc)?(?:sin|cos|tan|cot|sec|csc)h?|log|exp|max|min|lim|gcd|lcm|mod|deg|det|frac|sqrt|sgn|pmatrix|begin|end"
-)
-_NEEDLESS_BRACES = re.compile(r"\{(\w)\}(?!\w)|\{\}(?![\w{])")  # x^{2}, but neither x^{12} nor \{2\}
-_BASE = re.compile(  # 1011_2, 1011 in base 2, ff_{16}
-    r"\(?([-+]?(?:[0-9A-F]*\d[0-9A-F]*|[0-9A-Fa-f]+(?=\)?\s*_\s*\{?\(?16\b)))\)?\s*"
-    r"(?:_\s*(?:\{\s*\(?([^{}()]+?)\)?\s*\}|(\w+))\s*)?(?:\(?\s*(?:in\s+)?base[\s-]*(\w+)\s*\)?)?"
-)
-_CONGRUENCE = re.compile(
-    r"(?:(?:(?!mod)[^=<>,]){1,99}\\equiv)?\s*(-?\d{1,99})\s*\(?\s*\\[pb]?mod\s*\{?\s*(\d{1,99})\s*\}?\s*\)?"
-)
-_COUNTED = re.compile(r"(?:[a-z]\s*=\s*)?(\d{1,99})\s*[a-z]\s*([+-]\s*\d{1,99})?\s*")
-_IT = r"(?:(?:it|y|this|the (?:equation|relation)) )?"
-_QUADRANTS = [line.split() for line in ("first I 一", "second II 二", "third III 三", "fourth IV 四")]
-_CONVENTIONS = [
-    (re.compile(pattern, re.IGNORECASE), meaning)
-    for pattern, meaning in [
-        (r"\\math(?:bb|bf)\s*\{?\s*R\s*\}?|all real numbers", r"(-\infty,\infty)"),
-        (r"\\mathbb\s*\{?R\}?\s*[\^_]\s*\{?\s*(?:\+|>\s*0)\s*\}?", r"(0,\infty)"),
-        (r"\\mathbb\s*\{?R\}?\s*_\s*\{?\s*\\geq\s*0\s*\}?", r"[0,\infty)"),
-        (r"(?:there (?:is|are) )?no (?:real )?(?:solution|root)s?(?: exists?)?", r"\emptyset"),
-        (r"(?:the system is )?inconsistent(?:\W{1,3}no solutions?\)?)?", r"\emptyset"),
-        (r"(?:the )?empty set|none|无解|\\\{\s*\\\}", r"\emptyset"),
-        (r"(?:(?:the|this) limit )?does not exist|D\.?N\.?E\.?|\\nexists", "does not exist"),
-        *(
-            (rf"(?:the )?(?:{word} quadrant|quadrant {roman})|第{chinese}象限", f"quadrant {roman}")
-            for word, roman, chinese in _QUADRANTS
-        ),
-        (rf"(?:yes[,;.:]? )?{_IT}(?:is|represents)(?: y as)? a function(?: of x)?", "function"),
-        (rf"(?:no[,;.:]? )?{_IT}(?:is|does) ?n[o']t(?: represent)?(?: y as)? a function(?: of x)?", "not a function"),
-        (r"正确|对|√", "true"),
-        (r"错误?|不正确|不对|×", "false"),
-        (r"(?:positive )?infinity|\+\s*\\infty", r"\infty"),
-    ]
-]
-_CONSTANT = re.compile(r"\+\s*(?:[CcKk](?:_\{?\d\}?)?|(?:\\text\s*\{\s*)?const(?:ant)?\.?\s*\}?)$")
-_NUMBERED = re.compile(r"(?<![A-Za-z\\])[Cc]_(?:\d|\{\d\})")
-_CAPITALS = re.compile(r"(?<![A-Za-z\\])[A-DK](?![A-Z_(])")
-_OF_X = re.compile(r"^([A-Za-z](?:\^\{-1\})?)(?:\(([a-z])\))?\s*=")
 _INTEGER = re.compile(  # a free integer: n\in\mathbb{Z}, m\text{ an integer}
     r"[\s,;:(|]*(?:\\mid)?\s*(?:\\text\s*\{[^{}]{0,20}\}|where|with|for)?\s*(?<![A-Za-z\\])([a-z])\s*"
     r"(?:\\in\s*\\mathbb\s*\{?\s*Z\s*\}?(?!\s*[\^_/])|(?:\\text\s*\{)?\s*(?:is )?any? integer\s*\}?)\)?"
-)
-_ARTICLE = re.compile(
-    r"^(?:(?:(?:it|this|that|they|there|the [a-z]+|[a-z](?:\([a-z]\))?)\s+)?(?:is|are)\s+|"
-    r"the (?:series|integral|sequence|limit)\s+)?"
-    r"(?:on\s+)?(?:(?:the|an?)\s+)?(?=[A-Za-z]{2})",
-    re.IGNORECASE,
-)
-_YES_OR_NO = re.compile(  # yes, it is prime; no, it is not closed
-    r"^(yes(?!.*(?:\b(?:not?)\b|n't))|no(?!.*\byes\b))[,.;:]\s(?!.*\b(?:but|if|unless|only|wait|or)\b).*",
-    re.IGNORECASE | re.DOTALL,
-)
-_DIVERGES = re.compile(r"\b(?:(?:does|is) not|doesn't|isn't) converg\w*", re.IGNORECASE)
-_KIND = re.compile(
-    r"(?<=\w)\s+(?:function|series|sequence|integral|triangle|number|matrix|system|event)s?\.?$", re.IGNORECASE
-)
-_ENDING = re.compile(r"(?<=[a-z]{5})(?:es?|ed|ent|ence|ing|s)\b")  # convergent, converges
-_MONTH = re.compile(r"\b(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\b\.?", re.IGNORECASE)
-_DOMAIN = re.compile(  # (x \neq 0), for n \geq 1
-    r"(?:[\s,(]+|(?=\\text))(?:(?:\\text\s*\{\s*)?(?:for|where|if|with)\s*\}?\s*)?"
-    r"(?:\\?[a-z]+\s*\\neq\s*-?\d+|\|[a-z]\|\s*<\s*\d+|[a-z]\s*\\in\s*\\mathbb\s*\{?R\}?|[kmn]\s*\\geq\s*[012])\)?$"
 )
 _GAP, _NAMES = r"(?:\\text\s*\{|[{}\s]){0,3}", r"(?<![A-Za-z])[A-Za-z](?:_\w)?(?: ?, ?[A-Za-z](?:_\w)?){0,4}"
 _QUANTIFIED = re.compile(  # for all x; for all x\in\mathbb{R}; (n\in\mathbb{N}^*); where A, B are constants
@@ -101,10 +33,6 @@ _QUANTIFIED = re.compile(  # for all x; for all x\in\mathbb{R}; (n\in\mathbb{N}^
     rf"(?:is|are) (?:[\w-]+ ){{0,4}}?(?:constant|number|real|parameter|(?<=ve )integer)s?|[为是]任?意?\S{{1,2}}数)|"
     rf"(?<=[yehln] )(?:real|positive|arbitrary|constant|integers?|numbers?|\s){{1,5}}\}}?\s*{_NAMES}))[)}}\s]{{0,4}}$"
 )
-_FREE = re.compile(r"(?<![A-Za-z\\])[kmn](?![A-Za-z])")
-_NO_FAMILY = re.compile(r"m(?:ax|in) at |[(\[][^()\[\]]*[,;]|\\\{|[<>]|\\[lg]eq|\\c[au]p|\\mid")
-_FIGURE = re.compile(r"\\(angle|triangle|overline|overleftrightarrow)\s*\{?\s*([A-Z]{2,3})\s*\}?")
-_SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
 
 
 def same_text(one: str, other: str) -> bool:
@@ -117,11 +45,41 @@ def without_blanks(text: str) -> str:
     return re.sub(r"\s+", "", re.sub(r"(?<=[\d.])\s+(?=[\d.])", "~", text))
 
 
+# x \in [1, 2) states [1, 2); \{x \mid x > 2\} states x > 2
+_IN = re.compile(
+    r"^\s*(?:(?:all\s+)?(?:(?:[A-Za-z]|\\[a-z]+)(?:_\w)?|\([a-z](?:,\s*[a-z])+\))\s*\\in(?![A-Za-z])|[A-Z]\s*=(?=\s*\\\{))"
+)
+_GROUPED_RESULT = re.compile(r"=\s*\d{1,3}(?:,\d{3})+(?:\.\d+)?$")  # x = 1,234 is not a list
+_IT = r"(?:(?:it|y|this|the (?:equation|relation)) )?"
+_QUADRANTS = [line.split() for line in ("first I 一", "second II 二", "third III 三", "fourth IV 四")]
+_CONVENTIONS = [
+    (re.compile(pattern, re.IGNORECASE), meaning)
+    for pattern, meaning in [
+        (r"\\math(?:bb|bf)\s*\{?\s*R\s*\}?|all real numbers", r"(-\infty,\infty)"),
+        (r"\\mathbb\s*\{?R\}?\s*[\^_]\s*\{?\s*(?:\+|>\s*0)\s*\}?", r"(0,\infty)"),
+        (r"\\mathbb\s*\{?R\}?\s*_\s*\{?\s*\\geq\s*0\s*\}?", r"[0,\infty)"),
+        (
+            r"(?:there (?:is|are) )?no (?:real )?(?:solution|root)s?(?: exists?)?(?: ?: ?\\(?:oslash|emptyset))?",
+            r"\emptyset",
+        ),
+        (r"(?:the system is )?inconsistent(?:\W{1,3}no solutions?\)?)?", r"\emptyset"),
+        (r"(?:the )?empty set|none|无解|\\\{\s*\\\}", r"\emptyset"),
+        (r"(?:(?:the|this) limit )?does not exist|D\.?N\.?E\.?|\\nexists", "does not exist"),
+        *(
+            (rf"(?:the )?(?:{word} quadrant|quadrant {roman})|第{chinese}象限", f"quadrant {roman}")
+            for word, roman, chinese in _QUADRANTS
+        ),
+        (rf"(?:yes[,;.:]? )?{_IT}(?:is|represents)(?: y as)? a function(?: of x)?", "function"),
+        (rf"(?:no[,;.:]? )?{_IT}(?:is|does) ?n[o']t(?: represent)?(?: y as)? a function(?: of x)?", "not a function"),
+        (r"正确|对|√", "true"),
+        (r"错误?|不正确|不对|×", "false"),
+        (r"(?:positive )?infinity|infinite|\+\s*\\infty", r"\infty"),
+    ]
+]
+
+
 def condition(text: str) -> str:
-    r"""
-    Tidies a text and reduces `x \in S` to S, `\{x \mid c\}` to c, the reals to an interval, and what has no solution
-    or limit to one spelling.
-    """
+    r"""`x \in S` as S, `\{x \mid c\}` as c, the reals as an interval, no solution or limit in one spelling."""
     text = restated(_IN.sub("", tidy(text)).strip())
     text = re.sub(r"^\|\s*([A-Za-z])\s*\|\s*(<|\\leq)\s*([^<>=]+)$", r"-\3 \2 \1 \2 \3", text)
     text = _GROUPED_RESULT.sub(lambda digits: digits.group().replace(",", ""), text)
@@ -146,6 +104,10 @@ def without_integer(gold: str) -> str:
     return _INTEGER.sub("", _QUANTIFIED.sub("", gold)).strip() or gold
 
 
+_FREE = re.compile(r"(?<![A-Za-z\\])[kmn](?![A-Za-z])")
+_NO_FAMILY = re.compile(r"m(?:ax|in) at |[(\[][^()\[\]]*[,;]|\\\{|[<>]|\\[lg]eq|\\c[au]p|\\mid")
+
+
 def family(text: str) -> tuple[str, str] | None:
     r"""The free integer of `2k\pi, k\in\mathbb{Z}` and the values without its condition; `None` for other texts."""
     letters = _INTEGER.findall(text)[:1] or (list({*_FREE.findall(text)}) if r"\pi" in text else [])
@@ -155,38 +117,32 @@ def family(text: str) -> tuple[str, str] | None:
     return (letters[0], values) if is_family else None
 
 
+_CONSTANT = re.compile(r"\+\s*(?:[CcKk](?:_\{?\d\}?)?|(?:\\text\s*\{\s*)?const(?:ant)?\.?\s*\}?)$")
+_NUMBERED = re.compile(r"(?<![A-Za-z\\])[Cc]_(?:\d|\{\d\})")
+_CAPITALS = re.compile(r"(?<![A-Za-z\\])[A-DK](?![A-Z_(])")
+_NO_VARIABLE = re.compile(  # a set, a command, the left side of f(x) = ... and (x, y) = ...
+    r"\\mathbb\{[A-Z]|\\[A-Za-z]+|\([a-z](?:,\s*[a-z])*\)\s*=|(?<![A-Za-z(])[a-z]\s*(?:\([a-z]\)\s*)?="
+)
+_OF_X = re.compile(r"^([A-Za-z](?:\^\{-1\})?)(?:\(([a-z])\))?\s*=")
+_DOMAIN = re.compile(  # (x \neq 0), for n \geq 1
+    r"(?:[\s,(]+|(?=\\text))(?:(?:\\text\s*\{\s*)?(?:for|where|if|with)\s*\}?\s*)?"
+    r"(?:\\?[a-z]+\s*\\neq\s*-?\d+|\|[a-z]\|\s*<\s*\d+|[a-z]\s*\\in\s*\\mathbb\s*\{?R\}?|[kmn]\s*\\geq\s*[012])\)?$"
+)
+
+
 def with_constants_of(gold: str, answer: str) -> list[str]:
-    r"""
-    The answer with the gold's names: for constants, `+C` or `c_1`, in each order; for a free integer, counted from
-    another start or down, `k\in\mathbb{Z}`; for the variable of `f(x) = ...`, which may be left out. A domain that the
-    gold does not state, `x \neq 0`, is dropped, and the condition on the integer.
-    """
+    """The answer with the gold's names for constants, free integers and variables, without a domain of its own."""
     quantified, answer = _QUANTIFIED.search(answer), _QUANTIFIED.sub("", answer) or answer
     if not is_relation(gold) and (domain := _DOMAIN.search(answer)) and not is_relation(answer[: domain.start()]):
         answer = answer[: domain.start()]
     if re.search(r"\+\s*C$", gold):
         answer = _CONSTANT.sub("+C", answer)
     of_x, builder = ([pattern.match(text) for text in (gold, answer)] for pattern in (_OF_X, _SET_BUILDER))
-    if (
-        (head := of_x[0])
-        and (own := of_x[1])
-        and not (head[2] and own[2])
-        and (head[1] == own[1] or ("y" in (head[1], own[1]) and (head[2] or own[2])))
-    ):
+    head, own = of_x
+    is_same = head and own and (head[1] == own[1] or ("y" in (head[1], own[1]) and (head[2] or own[2])))
+    if head and own and is_same and not (head[2] and own[2]):
         answer = head[0] + answer[own.end() :]
-    letters, others = (
-        {
-            *re.findall(
-                "[A-Za-z]",
-                re.sub(
-                    r"\\mathbb\{[A-Z]|\\[A-Za-z]+|\([a-z](?:,\s*[a-z])*\)\s*=|(?<![A-Za-z(])[a-z]\s*(?:\([a-z]\)\s*)?=",
-                    "",
-                    text,
-                ),
-            )
-        }
-        for text in (gold, answer)
-    )
+    letters, others = ({*re.findall("[A-Za-z]", _NO_VARIABLE.sub("", text))} for text in (gold, answer))
     if len(added := letters - others) == len(gone := others - letters) == 1 and (
         quantified
         or ("," in gold and added | gone <= {*"rstuv"})
@@ -194,9 +150,8 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
         or (added <= {*"ck"} and gone <= {*"cCkKA"})
         or (all(builder) and builder[0] and builder[0][1] in added)
     ):
-        answer = re.sub(
-            rf"\\[A-Za-z]+|{min(gone)}", lambda found: found[0] if found[0] not in gone else min(added), answer
-        )
+        command_or_letter = rf"\\[A-Za-z]+|{min(gone)}"
+        answer = re.sub(command_or_letter, lambda found: min(added) if found[0] in gone else found[0], answer)
     ours = _INTEGER.search(answer)
     theirs = _INTEGER.search(gold) or (ours if ours and re.search(LETTER.format(ours[1]), gold) else None)
     if theirs and (ours := ours or theirs):
@@ -226,6 +181,12 @@ def _terms(text: str) -> list[str]:
     return sorted(re.split("[=+-]", re.sub(r"[\s{}]", "", text)))
 
 
+_BASE = re.compile(  # 1011_2, 1011 in base 2, ff_{16}
+    r"\(?([-+]?(?:[0-9A-F]*\d[0-9A-F]*|[0-9A-Fa-f]+(?=\)?\s*_\s*\{?\(?16\b)))\)?\s*"
+    r"(?:_\s*(?:\{\s*\(?([^{}()]+?)\)?\s*\}|(\w+))\s*)?(?:\(?\s*(?:in\s+)?base[\s-]*(\w+)\s*\)?)?"
+)
+
+
 def split_base(text: str) -> tuple[str, str | None]:
     """The digits and the base of `1011_2`, `(1011)_{two}` and `1011 (base 2)`; other texts have no base."""
     based = _BASE.fullmatch(unwrap(text))
@@ -234,6 +195,12 @@ def split_base(text: str) -> tuple[str, str | None]:
     base = next(filter(None, based.groups()[1:]), None)
     value = number(base or "")
     return based.group(1).upper(), base if value is None else str(value)
+
+
+_CONGRUENCE = re.compile(
+    r"(?:(?:(?!mod)[^=<>,]){1,99}\\equiv)?\s*(-?\d{1,99})\s*\(?\s*\\[pb]?mod\s*\{?\s*(\d{1,99})\s*\}?\s*\)?"
+)
+_COUNTED = re.compile(r"(?:[a-z]\s*=\s*)?(\d{1,99})\s*[a-z]\s*([+-]\s*\d{1,99})?\s*")
 
 
 def congruence(text: str) -> tuple[int, int] | None:
@@ -245,6 +212,26 @@ def congruence(text: str) -> tuple[int, int] | None:
     return (value % modulus, modulus) if modulus else None
 
 
+_NEEDLESS_BRACES = re.compile(r"\{(\w)\}(?!\w)|\{\}(?![\w{])")  # x^{2}, but neither x^{12} nor \{2\}
+_ARTICLE = re.compile(
+    r"^(?:(?:(?:it|this|that|they|there|the [a-z]+|[a-z](?:\([a-z]\))?)\s+)?(?:is|are)\s+|"
+    r"the (?:series|integral|sequence|limit)\s+)?"
+    r"(?:on\s+)?(?:(?:the|an?)\s+)?(?=[A-Za-z]{2})",
+    re.IGNORECASE,
+)
+_YES_OR_NO = re.compile(  # yes, it is prime; no, it is not closed
+    r"^(yes(?!.*(?:\b(?:not?)\b|n't))|no(?!.*\byes\b))[,.;:]\s(?!.*\b(?:but|if|unless|only|wait|or)\b).*",
+    re.IGNORECASE | re.DOTALL,
+)
+_KIND = re.compile(
+    r"(?<=\w)\s+(?:function|series|sequence|integral|triangle|number|matrix|system|event|condition)s?\.?$",
+    re.IGNORECASE,
+)
+_ENDING = re.compile(r"(?<=[a-z]{5})(?:es?|ed|ent|ence|ing|s)\b")  # convergent, converges
+_MONTH = re.compile(r"\b(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\b\.?", re.IGNORECASE)
+_FIGURE = re.compile(r"\\(angle|triangle|overline|overleftrightarrow)\s*\{?\s*([A-Z]{2,3})\s*\}?")
+
+
 def spelling(text: str) -> str:
     """What two texts that are written alike have in common: case, blanks and articles of words do not count."""
     if circled := re.findall(r"\\textcircled\{\d+\}", text):
@@ -254,7 +241,7 @@ def spelling(text: str) -> str:
     spelled = re.sub(r"^\(([A-Za-z])\)$", r"\1", without_blanks(unwrap(text)).rstrip("."))
     if is_words(text):
         words = re.sub(r"^[^不非没或]*?(?:是|为)(?=[一-鿿])", "", unwrap(text).rstrip("."))
-        words = _DIVERGES.sub("diverges", words)
+        words = re.sub(r"(?<=\w )an? (?=[a-z]{3})", "", words)
         words = _KIND.sub("", _YES_OR_NO.sub(r"\1", _ARTICLE.sub("", words)))
         words = re.sub(r"^neither (?:even nor odd|odd nor even)$", "neither", words)
         words = re.sub(r"^(\w+) (\w+ly)$", r"\2 \1", _ENDING.sub("", words.casefold()))
@@ -271,6 +258,18 @@ def choice(text: str) -> str | None:
     return found and (found.group(1) or found.group(2))
 
 
+_CHOSEN = re.compile(r"[(\[]?\s*([A-Ka-k])\s*(?:[)\].:]|(?=\()|$)(.*)", re.DOTALL)
+# (A), (B) chooses nothing, A. Angle B chooses A
+_CHOICE_NAME = re.compile(r"^(?:option|choice|answer|选项?)\s*:?\s*", re.IGNORECASE)
+_REFUSED = re.compile(
+    r"\b(?:not|false|wrong|incorrect|impossible|except|neither|ruled out|eliminated|trap|as well as|choose)\b|n't\b",
+    re.IGNORECASE,
+)
+_CHOSEN_TOO = re.compile(
+    r"(?:^|[\s,;(\[])[A-Ka-k]\s*[)\].:]|^\s*(?:,|;|/|\\text)|(?:,|;|^)\s*[A-Ka-k]\s*$|^\s*[A-K]+$"
+)
+
+
 def chooses(answer: str, letter: str) -> bool:
     """Whether an answer chooses this letter and no other: `(B)`, `B. 12`, `\\text{Option B}` after `unwrap`."""
     if _REFUSED.search(answer):
@@ -278,6 +277,12 @@ def chooses(answer: str, letter: str) -> bool:
     name, equals, value = _CHOICE_NAME.sub("", answer).partition("=")
     chosen = _CHOSEN.fullmatch(value.strip() if equals and is_name(name) else name + equals + value)
     return chosen is not None and chosen.group(1).upper() == letter and not _CHOSEN_TOO.search(chosen.group(2))
+
+
+_FUNCTIONS = re.compile(
+    r"(?:arc)?(?:sin|cos|tan|cot|sec|csc)h?|log|exp|max|min|lim|gcd|lcm|mod|deg|det|frac|sqrt|sgn|pmatrix|begin|end"
+)
+_SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
 
 
 def is_words(text: str) -> bool:

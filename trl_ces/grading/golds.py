@@ -1,4 +1,10 @@
-"""Can this gold be graded against? An unparsable one would score every answer 0, right ones included."""
+r"""
+Decide whether a gold can be graded against. An unparsable one would score every answer 0, correct ones included.
+
+| usable | unusable |
+|---|---|
+| `\sqrt{2}`, `(0,1)`, `A`, `5;10`, `no solution` | `\frac{`, `---`, `\mathbf{w}(1)=(.5,.25) \mathbf{w}(2)=(.4,.1)` |
+"""
 
 import re
 from collections.abc import Callable
@@ -23,10 +29,7 @@ def usable(gold: str, reads: Callable[[str], object]) -> bool:
 
 
 def leaves(gold: str) -> list[str]:
-    """
-    Takes a gold apart into values, through lists, sets, unions, tuples and intervals. Values that the algebra has to
-    parse lose their unit.
-    """
+    """The values of a gold in lists, sets, unions, tuples and intervals; those for the algebra have no unit."""
     written, gold = gold, condition(without_integer(EXTREMUM.sub("", tidy(gold))))
     if not gold:
         return []

@@ -11,7 +11,7 @@ from typing import Any
 from ..support.limits import too_big
 from ..support.prompts import after_thinking
 from .answers import extract_answer
-from .asked import as_asked, without_asked_scale
+from .asked import as_asked, without_asked_words
 from .copies import is_copy
 from .equality import count_values, equal
 from .forms import same_text
@@ -93,7 +93,7 @@ def judge(
     for response, gold, question, is_prefilled in zip(responses, golds, asked, prefilled, strict=True):
         text = after_thinking(response, is_prefilled)
         if text is not None:
-            text = extract_answer(without_asked_scale(text, question), count_values(gold or ""), boxes_only)
+            text = extract_answer(without_asked_words(text, question), count_values(gold or ""), boxes_only)
         answers.append(text)
     judged: list[Pair | None] = [
         ("equal", *as_asked(answer, gold, question))

@@ -1,6 +1,10 @@
 r"""
-One spelling for every notation: `\dfrac{1}{2}`, `$\frac{1}{2}$.` and `½` become the same text. Inputs are short
-(support/limits.py).
+Write synonyms in one notation. Inputs are short (support/limits.py).
+
+| gold | equal | different |
+|---|---|---|
+| `\frac{1}{2}` | `\dfrac12`, `½`, `$\frac{1}{2}$.` | `\frac{2}{1}` |
+| `x \geq 2` | `x ≥ 2`, `x >= 2` | `x > 2` |
 """
 
 import re
@@ -15,8 +19,21 @@ _NAMED = "×times ·cdot πpi ∞infty ≤leq ≥geq ≠neq ±pm ∓mp ∪cup �
 _UNICODE |= {ord(name[0]): rf"\{name[1:]} " for name in _NAMED.split()}
 _UNICODE |= {0x2460 + n: rf"\textcircled{{{n + 1}}}" for n in range(20)}
 _UNICODE |= {ord(part): rf"\frac{{{top}}}{{{bottom}}}" for part, top, bottom in ("½12", "¼14", "¾34")}
+_NESTED = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
+_MAX_LAYERS = 10  # of wrappers around an answer: bounds the work
+BLANKS_AND_SIZES = re.compile(r"\s|\\left|\\right")
+LETTER = r"(?<![A-Za-z\\]){}(?![A-Za-z])"  # a letter that stands alone
+
+
 # Soft hyphens, zero-width and direction marks, variation selectors.
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufe00-\ufe0f]")
+
+
+def visible(text: str) -> str:
+    """A text without characters that a reader does not see."""
+    return text if text.isascii() else _INVISIBLE.sub("", text)
+
+
 _RAISED = re.compile("[⁰¹²³⁴-⁹⁻ⁿ]+|[₀-₉]+")
 # What a command means, or "" for one that changes only the look.
 _LOOKS = (
@@ -44,7 +61,6 @@ _SIGN = (
 _ALL_BUT = r"(?i:(?:all |the )?real (?:numbers|values|[a-z])(?: of [a-z])?,? (?:except|other than|but))"
 _GIVEN = r"\s*[A-Za-z](?:_\w)?\s*=[^\[\],=]+"
 _IF = re.compile(r"&\s*\\text\s*\{\s*(?:if|for|when)\s*\}\s*&")
-_NESTED = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
 _MATRIX = r"\\begin\{pmatrix\}(?:(?!\\(?:begin|end)\{pmatrix\})(?s:.))*\\end\{pmatrix\}"
 _EXTREMUM = r"(?:(?:[Ll]ocal|[Rr]elative|[Aa]bsolute|[Gg]lobal) )?\\?[Mm](ax|in)(?:im(?:um|a))?\$?(?: points?)? at"
 _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
@@ -140,27 +156,14 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
         (r"\s+", " "),
     ]
 ]
-_WRAPPER = re.compile(
-    r"\\(?:text(?:bf|it|rm|normal|sf|tt)?|math(?:rm|bf|it|sf|cal)|boldsymbol|bm|mbox|operatorname|emph|underline|boxed|fbox)"
-    rf"\s*\*?\s*\{{({_NESTED})\}}"
-)
 _ANSWER_IS = (
     r"\s*(?:(?:the\s+)?(?:(?:final\s+)?answer|solution|result|value|total|area|volume|length|distance|probability)"
-    r"(?:\s+(?:is|equals)|\s*:)|there\s+are|the\s+(?:interval|set|point|line)\b|exactly|(?:about|approximately|roughly)(?=[\s}]*\d)|"
+    r"(?:\s+(?:is|equals)|\s*:)|there\s+are|the\s+(?:interval|set|point|line)\b|exactly|quadrants(?=\s+[IVX1-4])|(?:about|approximately|roughly)(?=[\s}]*\d)|"
     # 面积是, 共有
     r"(?!.*,\s*[一-鿿])(?:(?!不|[非没否未除或半倍错]|可能|大概|[大小]于|超过|至[多少])[A-Z一-鿿:,])*(?:是|为|有|共|得|需要?|等于)(?=[\s:}]*[-\d\\(]))[\s:]*"
 )
 # \text{The answer is } 5 and \text{The answer is 5}
 _PREFACE = re.compile(rf"^(?:\\text\s*\{{{_ANSWER_IS}\}}|(\\text\s*\{{)?{_ANSWER_IS})|^\\approx", re.IGNORECASE)
-_MAX_LAYERS = 10  # of wrappers around an answer: bounds the work
-BLANKS_AND_SIZES = re.compile(r"\s|\\left|\\right")
-LETTER = r"(?<![A-Za-z\\]){}(?![A-Za-z])"  # a letter that stands alone
-_ENCLOSED = re.compile(r"(\(|\[|\\\{)(.*)(\)|\]|\\\})", re.DOTALL)
-
-
-def visible(text: str) -> str:
-    """A text without characters that a reader does not see."""
-    return text if text.isascii() else _INVISIBLE.sub("", text)
 
 
 @lru_cache(maxsize=8192)
@@ -184,6 +187,12 @@ def tidy(text: str) -> str:
         if text == before:
             break
     return text
+
+
+_WRAPPER = re.compile(
+    r"\\(?:text(?:bf|it|rm|normal|sf|tt)?|math(?:rm|bf|it|sf|cal)|boldsymbol|bm|mbox|operatorname|emph|underline|boxed|fbox)"
+    rf"\s*\*?\s*\{{({_NESTED})\}}"
+)
 
 
 @lru_cache(maxsize=8192)
@@ -234,6 +243,9 @@ def split_top(text: str, separators: str) -> list[str]:
     pieces.append(text[start:])
     pieces = [piece.strip() for piece in pieces]
     return [piece for piece in pieces if piece] if depth == 0 else [text]
+
+
+_ENCLOSED = re.compile(r"(\(|\[|\\\{)(.*)(\)|\]|\\\})", re.DOTALL)
 
 
 def enclosed(text: str) -> tuple[str, str, str] | None:

@@ -1,4 +1,12 @@
-"""Reads number literals exactly, as fractions and never as floats."""
+r"""
+Read number literals exactly, as fractions and never as floats.
+
+| gold | equal | different |
+|---|---|---|
+| `1234.5` | `1,234.50`, `1.2345 \times 10^3` | `12345`, `1,234,5` |
+| `\frac{5}{4}` | `1\frac14`, `1.25`, `five fourths` | `1.2` |
+| `\frac{1}{3}` | `0.333333`, `0.\overline{3}` | `0.33` |
+"""
 
 import re
 from fractions import Fraction
@@ -6,12 +14,13 @@ from fractions import Fraction
 from .notation import unwrap
 from .qwen.shared import NUMBER_WORDS
 
-_PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "eighth": 8, "tenth": 10}
 _MULTIPLES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _MULTIPLES |= {"百": 100, "千": 10**3, "万": 10**4, "亿": 10**8}
 
 MAX_DIGITS = 400
 _DECIMAL = r"(?:\d+(?:\.\d*)?|\.\d+)"
+
+
 _EXPONENT = r"\s*(?:\{\s*([-+]?\d+)\s*\}|([-+]?\d+))"
 _SCIENTIFIC = re.compile(rf"({_DECIMAL})\s*(?:[eE]|(?:\\times|\\cdot|\*|x)\s*(?:10|\{{10\}})\s*\^){_EXPONENT}")
 _POWER_OF_TEN = re.compile(r"(1)0\s*\^\s*(?:\{\s*([-+]?\d+)\s*\}|(\d))")
@@ -57,6 +66,9 @@ def number(text: str) -> Fraction | None:
         value = number(match[1])
         return None if value is None else value * _MULTIPLES[match[2].lower()]
     return _in_words(text.lower())
+
+
+_PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "eighth": 8, "tenth": 10}
 
 
 def _in_words(text: str) -> Fraction | None:

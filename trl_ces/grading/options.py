@@ -1,6 +1,11 @@
 r"""
-The options of a multiple-choice question: `(A) 10 (B) 12`, `A. yes`, `A) yes` or `A: yes`, in lines or in one line,
-with or without instructions and chat-template tokens behind them.
+Read the options of a multiple-choice question: `(A) 10 (B) 12`, `A. yes`, `A) yes` or `A: yes`, in lines or in one
+line, with or without instructions and chat-template tokens behind them.
+
+| question | gold | equal | different |
+|---|---|---|---|
+| `Which? (A) 10 (B) 12 (C) 14` | `B` | `12`, `\text{B. } 12` | `10`, `\text{B. } 10` |
+| `Which? A. yes B. no` | `yes` | `A` | `B` |
 """
 
 import re
@@ -11,21 +16,6 @@ from string import ascii_uppercase
 from .forms import choice, chooses
 from .notation import tidy, unwrap
 
-_MARKER = re.compile(r"([(（]?)(?<![A-Za-z\d\\^_])([A-K])([).:．：、）])")
-_NO_LIST_START = re.compile(r"[A-Za-z\d\\^_]\Z")  # P(A)
-# Where a list of two options may start: "which of A. and B." lists none.
-_LIST_START = re.compile(r"(?:^|[\n.?!。？！:：;；,，{}()（）_$]|\\q?quad)[ *]*\Z")
-_TURN_END = re.compile(r"<[|｜/]|\[/INST\]|<end_of_turn>|<think>")
-# "Please reason step by step", "Put the letter in \boxed{}", 请逐步推理: the words before it are the option's.
-_INSTRUCTION = re.compile(
-    r"(?<=\S)(?:(?:\s+|(?<=[$.]))(?:Answer:|[A-Z][a-z']*(?=\s)[^A-Z.!?\n]*?"
-    r"(?:\\boxed|answer|step[- ]by[- ]step|reason|letter|option|choice|choose|explain))|"
-    r"(?:\s*(?:请|并?[将把]最)|\s+[将把在从答])[^。\n]*?(?:\\boxed|答案|推理|步|选|解答|思考)).*",
-    re.DOTALL,
-)
-_AROUND_OPTION = re.compile(
-    r"^\}?\\\s|\\(?:text\w*|math\w+)\s*\{\s*$|^\s*\}|\\q?quad|\\hspace\{[^{}]*\}|~|(?:[,;]|[,;]?\s+or)\s*$"
-)
 _LETTER_AND_TEXT = re.compile(
     r"(?:option |选项 ?)?\(?([A-K])(?:[).,:，：]|项：?)[\s,，:：即是为]*(?:(?:that|which) is |i\.e\.,? )?(.+)",
     re.IGNORECASE | re.DOTALL,
@@ -51,6 +41,15 @@ def with_options(answer: str, gold: str, question: str) -> tuple[str, str] | Non
     return (gold, written) if written in options.values() else None  # "sea plant" is not "sea", whatever else it says
 
 
+_MARKER = re.compile(r"([(（]?)(?<![A-Za-z\d\\^_])([A-K])([).:．：、）])")
+_NO_LIST_START = re.compile(r"[A-Za-z\d\\^_]\Z")  # P(A)
+# Where a list of two options may start: "which of A. and B." lists none.
+_LIST_START = re.compile(r"(?:^|[\n.?!。？！:：;；,，{}()（）_$]|\\q?quad)[ *]*\Z")
+_AROUND_OPTION = re.compile(
+    r"^\}?\\\s|\\(?:text\w*|math\w+)\s*\{\s*$|^\s*\}|\\q?quad|\\hspace\{[^{}]*\}|~|(?:[,;]|[,;]?\s+or)\s*$"
+)
+
+
 @lru_cache(maxsize=256)
 def options_of(question: str) -> dict[str, str]:
     """Letter -> tidied text of the last options A, B, C, ... that a question lists, no two alike and none empty."""
@@ -69,6 +68,16 @@ def options_of(question: str) -> dict[str, str]:
         if all(texts) and len({*texts}) == len(texts):
             return dict(zip(ascii_uppercase, texts, strict=False))
     return {}
+
+
+_TURN_END = re.compile(r"<[|｜/]|\[/INST\]|<end_of_turn>|<think>")
+# "Please reason step by step", "Put the letter in \boxed{}", 请逐步推理: the words before it are the option's.
+_INSTRUCTION = re.compile(
+    r"(?<=\S)(?:(?:\s+|(?<=[$.]))(?:Answer:|[A-Z][a-z']*(?=\s)[^A-Z.!?\n]*?"
+    r"(?:\\boxed|answer|step[- ]by[- ]step|reason|letter|option|choice|choose|explain))|"
+    r"(?:\s*(?:请|并?[将把]最)|\s+[将把在从答])[^。\n]*?(?:\\boxed|答案|推理|步|选|解答|思考)).*",
+    re.DOTALL,
+)
 
 
 def _last_option(text: str, has_lines: bool) -> str:

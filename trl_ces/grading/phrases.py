@@ -1,9 +1,13 @@
 r"""
-Words and names around a value that say no more than the question: "two eggs", "Carly made 3 cupcakes", 还剩7个.
+Remove words and names around a value that say no more than the question.
+
+| question | gold | equal | different |
+|---|---|---|---|
+| `How many eggs does Ann have?` | `2` | `\text{two eggs}`, `\text{Ann has } 2` | `\text{at most } 2` |
+| `Who finishes first?` | `Ann` | `\text{Ann finishes first}` | `\text{Ann or Ben}` |
 """
 
 import re
-from functools import lru_cache
 
 from .copies import repeats
 from .forms import is_words
@@ -12,18 +16,6 @@ from .numbers import number
 from .statements import sides
 from .units import nouns, parse_unit, stems
 
-_SENTENCE = re.compile(r"([A-Za-z][A-Za-z ,']*?) ([-\d\\(][^,;]*)")
-_MORE = re.compile(r"\b(?:or|and|not)\b|[,;或不]")
-_CHINESE_BEFORE = re.compile(r"((?!.*(?:[不非没未或约倍半多少]|超过|[大小]于))[一-鿿]{1,9})\s*(?=[-\d\\])")
-_SPELLED = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)?(?= [A-Za-z])")
-_PHRASE = re.compile(r"(-?[\d.,/]+) ((?!.*\b(?:or|not|than|least|most|less|fewer)\b)[A-Za-z][A-Za-z -]+)")
-_NUMBERED = re.compile(r"([a-z])_\{?\d\}?\s*=\s*([^=]+)")
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。？！])|\n+")
-_ASKS = re.compile(
-    r"[?？]|\b(?:find|what|which|how|determine|calculate|compute|evaluate|give|state|write|list|express|solve)\b|"
-    r"求|多少|几|__|[(（][\s\\quad]*[)）]",
-    re.IGNORECASE,
-)
 # What may stand beside a value, whatever the question says.
 _COMMON = stems(
     "the a an there it this that he she they total number of value answer result sum product is are was were has have "
@@ -31,11 +23,9 @@ _COMMON = stems(
 )
 
 
-@lru_cache(maxsize=256)
-def asking(question: str) -> str:
-    """The sentences of a question that ask, without the data and the instructions around them."""
-    sentences = _SENTENCE_END.split(question)
-    return " ".join(sentence for sentence in sentences if _ASKS.search(sentence)) or question
+_SENTENCE = re.compile(r"([A-Za-z][A-Za-z ,']*?) ([-\d\\(][^,;]*)")
+_CHINESE_BEFORE = re.compile(r"((?!.*(?:[不非没未或约倍半多少]|超过|[大小]于))[一-鿿]{1,9})\s*(?=[-\d\\])")
+_SPELLED = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)?(?= [A-Za-z])")
 
 
 def without_words(answer: str, is_number: bool, question: str) -> str:
@@ -54,13 +44,23 @@ def without_words(answer: str, is_number: bool, question: str) -> str:
     return answer
 
 
+_COUNTED_IN_CHINESE = re.compile(r"(-?[\d./]+)\s*([一-鿿]{1,3})")
+_PHRASE = re.compile(r"(-?[\d.,/]+) ((?!.*\b(?:or|not|than|least|most|less|fewer)\b)[A-Za-z][A-Za-z -]+)")
+
+
 def without_what_is_counted(answer: str, question: str) -> str:
-    """8 for "8 perfect squares" where the question asks how many perfect squares, whose words are no unit."""
+    """8 for "8 perfect squares" where the question asks how many perfect squares, 90 for 90双 where it asks 多少双."""
+    pairs = _COUNTED_IN_CHINESE.fullmatch(unwrap(tidy(answer)))
+    if pairs and re.search(f"[少几]个?{pairs[2]}", question):
+        return pairs[1]
     counted = _PHRASE.fullmatch(" ".join(unwrap(answer).split()))
     if counted is None or parse_unit(counted[2]) is not None:
         return answer
     asked = rf"\b(?:how many|number of) (?:\w+ )?{counted[2]}\b"
     return counted[1] if re.search(asked, question, re.IGNORECASE) else answer
+
+
+_NUMBERED = re.compile(r"([a-z])_\{?\d\}?\s*=\s*([^=]+)")
 
 
 def without_numbers_of_names(answer: str, gold: str, question: str) -> tuple[str, str] | None:
@@ -77,25 +77,27 @@ def without_numbers_of_names(answer: str, gold: str, question: str) -> tuple[str
 def asks_for(name: str, question: str) -> bool:
     """Whether the left side of an answer is a formula of the question, `P(X>2) =`, or in its words, the 7th term."""
     said = unwrap(name)
-    in_words = re.fullmatch("[A-Za-z0-9 ]+", said) and is_words(said) and stems(said) <= nouns(question) | _COMMON
-    is_quoted = is_words(said) and said in question  # 27亿
+    in_words = re.fullmatch("[A-Za-z0-9 ]+", said) and stems(said) <= nouns(question) | _COMMON
+    if is_words(said) and (in_words or said in question):  # 27亿
+        return True
     return (
-        bool(in_words)
-        or is_quoted
-        or repeats(name, question)
+        repeats(name, question)
+        or bool(re.search(rf"(?:value of|[Ff]ind|is|[Cc]ompute) \$?{re.escape(name)}\$?\s*[?.,]", question))
         or re.sub(r"\s", "", f"{name}=") in re.sub(r"\s", "", question)
     )
 
 
 def says_only(expected: str, words: str, question: str) -> bool:
     """Whether an answer says the gold and else what the question says: Ann finishes first, 不是质数, point A."""
-    said, blank = words.rstrip(".").casefold(), "" if expected[-1:] > "一" else " "
+    said, blank = words.rstrip(".").casefold(), "" if re.search("[一-鿿]", words) else " "
     behind = rf"{blank}(?:(?:is|are|on|in|at) )?{re.escape(expected.casefold())}$"
     rests = {said.removeprefix(expected.casefold() + blank), re.sub(behind, "", said)} - {said}
     if re.match(rf"{re.escape(expected.casefold())}\s?[:：]", said) and said in question.casefold():  # Answer2: five
         return True
     known = [rest for rest in rests if rest in question.casefold() and f"不{rest}" not in question]
-    if is_words(expected) and any(not _offers(question, rest, said) for rest in known):
+    known += [rest for rest in rests if re.fullmatch("[a-z' ]+", rest) and stems(rest) <= nouns(question) | _COMMON]
+    is_spelled = is_words(expected) or (not blank and re.fullmatch("[A-Za-z]", expected))  # A城市
+    if is_spelled and any(not _offers(question, rest, said) for rest in known):
         return True
     neither = re.fullmatch(r"neither (\w+) nor (\w+)", said)
     if neither and expected.casefold() == "neither":
@@ -103,6 +105,9 @@ def says_only(expected: str, words: str, question: str) -> bool:
     noun, _, rest = words.partition(" ")
     is_noun = not _offers(question, noun.casefold(), said) and bool(stems(noun) & nouns(question))
     return rest == expected and number(rest) is None and is_noun
+
+
+_MORE = re.compile(r"\b(?:or|and|not)\b|[,;或不]")
 
 
 def _offers(question: str, rest: str, said: str) -> bool:

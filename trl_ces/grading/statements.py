@@ -1,6 +1,11 @@
 r"""
-Answers that are statements: which name `x = 2` defines, which result it and `\log_2 32 = 5` give, which interval
-`x < 1` is. Texts are tidied; nothing here needs computer algebra.
+Read statements: which name `x = 2` defines, which result `\log_2 32 = 5` gives, which interval `x < 1` is. Texts are
+tidied, and nothing here needs computer algebra.
+
+| gold | equal | different |
+|---|---|---|
+| `5` | `x = 5`, `2+3 = 5` | `2+2 = 5`, `5 = 5 = 6` |
+| `(-\infty,1)` | `x < 1`, `1 > x` | `x \leq 1`, `x > 1` |
 """
 
 import re
@@ -9,6 +14,19 @@ from .notation import split_top, unwrap
 
 _LETTER = r"\\?[A-Za-z]+"
 _VARIABLE = rf"{_LETTER}'*(?:_(?:\w|\{{[^{{}}]*\}}))?"
+# All that an expression without unknowns consists of: constants, functions, signs and the LaTeX around them.
+_KNOWN = re.compile(
+    r"\\(?:frac|sqrt|log|ln|lg|exp|a?rc(?:sin|cos|tan)|sin|cos|tan|cot|sec|csc|pi|infty|cdot|times|div|bullet|binom|quad|pm)"
+    r"(?![A-Za-z])|\\(?:begin|end)\{pmatrix\}|(?<![A-Za-z\\])[ei](?![A-Za-z])"
+)
+_RELATION = re.compile(r"[<>]|\\(?:leq|geq|neq|lt|gt)(?![A-Za-z])")
+
+
+def sides(text: str) -> list[str]:
+    r"""Splits a text at `=` and `\approx`; without one, the text is the only side."""
+    return split_top(re.sub(r"\\approx(?![A-Za-z])", "≈", text), "=≈")
+
+
 _NAMES = [
     rf"{_VARIABLE}(?:\^\{{-1\}})?\s*(?:\([^()]{{0,30}}\))?",
     rf"\(\s*{_VARIABLE}(?:\s*,\s*{_VARIABLE})+\s*\)",
@@ -23,26 +41,15 @@ _NAMES = [
     r"\\?\|[^|\\]{1,30}\\?\||\[\s*\w\s*\]_\{?\w\}?",
 ]
 _NAME = re.compile("|".join(f"(?:{name})" for name in _NAMES))
-_COEFFICIENT = re.compile(r"[\d^'′’]|^\s*-|\\(?:ln|log|lg|exp|sqrt|a?r?c?(?:sin|cos|tan))(?![A-Za-z])")
-_DOUBTFUL = re.compile(r"\b(?:not|wrong|false|incorrect|half|twice|double|guess|no)\b", re.IGNORECASE)
-_SINGLE_LETTER = re.compile(r"[A-Za-z](?:_\w)?")
-# All that an expression without unknowns consists of: constants, functions, signs and the LaTeX around them.
-_KNOWN = re.compile(
-    r"\\(?:frac|sqrt|log|ln|lg|exp|a?rc(?:sin|cos|tan)|sin|cos|tan|cot|sec|csc|pi|infty|cdot|times|div|bullet|binom|quad|pm)"
-    r"(?![A-Za-z])|\\(?:begin|end)\{pmatrix\}|(?<![A-Za-z\\])[ei](?![A-Za-z])"
-)
-_RELATION = re.compile(r"[<>]|\\(?:leq|geq|neq|lt|gt)(?![A-Za-z])")
-_WORD = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,}(?![A-Za-z])")
-
-
-def sides(text: str) -> list[str]:
-    r"""Splits a text at `=` and `\approx`; without one, the text is the only side."""
-    return split_top(re.sub(r"\\approx(?![A-Za-z])", "≈", text), "=≈")
 
 
 def is_name(text: str) -> bool:
     r"""Whether a text is a name for a value: `x`, `f(x)`, `y_{1}`, `(x, y)`, `P(X=2)`, `\bar{x}`, `\|u\|`."""
     return bool(_NAME.fullmatch(unwrap(text).strip())) and text.strip() != r"\infty"
+
+
+_COEFFICIENT = re.compile(r"[\d^'′’]|^\s*-|\\(?:ln|log|lg|exp|sqrt|a?r?c?(?:sin|cos|tan))(?![A-Za-z])")
+_DOUBTFUL = re.compile(r"\b(?:not|wrong|false|incorrect|half|twice|double|guess|no)\b", re.IGNORECASE)
 
 
 def may_be_named(text: str) -> bool:
@@ -70,6 +77,9 @@ def is_unsolved(relation: str) -> bool:
 def has_unknowns(text: str) -> bool:
     """Whether a text contains letters other than constants and functions."""
     return bool(re.search("[A-Za-z一-鿿]", _KNOWN.sub(" ", unwrap(text))))
+
+
+_WORD = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,}(?![A-Za-z])")
 
 
 def has_words(text: str) -> bool:
@@ -106,6 +116,9 @@ def restated(text: str) -> str:
     if len(parts) == 2 and is_relation(parts[0]) and re.match(r"[(\[].*[)\]]$", parts[1]):
         return parts[1]
     return text
+
+
+_SINGLE_LETTER = re.compile(r"[A-Za-z](?:_\w)?")
 
 
 def interval_of(relation: str) -> str | None:

@@ -1,4 +1,12 @@
-"""Equality by computer algebra. The only importer of math_verify; runs in workers only, under their limits."""
+r"""
+Compare by computer algebra. The only importer of math_verify; runs in workers only, under their limits.
+
+| gold | equal | different |
+|---|---|---|
+| `2\sqrt{2}` | `\sqrt{8}`, `2^{3/2}` | `\sqrt{6}` |
+| `y = 2x + 1` | `2x - y + 1 = 0` | `y = 2x - 1` |
+| `k\pi, k \in \mathbb{Z}` | `n\pi, n \in \mathbb{Z}` | `2k\pi, k \in \mathbb{Z}` |
+"""
 
 import re
 from functools import lru_cache
@@ -16,19 +24,47 @@ from .notation import split_top, unwrap
 from .numbers import decimal_places, number
 
 Parsed: TypeAlias = sympy.Basic | sympy.MatrixBase
-_COMPARED = (sympy.Expr, sympy.MatrixBase, sympy.Rel, And, sympy.Set)
-_C = sympy.Symbol("C", real=True)
-_COMPARED_TERMS = 8
-_IF = re.compile(
-    r"^\s*,?\s*(?:if|for|when|where|若|当)\b|(?<=\w)(?:时| is\b)|^\s*(?:若|当)|,?\s*[a-z]\s*\\in\s*\\mathbb\{\w\}\S*"
-)
-_PLACES = [sympy.Rational(*place) for place in ((13, 37), (71, 59), (-31, 43), (229, 83), (-163, 97))]
 _DIGITS_TRIED, _NEGLIGIBLE = 40, sympy.Float("1e-25")
-_ZERO = sympy.Float("1e-90")  # zero comes out as about 1e-120
 _NOT_TRIED = (sympy.Sum, sympy.Product, sympy.Integral, sympy.Derivative, sympy.Limit, sympy.MatrixExpr, sympy.Subs)
-_NOT_SMOOTH = (sympy.Abs, sympy.floor, sympy.ceiling, sympy.Mod, sympy.Piecewise, sympy.sign, sympy.Max, sympy.Min)
 _UNDEFINED = (sympy.zoo, sympy.nan)
 _NO_NUMBERS = (sympy.oo, -sympy.oo, *_UNDEFINED)
+
+
+class _Parser(_Latex2Sympy):
+    """Multiplies adjacent factors, except in a mixed number. The parent class adds numbers: 2(3) would be 5."""
+
+    def __init__(self) -> None:
+        super().__init__(is_real=True, config=ConversionConfig(lowercase_symbols=False))
+        self._converted: dict[ParserRuleContext, Any] = {}
+
+    def convert_postfix(self, postfix: ParserRuleContext) -> Any:
+        if postfix not in self._converted:  # asked for twice below: exponential in nested brackets
+            self._converted[postfix] = super().convert_postfix(postfix)
+        return self._converted[postfix]
+
+    def convert_postfix_list(self, arr: list[ParserRuleContext], i: int = 0) -> Any:
+        is_last = i + 1 == len(arr)
+        if is_last or re.fullmatch(r"\d+\\frac\{\d+\}\{\d+\}", arr[i].getText() + arr[i + 1].getText()):
+            return super().convert_postfix_list(arr, i)
+        left = self.convert_postfix(arr[i])
+        if not isinstance(left, sympy.Integer):
+            return super().convert_postfix_list(arr, i)
+        right = self.convert_postfix_list(arr, i + 1)
+        return self.mat_mul_flat(left, right) if isinstance(right, sympy.MatrixBase) else self.mul_flat(left, right)
+
+
+def _is_rate(expr: sympy.Basic) -> bool:
+    """Whether `expr` is dy/dx, which sympy evaluates to 0 because its y is not a function of x."""
+    return isinstance(expr, sympy.Derivative) and expr.expr.is_Symbol
+
+
+def _named_rate(rate: sympy.Basic) -> sympy.Symbol:
+    r"""The symbol that the parser has for `\dot{v}` stands for dv/dt, another for dy/dx."""
+    name = str(rate.expr) if len(str(rate.expr)) == 1 else rf"\{rate.expr}"
+    name = name if str(rate.variables[0]) == "t" else f"{name}/{rate.variables[0]}"
+    return sympy.Symbol(f"dot{{{name}}}", real=True)
+
+
 # math-verify's parser and clean-up without two of its defaults: lowercasing symbols (a/A would be 1) and dropping
 # trailing letters as units (3t would be 3).
 _NORMALIZATION = NormalizationConfig(malformed_operators=True, boxed="none")
@@ -42,7 +78,7 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     # Arguments without braces: \sqrt10, \sqrt[3]2, \frac\pi2, \frac{a}b, x^-1, 2^\frac12.
     (re.compile(r"\\sqrt(?![A-Za-z])(\[[^\[\]]*\])?\s*(\d+(?:\.\d+)?|[A-Za-z]|\\pi(?![A-Za-z]))"), r"\\sqrt\1{\2}"),
     (re.compile(rf"\\(frac|binom)(?![A-Za-z]){_ARGUMENT}{_ARGUMENT}"), r"\\\1{\2\3}{\4\5}"),
-    (re.compile(r"\\(dot|ddot)\s+([A-Za-z])"), r"\\\1{\2}"),
+    (re.compile(r"\\(dot|ddot)\s*(\\[a-z]+|(?<=\s)[A-Za-z])"), r"\\\1{\2}"),
     (re.compile(r"\^\s*(?:([-+])\s*(\d+|[A-Za-z])|([-+]?)\s*(\\frac\{[^{}]*\}\{[^{}]*\}))"), r"^{\1\2\3\4}"),
     (re.compile(rf"(?<![A-Za-z\\}}])([ACP])\s*\^\s*{_DIGITS}\s*_\s*{_DIGITS}"), r"\1_{\4\5}^{\2\3}"),  # C^2_5
     (re.compile(rf"(?<![A-Za-z\\}}])C\s*_\s*{_DIGITS}\s*\^\s*{_DIGITS}"), r"\\binom{\1\2}{\3\4}"),
@@ -91,40 +127,6 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
 _TWO_NUMBERS = re.compile(r"(?<![_^\d.])\d+\.?\d*\s+\.?\d")
 
 
-class _Parser(_Latex2Sympy):
-    """Multiplies adjacent factors, except in a mixed number. The parent class adds numbers: 2(3) would be 5."""
-
-    def __init__(self) -> None:
-        super().__init__(is_real=True, config=ConversionConfig(lowercase_symbols=False))
-        self._converted: dict[ParserRuleContext, Any] = {}
-
-    def convert_postfix(self, postfix: ParserRuleContext) -> Any:
-        if postfix not in self._converted:  # asked for twice below: exponential in nested brackets
-            self._converted[postfix] = super().convert_postfix(postfix)
-        return self._converted[postfix]
-
-    def convert_postfix_list(self, arr: list[ParserRuleContext], i: int = 0) -> Any:
-        is_last = i + 1 == len(arr)
-        if is_last or re.fullmatch(r"\d+\\frac\{\d+\}\{\d+\}", arr[i].getText() + arr[i + 1].getText()):
-            return super().convert_postfix_list(arr, i)
-        left = self.convert_postfix(arr[i])
-        if not isinstance(left, sympy.Integer):
-            return super().convert_postfix_list(arr, i)
-        right = self.convert_postfix_list(arr, i + 1)
-        return self.mat_mul_flat(left, right) if isinstance(right, sympy.MatrixBase) else self.mul_flat(left, right)
-
-
-def _is_rate(expr: sympy.Basic) -> bool:
-    """Whether `expr` is dy/dx, which sympy evaluates to 0 because its y is not a function of x."""
-    return isinstance(expr, sympy.Derivative) and expr.expr.is_Symbol
-
-
-def _named_rate(rate: sympy.Basic) -> sympy.Symbol:
-    r"""The symbol that the parser has for `\dot{v}` stands for dv/dt, another for dy/dx."""
-    name = str(rate.expr) if str(rate.variables[0]) == "t" else f"{rate.expr}/{rate.variables[0]}"
-    return sympy.Symbol(f"dot{{{name}}}", real=True)
-
-
 @lru_cache(maxsize=4096)
 def expression(text: str) -> Parsed | None:
     """Parses a tidied LaTeX text; `None` if the parser cannot read it."""
@@ -146,6 +148,9 @@ def expression(text: str) -> Parsed | None:
         raise
     except Exception:  # the parser raises any built-in error on what it cannot read
         return None
+
+
+_COMPARED = (sympy.Expr, sympy.MatrixBase, sympy.Rel, And, sympy.Set)
 
 
 def same(gold: str, answer: str) -> bool:
@@ -177,6 +182,9 @@ def same(gold: str, answer: str) -> bool:
     if isinstance(left, sympy.Expr) and isinstance(right, sympy.Expr) and (left.is_Symbol or right.is_Symbol):
         return sympy.simplify(_exact(left - right)) == 0  # math-verify would compare the letters
     return verify(_exact(left), _exact(right), allow_set_relation_comp=True, timeout_seconds=None)
+
+
+_COMPARED_TERMS = 8
 
 
 def _terms(expr: Parsed) -> list[sympy.Expr]:
@@ -217,6 +225,11 @@ def _by_cases(text: str) -> Parsed | None:
     cases = [(expression(value.strip(" ,;")), _condition(condition)) for value, condition in rows]
     readable = all(isinstance(value, sympy.Expr) and condition is not None for value, condition in cases)
     return sympy.Piecewise(*cases, (sympy.nan, True)) if readable else None
+
+
+_IF = re.compile(
+    r"^\s*,?\s*(?:if|for|when|where|若|当)\b|(?<=\w)(?:时| is\b)|^\s*(?:若|当)|,?\s*[a-z]\s*\\in\s*\\mathbb\{\w\}\S*"
+)
 
 
 def _condition(text: str) -> Any:
@@ -262,6 +275,9 @@ def _same_by_cases(gold: str, answer: str) -> bool:
     )
 
 
+_C = sympy.Symbol("C", real=True)
+
+
 def _differ_by_a_constant(one: Parsed, other: Parsed) -> bool:
     """Whether both are antiderivatives, f + C, of one function; `\\ln x` and `\\ln |x|` count as the same."""
     if not all(isinstance(expr, sympy.Expr) and expr.diff(_C) == 1 for expr in (one, other)):
@@ -279,13 +295,13 @@ def _equals(one: sympy.Expr, other: sympy.Expr) -> bool:
     return bool(sympy.simplify(one - other) == 0) if agreed is None else agreed
 
 
+_PLACES = [sympy.Rational(*place) for place in ((13, 37), (71, 59), (-31, 43), (229, 83), (-163, 97))]
+_ZERO = sympy.Float("1e-90")  # zero comes out as about 1e-120
+_NOT_SMOOTH = (sympy.Abs, sympy.floor, sympy.ceiling, sympy.Mod, sympy.Piecewise, sympy.sign, sympy.Max, sympy.Min)
+
+
 def _agree(one: Parsed, other: Parsed) -> bool | None:
-    """
-    Whether two expressions with letters have the same values at several places: `False` if nowhere, `True` if
-    everywhere, `None` if this decides nothing. To simplify takes seconds where this takes milliseconds. Where neither
-    is real, a difference does not count: \\ln(1/x) is -\\ln x for positive x. Where there is a root of odd degree,
-    both must be real: for negative x sympy takes another branch of x^{2/3} than of \\sqrt[3]{x^2}.
-    """
+    """Whether two expressions agree at all places tried, or at none; `None` if this decides nothing."""
     if not all(isinstance(expr, sympy.Expr) and not expr.has(*_NOT_TRIED) for expr in (one, other)):
         return None
     if one == other:
@@ -293,6 +309,8 @@ def _agree(one: Parsed, other: Parsed) -> bool | None:
     letters = sorted(one.free_symbols | other.free_symbols, key=str)
     if not letters:
         return None
+    # A difference between values that are not real does not count: \\ln(1/x) is -\\ln x for positive x. With a root of
+    # odd degree both must be real: for negative x sympy takes another branch of x^{2/3} than of \\sqrt[3]{x^2}.
     exponents = [power.exp for expr in (one, other) for power in expr.atoms(sympy.Pow) if power.exp.is_Rational]
     real = all if any(exponent.q % 2 and exponent.q > 1 for exponent in exponents) else any
     same = different = 0

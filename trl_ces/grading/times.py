@@ -1,4 +1,11 @@
-"""Times of day and scores, `2:30` and `21:0`: their parts are compared one by one, those of a ratio up to a factor."""
+r"""
+Compare times of day and scores part by part, ratios up to a factor.
+
+| question | gold | equal | different |
+|---|---|---|---|
+| `What time is it?` | `2:30` | `2:30`, `2:30 \text{ p.m.}` | `1:15` |
+| `What is the ratio?` | `2:4` | `1:2` | `4:2` |
+"""
 
 import re
 from fractions import Fraction
@@ -7,13 +14,6 @@ from .notation import split_top, tidy, unwrap
 from .numbers import number
 
 _CLOCK = re.compile(r"\d{1,2}:[0-5]\d")
-_COUNTED_PARTS = re.compile(r"(\d+(?:\s*:\s*\d+)+)(?:\s*([AaPp])\.?\s?[Mm]\.?)?")
-_ASKS_RATIO = re.compile(r"\bratio|proportion|\bscale\b|\bodds\b|(?<!对)比(?![分赛])", re.IGNORECASE)
-_ASKS_TIME_OR_SCORE = re.compile(
-    r"\bwhat time\b|\bwhen (?:do|does|did|will|is|was|should)\b|\bclock\b|\d\s*[ap]\.?m\b|\d:[0-5]\d|\bscore|"
-    r"比分|几[时点]|时[刻间]",
-    re.IGNORECASE,
-)
 
 
 def same_parts(gold: str, answer: str) -> bool | None:
@@ -25,6 +25,15 @@ def same_parts(gold: str, answer: str) -> bool | None:
     if 0 in parts + others or (_CLOCK.fullmatch(gold) and _CLOCK.fullmatch(answer)):
         return parts == others
     return [part * parts[0] for part in others] == [part * others[0] for part in parts]
+
+
+_COUNTED_PARTS = re.compile(r"(\d+(?:\s*:\s*\d+)+)(?:\s*([AaPp])\.?\s?[Mm]\.?)?")
+_ASKS_RATIO = re.compile(r"\bratio|proportion|\bscale\b|\bodds\b|(?<!对)比(?![分赛])", re.IGNORECASE)
+_ASKS_TIME_OR_SCORE = re.compile(
+    r"\bwhat time\b|\bwhen (?:do|does|did|will|is|was|should)\b|\bclock\b|\d\s*[ap]\.?m\b|\d:[0-5]\d|\bscore|"
+    r"比分|几[时点]|时[刻间]",
+    re.IGNORECASE,
+)
 
 
 def as_times(answer: str, gold: str, question: str) -> tuple[str, str] | None:

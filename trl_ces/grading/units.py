@@ -1,8 +1,11 @@
 r"""
-Splits a unit off a number and says whether two units are the same: `cm^2` is `square centimeters`, not `cm^3`.
+Split a unit off a number and compare units. A word counts as a unit only if it is known to be one, or stands in the
+question: any other word behind a number may change it.
 
-A word counts as a unit only if it is known to be one, or stands in the question. Any other word behind a number may
-change it (`5 \text{ k}`, `9 \text{ halved}`, `5 \text{ at most}`).
+| gold | equal | different |
+|---|---|---|
+| `5\text{ cm}^2` | `5 \text{ square centimeters}`, `5` | `5\text{ cm}^3` |
+| `5` | `5\text{ cm}`, `5\text{ apples}` | `5\text{ k}`, `5\text{ halved}`, `5\text{ at most}` |
 """
 
 import re
@@ -14,22 +17,20 @@ from .notation import tidy, unwrap
 from .numbers import number
 
 _TEXT = r"\\(?:text|mathrm|mbox|textrm|textbf|operatorname)"
-_POWER = r"(?:\s*\^\s*\{?\s*-?\d\s*\}?)?"
-# `\text{ cm}^2`, `\mathrm{m} / \mathrm{s}`, `\Omega` behind a value
-_IN_TEXT = re.compile(
-    rf"^(.*?[^\s=+*/^,(\[{{<>-])\s*((?:(?:{_TEXT}\s*\{{(?:[^{{}}]|\{{[^{{}}]*\}})*\}}|\\Omega(?![A-Za-z])|μ){_POWER}(?:[\s/]|\\cdot)*)+)$",
-    re.DOTALL,
-)
-_QUOTIENT = re.compile(r"\\frac\s*\{{\s*({0})\s*\}}\s*\{{\s*({0})\s*\}}".format(rf"{_TEXT}\s*\{{[^{{}}]*\}}{_POWER}"))
-_GLUED = re.compile(r"^(.*\})\s*((?:[cmkd]m|kg)(?:\^\{?\d\}?)?)$")
-_LITERAL = r"[-+]?[\d.,/ ]*\d|[-+]?\d*\s*\\frac\s*(?:\{[^{}]*\}\s*\{[^{}]*\}|\d\d)"
-_ALL_IN_TEXT = re.compile(rf"^{_TEXT}\s*\{{\s*([-+]?[\d.,/]*\d[^{{}}]*)\}}$")
-_TOKEN = re.compile(r"[A-Za-zΩμÅ.]+|平方|立方|每|(?:(?!每)[一-鿿])+|\^\s*\{?\s*-?\d|/")
 
-_COMPOUND = re.compile(r"(?:\d+(?:\.\d+)?\s*[A-Za-z一-鿿]+[\s,]*){2,4}")  # 2 hours 30 minutes
 
 _PREFIXES = {"k": "kilo", "c": "centi", "m": "milli", "d": "deci", "M": "mega", "G": "giga", "μ": "micro", "n": "nano"}
 _POWERS_OF_TEN = dict(zip(["", *_PREFIXES], (0, 3, -2, -3, -1, 6, 9, -6, -9), strict=True))
+# Nouns that answers of the benchmarks count. A question's own are known too, where it is given.
+_COUNTED = (
+    "apple orange banana egg cookie cake pie pizza slice candy marble ball coin card book page pen pencil ticket "
+    "stamp toy flower tree bird dog cat fish student teacher boy girl worker player team family families house room "
+    "chair table seat car bus truck bike box bag bottle can cup glass plate piece item part point step way solution "
+    "number digit integer word letter question problem game lap beat lifetime kid friend guest member visitor "
+    "passenger shirt hat shoe sticker block brick tile jar value term root element"
+)
+
+
 _METRIC = {
     "m": "meter metre", "g": "gram gramme", "L": "liter litre l", "s": "second sec", "W": "watt", "J": "joule",
     "N": "newton", "V": "volt", "A": "ampere amp", "Hz": "hertz", "Pa": "pascal", "eV": "electronvolt", "mol": "mole",
@@ -44,26 +45,6 @@ _OTHERS = """
     元 yuan RMB|角|分
     人 个人 名|个|只|本|页|棵|块|张|件|辆|次|种|组|支|台|条|岁|unit|people person|child children|man men|woman women
 """
-# Nouns that answers of the benchmarks count. A question's own are known too, where it is given.
-_COUNTED = (
-    "apple orange banana egg cookie cake pie pizza slice candy marble ball coin card book page pen pencil ticket "
-    "stamp toy flower tree bird dog cat fish student teacher boy girl worker player team family families house room "
-    "chair table seat car bus truck bike box bag bottle can cup glass plate piece item part point step way solution "
-    "number digit integer word letter question problem game lap beat lifetime kid friend guest member visitor "
-    "passenger shirt hat shoe sticker block brick tile jar value term root element"
-)
-_SCALES = {"square": 2, "sq": 2, "cubic": 3, "cu": 3, "平方": 2, "立方": 3}
-_POWERS = {"squared": 2, "cubed": 3}
-_JOINERS = {"of", "a", "an", "the", "each", "every", "total", "altogether", "left", "them", "old", "solar", "in"}
-_SIGNS = {
-    "dollars": re.compile(r"\\\$|\\textdollar|^\s*\$[\d.,]+\s*$|USD"),
-    "euros": re.compile("€|EUR"),
-    "GBP": re.compile("£|GBP"),
-    "yuan": re.compile("[¥￥]"),
-    "cents": re.compile("¢"),
-    "degrees": re.compile(r"\\circ|\\degree|°"),
-    "percent": re.compile("%"),
-}
 
 
 def _spellings() -> dict[str, str]:
@@ -99,7 +80,7 @@ CHINESE = sorted((word for word in _KNOWN if not word.isascii() and word not in 
 @lru_cache(maxsize=256)
 def measures_in(question: str) -> frozenset[str]:
     """The measures that a question names: whole words, symbols behind a number or in `\\text{}`, signs of money."""
-    symbols = re.findall(rf"(?:\d[\s~\\,]*|{_TEXT}\s*\{{[^{{}}A-Za-zμ]*)([A-Za-zμ]+)", question)
+    symbols = re.findall(rf"(?:\d[\s~\\,]*|°|{_TEXT}\s*\{{[^{{}}A-Za-zμ]*)([A-Za-zμ]+)", question)
     words = [word for word in re.findall("[A-Za-z]{3,}", question) if word not in {"second", "minute", "foot", "min"}]
     named = {name for word in [*symbols, *words] if (name := _name(word))}
     rest = question
@@ -112,6 +93,18 @@ def measures_in(question: str) -> frozenset[str]:
     if "mph" in named:
         named |= {"mi", "h"}
     return frozenset(named) & MEASURES
+
+
+_POWER = r"(?:\s*\^\s*\{?\s*-?\d\s*\}?)?"
+# `\text{ cm}^2`, `\mathrm{m} / \mathrm{s}`, `\Omega` behind a value
+_IN_TEXT = re.compile(
+    rf"^(.*?[^\s=+*/^,(\[{{<>-])\s*((?:(?:{_TEXT}\s*\{{(?:[^{{}}]|\{{[^{{}}]*\}})*\}}|\\Omega(?![A-Za-z])|μ){_POWER}(?:[\s/]|\\cdot)*)+)$",
+    re.DOTALL,
+)
+_QUOTIENT = re.compile(r"\\frac\s*\{{\s*({0})\s*\}}\s*\{{\s*({0})\s*\}}".format(rf"{_TEXT}\s*\{{[^{{}}]*\}}{_POWER}"))
+_GLUED = re.compile(r"^(.*\})\s*((?:[cmkd]m|kg)(?:\^\{?\d\}?)?)$")
+_LITERAL = r"[-+]?[\d.,/ ]*\d|[-+]?\d*\s*\\frac\s*(?:\{[^{}]*\}\s*\{[^{}]*\}|\d\d)"
+_ALL_IN_TEXT = re.compile(rf"^{_TEXT}\s*\{{\s*([-+]?[\d.,/]*\d[^{{}}]*)\}}$")
 
 
 def split_unit(text: str, nouns: frozenset[str] = frozenset()) -> tuple[str, str]:
@@ -132,16 +125,17 @@ def split_unit(text: str, nouns: frozenset[str] = frozenset()) -> tuple[str, str
     return text, ""
 
 
+_TOKEN = re.compile(r"[A-Za-zΩμÅ.]+|平方|立方|每|(?:(?!每)[一-鿿])+|\^\s*\{?\s*-?\d|/")
+_SCALES = {"square": 2, "sq": 2, "cubic": 3, "cu": 3, "平方": 2, "立方": 3}
+_POWERS = {"squared": 2, "cubed": 3}
+_JOINERS = {"of", "a", "an", "the", "each", "every", "total", "altogether", "left", "them", "old", "solar", "in"}
+
+
 @lru_cache(maxsize=4096)
 def parse_unit(unit: str, nouns: frozenset[str] = frozenset()) -> dict[str, int] | None:
     """Reads a unit."""
-    unit = (
-        unit.replace(r"\Omega", "Ω")
-        .replace(r"\mu", "μ")
-        .replace("mph", "mi/h")
-        .replace("kph", "km/h")
-        .replace("/时", "/小时")
-    )
+    for short, long in (r"\Omega", "Ω"), (r"\mu", "μ"), ("mph", "mi/h"), ("kph", "km/h"), ("/时", "/小时"):
+        unit = unit.replace(short, long)
     powers: dict[str, int] = {}
     if re.sub(r"[\s.·}]", "", _TOKEN.sub("", unit)):
         return None
@@ -177,6 +171,9 @@ def _name(word: str) -> str | None:
     return None
 
 
+_COMPOUND = re.compile(r"(?:\d+(?:\.\d+)?\s*[A-Za-z一-鿿]+[\s,]*){2,4}")  # 2 hours 30 minutes
+
+
 def quantity(text: str) -> tuple[str, dict[str, int], Fraction] | None:
     r"""The value of `75\text{ cm}` or `2\text{ hours }30\text{ minutes}` in the first units of their kinds, these, and
     the size of the unit; `None` for a text without a measure."""
@@ -208,6 +205,17 @@ def unit_fits(unit: str, gold: str) -> bool:
     if not given or not expected or given == expected:
         return True
     return {"deg": 1} in (given, expected) and any(one in ({"C": 1}, {"F": 1}) for one in (given, expected))
+
+
+_SIGNS = {
+    "dollars": re.compile(r"\\\$|\\textdollar|^\s*\$[\d.,]+\s*$|USD"),
+    "euros": re.compile("€|EUR"),
+    "GBP": re.compile("£|GBP"),
+    "yuan": re.compile("[¥￥]"),
+    "cents": re.compile("¢"),
+    "degrees": re.compile(r"\\circ|\\degree|°"),
+    "percent": re.compile("%"),
+}
 
 
 def implied_unit(text: str) -> str:
