@@ -1,5 +1,5 @@
 """
-Recompute the figures of docs/results.md and README.md: `python experiments/check.py`.
+Recompute the numbers in docs/results.md and README.md: `python experiments/check.py`.
 
 The script prints a table of paired differences to DAPO from each experiment's results.csv: points of accuracy, tokens,
 and diverged runs. It fails if docs/results.md lacks a row of the table, or if an interval in the section "Does it
@@ -34,13 +34,13 @@ def main() -> None:
         section = page.partition("## Does it help?")[2].partition("\n## ")[0]
         differences += [figure for figure in re.findall(r"\d+\.\d ± \d+\.\d", section) if figure not in table]
     if differences:
-        sys.exit("docs/results.md or README.md differ from the results.csv files:\n" + "\n".join(differences))
+        sys.exit("docs/results.md or README.md does not match the results.csv files:\n" + "\n".join(differences))
 
 
 def table_rows() -> list[str]:
     """Return the lines of the Markdown table."""
     rows = [
-        "| experiment, base model correct in | paired by | " + " | ".join(COLUMNS) + " |",
+        "| experiment, variant or base accuracy | paired by | " + " | ".join(COLUMNS) + " |",
         "|---|---|" + "---|" * len(COLUMNS),
     ]
     dose = read("paper_dose") if (FOLDER / "paper_dose" / "results.csv").exists() else read("arithmetic_long").head(0)
@@ -59,7 +59,7 @@ def worst_rows() -> list[str]:
     """Return a Markdown table of each method's worst task in forty_more_worlds, by the mean over seeds."""
     results = read("forty_more_worlds")
     means = results.groupby(["variant", "method"])[["accuracy", "length_tokens"]].mean().unstack("method")
-    rows = ["| forty_more_worlds | points in the worst task | tokens in the longest |", "|---|--:|--:|"]
+    rows = ["| forty_more_worlds | Δ accuracy in the worst task, points | largest Δ length, tokens |", "|---|--:|--:|"]
     for column, names in COLUMNS.items():
         method = next(name for name in names if name in means["accuracy"])
         differences = [means[measure][method] - means[measure][BASELINE] for measure in ("accuracy", "length_tokens")]

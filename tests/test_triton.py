@@ -15,7 +15,8 @@ TOLERANCE = {"float32": 1e-6, "bfloat16": 1e-2}
 CASES = ["plain", "pieces", "packed", "off-policy", "masked"]
 
 pytestmark = pytest.mark.skipif(
-    (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="the dev extra installs Triton on Linux x86_64"
+    (sys.platform, platform.machine()) != ("linux", "x86_64"),
+    reason="the dev extra installs Triton only on Linux x86_64",
 )
 
 

@@ -42,7 +42,7 @@ def make_trainer(folder, rewards, trainer_class=CESTrainer, script=None, **chang
 
 
 def make_recording_reward(rule):
-    """Return a group reward, and the list of the `Groups` that it was called with."""
+    """Return a group reward, and a list that records the `Groups` of each call."""
     calls = []
 
     def recording_reward(groups):
@@ -71,7 +71,7 @@ def test_a_group_reward_receives_correctness_lengths_and_truncation_of_whole_gro
     torch.testing.assert_close(groups.group_accuracy, torch.tensor([0.5, 1.0, 0.0, 0.0]))
 
 
-def test_a_group_reward_has_a_weight_and_a_mean_and_skips_unscored_completions(tmp_path):
+def test_a_weighted_group_reward_logs_its_mean_and_skips_unscored_completions(tmp_path):
     reward = get_alp_length_reward(beta=0.5)
     trainer = make_trainer(tmp_path, [scripted_accuracy_reward, reward], reward_weights=[1.0, 3.0])
     recorded_rewards = recorded(trainer, "_calculate_rewards")
@@ -156,7 +156,7 @@ def raise_key_error(groups):
 BROKEN = {
     "infinite": (infinite_in_scored_rows, "returned inf for completion 2 of group 1", 2),
     "flat": (lambda groups: torch.zeros(16), r"returned \(16,\), not a tensor of shape \(4, 4\)", SCORED),
-    "no tensor": (lambda groups: 0.5, "returned float, not a tensor", SCORED),
+    "not a tensor": (lambda groups: 0.5, "returned float, not a tensor", SCORED),
     "raises": (raise_key_error, "raised KeyError: 'answer'", SCORED),
 }
 

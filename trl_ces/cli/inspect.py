@@ -19,12 +19,12 @@ EPILOG = """Recipe fields are also accepted, such as --dtype bfloat16 or --syste
 def run(argv: list[str]) -> int:
     """Sample completions, print and write the report; return 1 if the recipe's reward function fails, else 0."""
     usage = "trl-ces inspect --config RECIPE | --model MODEL --data FILE | --model MODEL --prompt TEXT  [options]"
-    parser = Parser("inspect", usage=usage, description="Show accuracy and entropies of a model.", epilog=EPILOG)
+    parser = Parser("inspect", usage=usage, description="Show a model's accuracy and entropies.", epilog=EPILOG)
     add = parser.add_argument
     add("--model", help="directory of a saved model or a LoRA adapter, or a Hub id (default: the recipe's model)")
     add("--config", nargs="+", default=[], metavar="NAME", help="recipe and overlays; they set the other defaults")
     add("--prompt", action="append", metavar="TEXT", help="a prompt; may be repeated")
-    add("--data", metavar="FILE", help="prompts: a .json, .jsonl or .parquet file, or a data set on the Hub")
+    add("--data", metavar="FILE", help="prompts: a .json, .jsonl or .parquet file, or a dataset on the Hub")
     add("--num_prompts", type=count, metavar="N", help=f"prompts to draw from the data (default {NUM_PROMPTS})")
     add("--num_samples", type=count, metavar="N", help="completions per prompt (default: num_generations, at least 8)")
     add("--temperature", type=float, metavar="T", help="sampling temperature (default: the recipe's, or 1)")

@@ -87,7 +87,7 @@ class ExactResume(Layer):
             try:
                 return save_micro_batches(folder / self._rollout_file(), micro_batches, self.state_dict())
             except TypeError as error:  # images in lists: save only the state of the layers
-                logger.warning("The rollout is not saved (%s): a resumed run generates it again.", error)
+                logger.warning("The rollout could not be saved (%s). A resumed run will regenerate it.", error)
 
     def _load_rollout(self, checkpoint: Path):
         """Restore the saved rollout if it is valid on every process, else only the first process's layer state."""

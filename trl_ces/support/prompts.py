@@ -15,7 +15,7 @@ THINK_CLOSE = "</think>"
 
 
 def build_prompt(question: str, system_prompt: str | None = PAPER_SYSTEM_PROMPT) -> list[dict[str, str]]:
-    """Return the chat messages of a question, without a system message if `system_prompt` is `None` or empty."""
+    """Return the chat messages for a question, without a system message if `system_prompt` is `None` or empty."""
     system = [{"role": "system", "content": system_prompt}] if system_prompt else []
     return [*system, {"role": "user", "content": question}]
 

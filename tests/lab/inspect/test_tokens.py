@@ -68,7 +68,7 @@ def test_generation_config_of_the_model_is_ignored_and_unchanged():
     )
     config = model.generation_config
     completions = sample_completions(model, tiny_tokenizer(), [[A]], Sampling(num_samples=40, max_new_tokens=8))
-    # Only the configuration's end token is used, in addition to the tokenizer's.
+    # Of the generation config, only `eos_token_id` is used, together with the tokenizer's EOS token.
     assert {(tuple(completion.tokens), completion.ended) for completion in completions} == {
         ((X, EOS), True),
         ((Y, Z), True),

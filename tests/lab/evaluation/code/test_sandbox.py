@@ -293,6 +293,6 @@ def test_sleep_and_time_between_calls_do_not_count_as_cpu_time_of_a_call():
 
 
 @needs_sandbox
-def test_false_marks_do_not_lift_the_limit_on_total_cpu_time(monkeypatch):
+def test_forged_call_markers_do_not_lift_the_limit_on_total_cpu_time(monkeypatch):
     monkeypatch.setattr(sandbox, "SPARE_SECONDS", 0.5)
     assert run_sandboxed("send(b'\\0' * 2)\nwhile True: pass", seconds=100, call_seconds=[0.2]).status == "timeout"
