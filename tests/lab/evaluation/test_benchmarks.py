@@ -114,7 +114,7 @@ def test_own_problems_have_the_columns_of_a_recipe(tmp_path):
     assert (problem.question, problem.text, problem.gold) == (chat, "1+1=", "2")
     with pytest.raises(UserError, match="row 1 has no reference answer: add it, or remove the row"):
         load({"question": "1+1=", "answer": "2"}, {"question": "2+2=", "answer": None})
-    with pytest.raises(UserError, match=r"2 of them fit `solution_column` .*\. Rename columns\."):
+    with pytest.raises(UserError, match=r"2 of them match `solution_column` .*\. Rename columns\."):
         load({"problem": "1+1=", "solution": "It is 2.", "answer": "2"})
 
 

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from fixtures_evaluation import Scripted, write_data, write_model
+from fixtures_evaluation import ScriptedBackend, write_data, write_model
 
 from trl_ces.cli.main import main
 from trl_ces.lab.evaluation.benchmarks import GROUPS
@@ -79,7 +79,7 @@ def test_own_problems_are_evaluated_and_compared_before_and_after_training(works
     words += ["--num_samples", "2", "--max_new_tokens", "12", "--config", "paper"]  # replaces the file's benchmarks
     for name, second in (("before", "5"), ("after", "6")):
         texts = {"2+2": "\\boxed{4}", "3+3": f"\\boxed{{{second}}}"}
-        load = lambda facts, *_, texts=texts: Scripted(facts.tokenizer, texts)  # noqa: E731
+        load = lambda facts, *_, texts=texts: ScriptedBackend(facts.tokenizer, texts)  # noqa: E731
         monkeypatch.setattr("trl_ces.lab.evaluation.run.load_backend", load)
         assert main(["eval", *words, "--output_dir", name]) == 0
     row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("| Own problems"))
