@@ -65,6 +65,6 @@ def test_train_checks_the_hub_for_the_model_and_the_data(tmp_path, monkeypatch, 
     monkeypatch.setattr(train, "check", lambda line, recipe: None)
     monkeypatch.setattr(train, "run_training", lambda launch, recipe: 0)
     recipe = tmp_path / "my.yaml"
-    recipe.write_text("model_name_or_path: owner/model\ndataset_name: owner/data\noutput_dir: out\n")
+    recipe.write_text(f"model_name_or_path: owner/model\ndataset_name: owner/data\noutput_dir: {tmp_path}/out\n")
     assert train.run(["--config", str(recipe), *changes]) == 0
     assert calls == names
