@@ -2,16 +2,18 @@
 Recompute the numbers in docs/results.md and README.md: `python experiments/check.py`.
 
 The script prints a table of paired differences to DAPO from each experiment's results.csv: points of accuracy, tokens,
-and diverged runs. It fails if docs/results.md lacks a row of the table, or if an interval in the section "Does it
-help?" of either page is not in the table, and prints these rows and intervals.
+and diverged runs. It fails if docs/results.md lacks a row of the table, if README.md lacks a row of its own table, or
+if an interval in the section "Does it help?" of either page is not in the table, and prints these rows and intervals.
 """
 
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas
-from scipy import stats
+
+from trl_ces.lab.study.comparison import estimate
 
 FOLDER = Path(__file__).parent
 BEFORE, BASELINE = "Before training", "DAPO"
@@ -22,6 +24,7 @@ COLUMNS = {
     "CES, capped": ("CES, capped", "CES, both caps"),
     "on-policy SFT": ("On-policy SFT, a limit", "On-policy SFT", "on-policy SFT"),
 }
+INTERVAL = r"[-+]?\d+\.\d ± \d+\.\d"
 ACCURACY_RANGES = {"under 40 %": (0, 0.4), "40 to 60 %": (0.4, 0.6), "over 60 %": (0.6, 1.01)}
 
 
@@ -29,10 +32,16 @@ def main() -> None:
     table = "\n".join([*table_rows(), "", *worst_rows()])
     print(table)
     results, readme = ((FOLDER.parent / name).read_text(encoding="utf-8") for name in ("docs/results.md", "README.md"))
-    differences = [row for row in table.splitlines() if row not in results]
-    for page in (results, readme):  # differences in the text, such as "11.5 ± 8.8", have no sign
-        section = page.partition("## Does it help?")[2].partition("\n## ")[0]
-        differences += [figure for figure in re.findall(r"\d+\.\d ± \d+\.\d", section) if figure not in table]
+    differences = [row for row in table.splitlines() if row not in results.splitlines()]
+    rows_in_readme = re.findall(r"^\| (.+) \| [\d.]+ \| (.+) \| (.+) \|$", readme, re.M)  # the second column is tau
+    differences += ["README.md: " + " | ".join(row) for row in readme_rows(table) if row not in rows_in_readme]
+    intervals = set(re.findall(INTERVAL, table))
+    intervals |= {interval.lstrip("-+") for interval in intervals}  # the text has "11.5 ± 8.8 tokens shorter"
+    for page in (results, readme):
+        section = page.partition("\n## Does it help?\n")[2].partition("\n## ")[0]
+        differences += [interval for interval in re.findall(INTERVAL, section) if interval not in intervals]
+        if not section:
+            differences.append('no section "## Does it help?"')
     if differences:
         sys.exit("docs/results.md or README.md does not match the results.csv files:\n" + "\n".join(differences))
 
@@ -43,8 +52,8 @@ def table_rows() -> list[str]:
         "| experiment, variant or base accuracy | paired by | " + " | ".join(COLUMNS) + " |",
         "|---|---|" + "---|" * len(COLUMNS),
     ]
-    dose = read("paper_dose") if (FOLDER / "paper_dose" / "results.csv").exists() else read("arithmetic_long").head(0)
-    rows += [row(f"paper_dose, {name}", group, "seed") for name, group in dose.groupby("variant")]
+    if (FOLDER / "paper_dose" / "results.csv").exists():
+        rows += [row(f"paper_dose, {name}", group, "seed") for name, group in read("paper_dose").groupby("variant")]
     rows += [row(name, read(name), "seed") for name in ("arithmetic_long", "arithmetic", "smollm2_135m")]
     tasks = read("forty_more_worlds")
     before = tasks[tasks["method"] == BEFORE].set_index("variant")["accuracy"]
@@ -67,6 +76,18 @@ def worst_rows() -> list[str]:
     return rows
 
 
+def readme_rows(table: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the rows of README's table, without tau: base accuracy, points of accuracy and diverged runs of CES."""
+    long = read("arithmetic_long")
+    accuracy = long[long["method"] == BEFORE]["accuracy"].mean()
+    names = {"arithmetic_long": f"{100 * accuracy:.0f} %"}
+    names |= {f"forty_more_worlds, {name}": name for name in ACCURACY_RANGES}
+    for name, base in names.items():
+        [cell] = re.findall(rf"^\| {name} \| .+? \| (.+?) \|", table, re.M)
+        points, _, diverged = cell.split("; ")
+        yield base, points, diverged.replace("/", " of ")
+
+
 def read(experiment: str) -> pandas.DataFrame:
     """Read results.csv of an experiment."""
     results = pandas.read_csv(FOLDER / experiment / "results.csv")
@@ -79,7 +100,7 @@ def row(name: str, results: pandas.DataFrame, unit: str) -> str:
     means = trained.groupby([unit, "method"])[["accuracy", "length_tokens"]].mean().unstack("method")
     base = results[results["method"] == BEFORE].groupby("variant")["accuracy"].mean()
     by_seed = results[results["method"] == BEFORE].set_index(["variant", "seed"])["accuracy"]
-    cells = []
+    cells, counts = [], []
     for names in COLUMNS.values():
         method = next((name for name in names if name in means["accuracy"]), None)
         if method is None:
@@ -92,16 +113,13 @@ def row(name: str, results: pandas.DataFrame, unit: str) -> str:
         # A base model that all seeds share was measured once.
         bases = [by_seed.get((run.variant, run.seed), base[run.variant]) for run in runs.itertuples()]
         diverged = (runs["accuracy"].to_numpy() < 0.5 * pandas.Series(bases).to_numpy()).sum()
-        points, tokens = interval(100 * differences[0]), interval(differences[1])
+        points, tokens = (
+            estimate(values).text(factor, 1, signed=True) for values, factor in zip(differences, (100, 1), strict=True)
+        )
         cells.append(f"{points}; {tokens}; {diverged}/{len(runs)}")
+        counts.append(len(differences[0]))
     units = {"seed": "seeds", "variant": "tasks"}[unit]
-    return f"| {name} | {len(differences[0])} {units} | " + " | ".join(cells) + " |"
-
-
-def interval(differences: pandas.Series) -> str:
-    """Format the mean and the half-width of Student's 95 % interval."""
-    half_width = stats.t.ppf(0.975, len(differences) - 1) * differences.sem()
-    return f"{differences.mean():+.1f} ± {half_width:.1f}"
+    return f"| {name} | {counts[0]} {units} | " + " | ".join(cells) + " |"
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
 """Check that the scripts in experiments/ print the documented results; tests/lab/study tests the study files."""
 
+import re
 import runpy
+import shutil
 import sys
 
+import pytest
 import yaml
 from docs_blocks import ROOT
 
@@ -34,3 +37,31 @@ def test_the_figures_on_the_results_page_and_in_the_readme_match_the_csv_files(m
     assert "| forty_more_worlds, over 60 % | 12 tasks | -6.2 ± 7.8;" in output_of(
         ROOT / "experiments" / "check.py", monkeypatch, capsys
     )
+
+
+@pytest.mark.parametrize(
+    ("page", "pattern", "replacement"),
+    [
+        ("README.md", r"\| -(\d+\.\d ±)", r"| +\1"),
+        ("README.md", r" \d(\d\.\d ± \d+\.\d tokens)", r" \1"),
+        ("README.md", r"\| 1 of 24", "| 11 of 24"),
+        ("README.md", r"\| over 60 %", "| over 70 %"),
+        ("README.md", r"## Does it help\?", "## Results"),
+        ("docs/results.md", r"## Does it help\?", "## Results"),
+        ("docs/results.md", r"\| arena, mostly right", "| arena, mostly wrong"),
+        ("docs/results.md", r"\(\+(\d+\.\d ±)", r"(-\1"),
+    ],
+)
+def test_the_check_fails_if_a_page_differs_from_the_csv_files(
+    tmp_path, monkeypatch, capsys, page, pattern, replacement
+):
+    for file in ("README.md", "docs/results.md", "experiments/check.py"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / file, tmp_path / file)
+    for file in (ROOT / "experiments").glob("*/results.csv"):
+        (tmp_path / "experiments" / file.parent.name).symlink_to(file.parent)
+    text, count = re.subn(pattern, replacement, (tmp_path / page).read_text(encoding="utf-8"), count=1)
+    assert count == 1
+    (tmp_path / page).write_text(text, encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"does not match the results\.csv files"):
+        output_of(tmp_path / "experiments" / "check.py", monkeypatch, capsys)
