@@ -1,7 +1,10 @@
 """The package's names do not clash with TRL's; a clash with a name that a new TRL adds is detected."""
 
+import ast
 import dataclasses
+import inspect
 import re
+import textwrap
 from importlib import import_module
 
 import pytest
@@ -11,13 +14,38 @@ from trl_ces import CESConfig, CESTrainer
 
 CHANGED_DEFAULTS = {"epsilon_high"}
 SETTINGS_OF_A_CLASS = {"__init__", "__doc__", "__module__", "__annotations__", "_tag_names", "_name", "_paper"}
+# Attributes of TRL that the layers and the trainer set on purpose.
+SET_FOR_TRL = {
+    "args",
+    "environment_factories",
+    "environments",
+    "log_completions",
+    "reward_funcs",
+    "vllm_importance_sampling_correction",
+    "_buffered_inputs",
+    "_logs",
+    "_metrics",
+    "_step",
+}
 
 
 def clashes(upstream):
-    """Return the fields that `CESConfig` defines and `upstream` has too, except the intended ones."""
-    return set(vars(CESConfig)["__annotations__"]) & {field.name for field in dataclasses.fields(upstream)} - (
-        CHANGED_DEFAULTS
-    )
+    """Return the names that `CESConfig` defines and `upstream` has too, except the intended ones."""
+    names = {name for name in (*vars(CESConfig), *CESConfig.__annotations__) if not name.startswith("__")}
+    return names & {*dir(upstream), *(field.name for field in dataclasses.fields(upstream))} - CHANGED_DEFAULTS
+
+
+def assigned(cls):
+    """Return the attributes that the methods of a class set on `self`."""
+    nodes = ast.walk(ast.parse(textwrap.dedent(inspect.getsource(cls))))
+    stores = [node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
+    return {node.attr for node in stores if ast.unparse(node.value) == "self"}
+
+
+def shared_attributes(upstream):
+    """Return the names that the layers and the trainer define or set, and that the methods of `upstream` set too."""
+    taken = set().union(*(assigned(base) for base in upstream.__mro__[:-1]))
+    return taken & set().union(*(assigned(layer) | vars(layer).keys() for layer in (CESTrainer, *LAYERS)))
 
 
 def overridden(layer, upstream):
@@ -38,7 +66,7 @@ def test_the_config_redefines_no_field_of_trl_except_the_clip_range():
     assert clashes(GRPOConfig) == set()
 
 
-@pytest.mark.parametrize("name", ["packing", "trim_padding"])
+@pytest.mark.parametrize("name", ["packing", "trim_padding", "needs_accuracy"])
 def test_a_field_that_trl_adds_is_a_clash(name):
     added = [("padding_free", bool, False), (name, bool, False)]
     newer = dataclasses.make_dataclass("Newer", added, bases=(GRPOConfig,))
@@ -53,3 +81,15 @@ def test_layers_override_exactly_the_methods_that_they_list(layer):
 def test_a_clash_with_a_method_that_trl_adds_is_detected():
     newer = type("Newer", (GRPOTrainer,), {"_save_rollout": lambda self: None})
     assert [layer.__name__ for layer in LAYERS if overridden(layer, newer) != listed(layer)] == ["ExactResume"]
+
+
+def test_only_the_listed_attributes_of_trl_are_set():
+    assert shared_attributes(GRPOTrainer) == SET_FOR_TRL
+
+
+def test_a_clash_with_an_attribute_that_trl_adds_is_detected():
+    class Newer(GRPOTrainer):
+        def __init__(self):
+            self._groups, self._had_correct = [], False
+
+    assert shared_attributes(Newer) - SET_FOR_TRL == {"_groups", "_had_correct"}
