@@ -7,7 +7,7 @@ import pytest
 import torch
 from accelerate.utils import DistributedType
 
-from trl_ces.layers.micro_batches import PIECES, pieces, row_shapes, without_sync
+from trl_ces.layers.micro_batches import PIECES, movable_entries, pieces, without_sync
 from trl_ces.layers.rows import gather_rows, row_layout
 
 PAD = 9
@@ -77,7 +77,8 @@ def test_rows_of_all_processes_are_padded_as_in_trl():
     }
 
 
-def test_entries_without_one_row_per_completion_have_no_row_shape():
+@pytest.mark.parametrize("processes", [1, 2])
+def test_unknown_entries_can_move_if_they_have_one_row_per_completion_and_no_width_to_pad(processes):
     batch = {
         "prompt_ids": torch.zeros(2, 5),
         "advantages": torch.zeros(2),
@@ -89,7 +90,9 @@ def test_entries_without_one_row_per_completion_have_no_row_shape():
         "bias": torch.zeros(2, 4, 6),
         "level": torch.zeros(2),
     }
-    expected = {"completion_mask": None, "pixels": None, "texts": None, "bias": (4, 6), "level": ()}
-    assert row_shapes([batch], row_layout(PAD)) == expected
+    expected = {"prompt_ids": True, "advantages": True, "completion_mask": False, "pixels": False, "texts": False}
+    expected |= {"bias": processes == 1, "level": True}
+    assert movable_entries([batch], row_layout(PAD), processes) == expected
     longer = {**batch, "level": torch.zeros(3)}
-    assert row_shapes([batch, longer], row_layout(PAD)) == {**expected, "level": None}
+    for batches in ([batch, longer], [longer, batch]):
+        assert movable_entries(batches, row_layout(PAD), processes) == {**expected, "level": False}

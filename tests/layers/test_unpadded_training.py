@@ -102,24 +102,32 @@ def test_an_unknown_input_with_a_row_per_completion_moves_with_its_row(tmp_path,
 
 
 @pytest.mark.parametrize(
-    ("make_entry", "shapes_elsewhere"),
+    ("make_entry", "elsewhere", "name", "budget"),
     [
-        (lambda ids: ids.tolist(), {"upstream": None}),
-        (lambda ids: ids.sum(dim=1), {"upstream": (5,)}),
-        (lambda ids: ids.sum(dim=1), {}),
+        (lambda ids: ids.tolist(), {}, "upstream", None),
+        (lambda ids: ids.tolist(), {}, "upstream", 90),
+        (lambda ids: ids.sum(dim=1), {"upstream": False}, "upstream", None),
+        (lambda ids: ids.sum(dim=1), {"upstream": None}, "upstream", None),
+        (lambda ids: None, {"upstream": True}, "upstream", None),
+        (lambda ids: None, {"tool_mask": True}, "tool_mask", None),
     ],
-    ids=["a list", "another shape on another process", "only on one process"],
+    ids=["list", "list, budget", "irregular elsewhere", "only here", "only elsewhere", "tool mask only elsewhere"],
 )
 def test_rows_keep_their_order_with_one_warning_if_an_input_has_irregular_rows(
-    tmp_path, monkeypatch, caplog, make_entry, shapes_elsewhere
+    tmp_path, monkeypatch, caplog, make_entry, elsewhere, name, budget
 ):
+    def gather_from_two(objects):
+        other = {**objects[0], **elsewhere}
+        return [*objects, {entry: movable for entry, movable in other.items() if movable is not None}]
+
     monkeypatch.setattr(WithUnknownInput, "make_entry", staticmethod(make_entry))
-    monkeypatch.setattr("trl_ces.layers.real_tokens.gather_object", lambda shapes: [*shapes, shapes_elsewhere])
-    trainer, _ = train(WithUnknownInput, tmp_path, max_steps=2)
+    monkeypatch.setattr("trl_ces.layers.real_tokens.gather_object", gather_from_two)
+    trainer, _ = train(WithUnknownInput, tmp_path, max_steps=2, max_tokens_per_micro_batch=budget)
+    ignored = " and `max_tokens_per_micro_batch` is ignored" if budget else ""
     assert not is_sorted_by_length(trainer)
     assert [record.message for record in caplog.records if "keep their order" in record.message] == [
-        "The rows of a rollout keep their order, because these inputs do not have one row of the same shape per "
-        "completion: upstream."
+        f"In rollouts with these inputs, rows keep their order{ignored}, because the inputs do not have one row of "
+        f"known shape per completion on every process: {name}."
     ]
 
 

@@ -15,27 +15,24 @@ from .rows import Padding, gather_rows
 PIECES = "piece_sizes"
 
 
-def row_shapes(
-    micro_batches: Sequence[dict[str, Any]], layout: dict[str, Padding | None]
-) -> dict[str, tuple[int, ...] | None]:
+def movable_entries(
+    micro_batches: Sequence[dict[str, Any]], layout: dict[str, Padding | None], processes: int
+) -> dict[str, bool]:
     """
-    Map each entry that is not in `layout` to the shape of its rows, or to `None` if it is not a tensor with one row
-    per completion.
-
-    Rows can move to another process only if all processes have the same shapes. The result omits scalars, which belong
-    to no row, and the per-row tensors of `layout`, which can be padded.
+    Return whether the rows of each entry can move: there must be one row per completion, and, if rows move between
+    processes, entries that are not in `layout` must be one-dimensional. Omits `None` and 0-dimensional tensors.
     """
-    shapes: dict[str, tuple[int, ...] | None] = {}
+    movable: dict[str, bool] = {}
     for micro_batch in micro_batches:
         rows = micro_batch["prompt_ids"].size(0)
         for name, values in micro_batch.items():
             if values is None or (isinstance(values, torch.Tensor) and values.dim() == 0):
                 continue
-            if not isinstance(values, torch.Tensor) or values.size(0) != rows:
-                shapes[name] = None
-            elif name not in layout:
-                shapes.setdefault(name, tuple(values.shape[1:]))
-    return shapes
+            has_rows = isinstance(values, torch.Tensor) and values.size(0) == rows
+            # Processes may have padded an unknown tensor to different widths.
+            is_known = name in layout or processes == 1 or (has_rows and values.dim() == 1)
+            movable[name] = movable.get(name, True) and has_rows and is_known
+    return movable
 
 
 def arrange_rows(
@@ -50,9 +47,9 @@ def arrange_rows(
     """
     Move rows between the micro-batches of each optimizer step, and between processes; see [`arrange`].
 
-    All of this process's `micro_batches` have the same number of rows (see [`row_shapes`]); `per_step` of them belong
-    to one optimizer step. Row lengths are rounded up to a multiple of `multiple`. With a `budget`, adds `PIECES`; see
-    [`piece_sizes`].
+    All of this process's `micro_batches` have the same number of rows (see [`movable_entries`]); `per_step` of them
+    belong to one optimizer step. Row lengths are rounded up to a multiple of `multiple`. With a `budget`, adds
+    `PIECES`; see [`piece_sizes`].
     """
     names = [name for name, values in micro_batches[0].items() if values is not None and values.dim() > 0]
     processes, result = accelerator.num_processes, []

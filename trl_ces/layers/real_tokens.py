@@ -20,7 +20,7 @@ from accelerate.utils import DistributedType, gather_object
 from trl.models.utils import disable_gradient_checkpointing
 
 from .layer import Layer
-from .micro_batches import arrange_rows, forward_batches, pieces, row_shapes, without_sync
+from .micro_batches import arrange_rows, forward_batches, movable_entries, pieces, without_sync
 from .padding import padding_plan, real_spans, unpadded
 from .rows import row_layout
 
@@ -77,20 +77,17 @@ class RealTokens(Layer):
 
     def _arrange(self, buffer: list[dict]) -> list[dict]:
         layout, budget = row_layout(self._tokenizer.pad_token_id), self.args.max_tokens_per_micro_batch
-        # Gather the shapes, because only some processes may have images.
-        all_shapes = gather_object([row_shapes(buffer, layout)])
-        names = {name for shapes in all_shapes for name in shapes}
-        first, others = all_shapes[0], all_shapes[1:]
-        irregular = sorted(
-            name for name in names if first.get(name) is None or any(s.get(name) != first[name] for s in others)
-        )
+        # Gather the entries, because only some processes may have images or tool masks.
+        everywhere = gather_object([movable_entries(buffer, layout, self.accelerator.num_processes)])
+        names = {name for movable in everywhere for name in movable}
+        irregular = sorted(name for name in names if not all(movable.get(name) for movable in everywhere))
         if not irregular:
             unit = cast(Any, self.pad_to_multiple_of) or 1
             return arrange_rows(buffer, self._per_step, layout, self.accelerator, self._padding, budget, unit)
         if not self._warned_of_irregular and self.accelerator.is_main_process:
             logger.warning(
-                "The rows of a rollout keep their order%s, because these inputs do not have one row of the same shape "
-                "per completion: %s.",
+                "In rollouts with these inputs, rows keep their order%s, because the inputs do not have one row of "
+                "known shape per completion on every process: %s.",
                 "" if budget is None else " and `max_tokens_per_micro_batch` is ignored",
                 ", ".join(irregular),
             )
