@@ -132,7 +132,7 @@ def conditional_entropy_shaping(
     entropy_gradient: bool = True,
 ) -> ShapedAdvantages:
     """
-    Apply Algorithm 1 of the paper to one micro-batch.
+    Apply Algorithm 1 of the paper to one micro-batch, with k = 0 for completions that are unscored or whose beta is 0.
 
     Args:
         batch (`dict[str, Tensor]`):
