@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import sys
 import tomllib
 import warnings
 from importlib.util import module_from_spec, spec_from_file_location
@@ -78,6 +79,32 @@ def test_the_installed_trl_is_a_tested_version_without_a_warning(capsys):
         check_trl_version("1.16.7")  # also if its number is new: only the code counts
     assert main(["env"]) == 0
     assert f"- functions of TRL that differ from {NEWEST}: none" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("fingerprints", "in_github", "line"),
+    [
+        ({"json:loads": "", "json:dumps": ""}, False, "  differs from all tested versions of TRL: dumps, loads\n"),
+        ({"json:loads": ""}, True, "::warning::differs from all tested versions of TRL: loads\n"),
+        ({}, True, ""),
+    ],
+    ids=["changed", "in GitHub Actions", "unchanged"],
+)
+def test_the_upgrade_tests_print_the_changed_functions(monkeypatch, capsys, tmp_path, fingerprints, in_github, line):
+    spec = spec_from_file_location("run", ROOT / "tests/upgrades/run.py")
+    run = module_from_spec(spec)
+    spec.loader.exec_module(run)
+    monkeypatch.setattr(run, "make_environment", lambda *args, **kwargs: sys.executable)
+    monkeypatch.setattr(run, "run_tests", lambda *args: (1, []))
+    replacement = f"tested_trl.known_fingerprints = lambda: {{'1.16.0': {fingerprints}}}"
+    # Python imports this file at startup.
+    (tmp_path / "sitecustomize.py").write_text(f"from trl_ces.support import tested_trl\n{replacement}\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    if in_github:
+        monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    assert run.check("latest", tmp_path)
+    assert capsys.readouterr().out.partition("\n")[2] == line
 
 
 @pytest.mark.parametrize(

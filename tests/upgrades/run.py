@@ -8,9 +8,10 @@ of TRL and transformers: the oldest and newest that pyproject.toml allows, and t
     python tests/upgrades/run.py --folder FOLDER     # where to create the environments (default: .venv-upgrades)
 
 In each environment, the script installs torch as pinned in constraints.txt, then the package. In the `gpu`
-environment, it also resolves the install commands in the docs. It prints the number of passed tests and the names of
-failed tests as sentences, and returns exit code 1 if a test failed. It uses only the standard library. Set TORCH_INDEX
-to install torch from another package index.
+environment, it also resolves the install commands in the docs. It prints the number of passed tests, the names of
+failed tests as sentences, and the TRL functions that differ from all tested versions, as warnings in GitHub Actions.
+It returns exit code 1 if a test failed. It uses only the standard library. Set TORCH_INDEX to install torch from
+another package index.
 """
 
 import argparse
@@ -74,6 +75,12 @@ def installed_versions(python):
     return subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
 
 
+def changed_functions(python):
+    """Return the installed TRL's functions that differ from all tested versions, separated by commas."""
+    code = "from trl_ces.support.tested_trl import changed_functions; print(', '.join(changed_functions()))"
+    return subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+
+
 def as_sentence(name):
     """Convert `test_the_loss_is_correct[dapo]` to `the loss is correct (dapo)`."""
     words, _, case = name.removeprefix("test_").partition("[")
@@ -130,6 +137,9 @@ def check(kind, folder):
     report.unlink(missing_ok=True)
     passed, failed = run_tests(python, report, (*TESTS, INSTALL) if kind == "gpu" else TESTS)
     print(f"{kind} ({installed_versions(python)}): {passed} tests passed, {len(failed)} failed", flush=True)
+    if changed := changed_functions(python):
+        prefix = "::warning::" if "GITHUB_ACTIONS" in os.environ else "  "
+        print(f"{prefix}differs from all tested versions of TRL: {changed}", flush=True)
     for error, names in group_by_error(failed).items():
         print(*(f"  no longer true: {name}" for name in names), f"    {error}", sep="\n", flush=True)
     return passed > 0 and not failed
