@@ -115,6 +115,8 @@ def main(argv=None):
         device_name = torch.cuda.get_device_name().replace(" ", "")
         plan_options["gpu_memory"] = torch.cuda.get_device_properties(0).total_memory / GIB
         plan_options["device"] = next((name for name in DEVICES if name in device_name), "A800")
+    if options.random_shape and "model_name_or_path" not in changes:
+        parser.error("--random_shape needs --model_name_or_path: the folder in which to save the model.")
     if options.random_shape:
         [folder] = changes["model_name_or_path"]
         save_random_model(Path(folder), options.random_shape, options.device)
