@@ -114,6 +114,40 @@ def test_an_unusable_rollout_is_generated_again_with_a_warning(tmp_path, caplog,
     assert resumed.state.global_step == 8
 
 
+@pytest.fixture(scope="module")
+def trainer(tmp_path_factory):
+    return make_trainer(tmp_path_factory.mktemp("settings"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    {
+        "shaping": "none",
+        "beta": 0.1,
+        "num_generations": 2,
+        "num_iterations": 2,
+        "steps_per_generation": 8,
+        "per_device_train_batch_size": 8,
+        "gradient_accumulation_steps": 2,
+        "max_tokens_per_micro_batch": 90,
+        "normalize_each_step": True,
+        "use_vllm": True,
+        "vllm_importance_sampling_correction": False,
+        "num_processes": 2,
+    }.items(),
+)
+def test_a_rollout_is_not_reused_with_another_value_of_a_setting(trainer, tmp_path, monkeypatch, name, value):
+    monkeypatch.setattr(trainer, "_step", 1)
+    monkeypatch.setattr(trainer, "_buffered_inputs", [{"ids": torch.zeros(1, 1)}])
+    trainer._save_rollout(tmp_path)
+    trainer._load_rollout(tmp_path)
+    assert trainer._step == 1
+    owner = type(trainer.accelerator) if name == "num_processes" else trainer.args
+    monkeypatch.setattr(owner, name, value)
+    trainer._load_rollout(tmp_path)
+    assert trainer._step == 0
+
+
 def test_a_rollout_with_images_is_not_saved_but_other_state_is(tmp_path):
     trainer = make_trainer(tmp_path)
     trainer._step, trainer._buffered_inputs, trainer._nonfinite_steps = 1, [{"images": [object()]}], 3
@@ -141,21 +175,22 @@ def run_two(folder, name, checkpoint="", **changes):
 def test_two_processes_resume_inside_a_rollout(tmp_path):
     whole = run_two(tmp_path, "whole")
     checkpoint = tmp_path / "whole" / "checkpoint-3"
-    assert {file.name for file in checkpoint.glob("rollout-*")} == {"rollout-0.safetensors", "rollout-1.safetensors"}
     assert_same_bits(run_two(tmp_path, "resumed", checkpoint), whole)
 
 
-def test_the_position_in_the_prompt_stream_is_read_on_the_first_machine(tmp_path):
+def test_two_machines_resume_inside_a_rollout_with_the_first_machines_position_in_the_prompt_stream(tmp_path):
     """Without a shared disk, the other machines do not have dynamic_sampling.json."""
     changes = {"per_device_train_batch_size": 2, "max_steps": 8, "max_completion_length": 4}
     changes = CASES["dynamic sampling"] | changes
     whole = run_two(tmp_path, "whole", **changes)
     for rank in (0, 1):
-        shutil.copytree(tmp_path / "whole" / "checkpoint-4", tmp_path / f"machine{rank}" / "checkpoint-4")
-    state = tmp_path / "machine1" / "checkpoint-4" / "dynamic_sampling.json"
-    assert json.loads(state.read_text())["position"] != 4, "the test needs a dropped group"
+        folder = tmp_path / f"machine{rank}" / "checkpoint-3"
+        shutil.copytree(tmp_path / "whole" / "checkpoint-3", folder)
+        (folder / f"rollout-{1 - rank}.safetensors").unlink()
+    state = tmp_path / "machine1" / "checkpoint-3" / "dynamic_sampling.json"
+    assert json.loads(state.read_text())["after_rollout"] != 4, "the test needs a dropped group"
     state.unlink()
-    assert_same_bits(run_two(tmp_path, "resumed", tmp_path / "machine{rank}" / "checkpoint-4", **changes), whole)
+    assert_same_bits(run_two(tmp_path, "resumed", tmp_path / "machine{rank}" / "checkpoint-3", **changes), whole)
 
 
 def test_loaded_micro_batches_equal_the_saved_ones(tmp_path):
