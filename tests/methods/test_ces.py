@@ -203,7 +203,7 @@ def test_without_entropy_gradient_the_value_is_the_same_and_detached():
 
 
 def test_unscored_and_masked_completions_are_not_shaped():
-    batch = micro_batch(scored=bools(1, 0), group_correct=ints(1, 1), group_scored=ints(1, 1))
+    batch = micro_batch(scored=bools(1, 0))  # b of the second is 1/2
     mask = torch.tensor([[0, 0, 0, 0], [1, 1, 1, 1]])  # the first is truncated and masked, the second is unscored
     shaped = conditional_entropy_shaping(batch, NATS, mask, tau=1.0, beta_correct=0.1, beta_incorrect=0.2)
     assert not shaped.selected.any()

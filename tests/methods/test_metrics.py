@@ -13,18 +13,18 @@ from trl_ces.methods.rule import ShapedAdvantages
 
 def hand_made_micro_batch():
     batch = {
-        "advantages": torch.tensor([1.0, -1.0, 0.0]),
+        "advantages": torch.tensor([1.0, -1.0, 2.0]),
         "correct": torch.tensor([True, False, False]),
         "scored": torch.tensor([True, True, False]),
-        "group_correct": torch.tensor([1, 1, 0]),
-        "group_scored": torch.tensor([2, 2, 0]),
+        "group_correct": torch.tensor([1, 1, 1]),
+        "group_scored": torch.tensor([2, 2, 2]),
         "equal_rewards": torch.tensor([False, True, True]),
         "truncated": torch.tensor([False, True, False]),
     }
     bits = torch.tensor([[5.0, 1.0], [2.0, 3.0], [0.0, 0.0]])
     mask = torch.tensor([[1, 1], [1, 1], [1, 0]])
     selected = torch.tensor([[True, False], [True, True], [False, False]])
-    shaped = torch.tensor([[-1.0, 1.0], [-0.5, 0.5], [0.0, 9.0]])  # the last is outside the mask
+    shaped = torch.tensor([[-1.0, 1.0], [-0.5, 0.5], [2.0, -9.0]])  # the last is outside the mask
     return batch, bits * math.log(2), mask, ShapedAdvantages(shaped, selected)
 
 
@@ -36,7 +36,7 @@ def test_metrics_match_values_computed_by_hand():
         "ces/zero_selected_share": pytest.approx(1 / 3),
         "ces/selected_entropy_correct": pytest.approx(5.0),
         "ces/selected_entropy_incorrect": pytest.approx(2.5),
-        "ces/shaping_to_advantage": pytest.approx((2 + 0.5 + 1.5) / 4),  # |A| is 1 at four tokens
+        "ces/shaping_to_advantage": pytest.approx((2 + 0.5 + 1.5) / 6),  # |A| is 1 at four tokens and 2 at one
         "ces/sign_flip_share": pytest.approx(2 / 3),  # two of three selected tokens: 1 -> -1 and -1 -> 0.5
         "ces/shaped_share_equal_reward_groups": pytest.approx(2 / 3),
         "ces/shaped_share_truncated": pytest.approx(2 / 3),
