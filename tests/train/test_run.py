@@ -67,14 +67,17 @@ def test_the_resume_hint_of_a_failed_run_names_no_checkpoint_of_another_run(tmp_
     assert str(caught.value).endswith(message.format(**names))
 
 
-def test_the_error_for_a_model_that_cannot_be_loaded_names_it(tmp_path, monkeypatch):
+def test_the_error_for_a_model_that_cannot_be_loaded_names_it_and_the_nearest_saved_model(tmp_path, monkeypatch):
+    (tmp_path / "no-one" / "nothin").mkdir(parents=True)
+    (tmp_path / "no-one" / "nothin" / "config.json").touch()
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "data.jsonl").write_text('{"question": "1+1=", "answer": 2}\n' * 3)
     fields = {"model_name_or_path": "no-one/nothing", "dataset_name": str(tmp_path / "data.jsonl")}
     sizes = {"use_cpu": True, "bf16": False, "num_generations": 2, "per_device_train_batch_size": 2}
     more = {"output_dir": str(tmp_path), "reward_funcs": ["accuracy_reward"]}
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     recipe = make_recipe(fields | sizes | more, "my.yaml")
-    with pytest.raises(UserError, match=r"^`model_name_or_path` 'no-one/nothing': "):
+    with pytest.raises(UserError, match=r"(?s)^`model_name_or_path` 'no-one/nothing': .* mean `no-one/nothin`\?$"):
         make_trainer(recipe, recipe.training_config(1), PartialState())
 
 

@@ -20,6 +20,7 @@ from ..layers.reward_calls import RewardError
 from ..methods.group_reward import accuracy_reward_index
 from ..support.errors import UserError, hub_errors
 from ..support.files import write_text
+from ..support.hub import nearest_model
 from ..support.locks import TRAINING_LOCK, lock_file, sign
 from ..trainer import CESTrainer
 from .arguments import START
@@ -94,8 +95,9 @@ def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CEST
             server_problem or isinstance(error, (*hub_errors(), *SETTINGS_ERRORS))
         ):
             raise
-        prefix = f"`model_name_or_path` {model!r}: " if isinstance(error, hub_errors()) else ""
-        raise UserError(server_problem or f"{prefix}{error} (TRL_CES_DEBUG=1 prints the traceback)") from error
+        failed = isinstance(error, hub_errors())
+        prefix, hint = (f"`model_name_or_path` {model!r}: ", nearest_model(model)) if failed else ("", "")
+        raise UserError(server_problem or f"{prefix}{error} (TRL_CES_DEBUG=1 prints the traceback){hint}") from error
 
 
 def accuracy_reward_name(trainer: CESTrainer) -> str | None:

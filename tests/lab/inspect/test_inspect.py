@@ -218,6 +218,7 @@ def test_top_limits_the_printed_pairs_and_automatic_tau_depends_on_the_mean_leng
         (["--prompt", "a"], ["No model is specified", "`--model`", "`--config`"]),
         (["--model", "MODEL"], ["There are no prompts", "`--prompt`, `--data`"]),
         (["--model", "no-one/nothing", "--prompt", "a"], ["'no-one/nothing' cannot be loaded", "huggingface.co"]),
+        (["--model", "models/cse", "--prompt", "a"], ["'models/cse' cannot be loaded", "mean `models/ces`?"]),
         (["--config", "arithmetic", "--model", "./empty"], ["'./empty' has no config.json"]),
         (["--model", "MODEL", "--data", "nowhere.jsonl"], ["nowhere.jsonl does not exist"]),
         (["--model", "MODEL", "--data", "broken.jsonl"], ["broken.jsonl, line 1 cannot be read"]),
@@ -236,6 +237,8 @@ def test_top_limits_the_printed_pairs_and_automatic_tau_depends_on_the_mean_leng
 def test_errors_are_one_line(folder, capsys, args, parts):
     (folder / "broken.jsonl").write_text('{"question": ')
     (folder / "empty").mkdir(exist_ok=True)
+    (folder / "models" / "ces").mkdir(parents=True, exist_ok=True)
+    (folder / "models" / "ces" / "config.json").touch()
     assert main(["inspect", *(word.replace("MODEL", str(folder / "model")) for word in args)]) == 2
     out, err = capsys.readouterr()
     (error,) = (line for line in err.splitlines() if line.startswith("trl-ces inspect: error: "))
