@@ -3,7 +3,6 @@
 import errno
 import os
 import signal
-import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -114,7 +113,8 @@ def train_to_end(trainer: CESTrainer, recipe: Recipe) -> bool:
     output_dir, is_main = Path(str(trainer.args.output_dir)), trainer.accelerator.is_main_process
     checkpoint: Any = trainer.args.resume_from_checkpoint
     length = Length(trainer.args.max_steps, trainer.args.num_train_epochs)
-    hint = partial(resume_hint, output_dir, length, time.time(), checkpoint)
+    # The lock file was written at the start, by the clock that dates the checkpoints.
+    hint = partial(resume_hint, output_dir, length, (output_dir / TRAINING_LOCK).stat().st_mtime, checkpoint)
     if checkpoint and is_main:
         print(f"Resuming from {checkpoint}.", flush=True)
     changes = list_changes(Path(checkpoint), recipe, cast(CESConfig, trainer.args)) if checkpoint else []
