@@ -319,13 +319,23 @@ def test_train_without_arguments_prints_a_short_usage_text(capsys):
     assert "trl-ces train --config smollm2_135m" in message.err
 
 
-def test_a_reader_that_ends_early_causes_no_traceback():
+@pytest.mark.parametrize("words", [["recipes"], ["--help"], ["env", "--help"]])
+def test_a_reader_that_ends_early_causes_no_traceback(words):
     process = subprocess.Popen(
-        [sys.executable, "-m", "trl_ces.cli.main", "recipes"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "trl_ces.cli.main", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     process.stdout.close()
     assert process.stderr.read() == b""
     assert process.wait() == 128 + signal.SIGPIPE
+
+
+def test_the_error_of_another_pipe_is_raised(monkeypatch, capfd):
+    def run(argv):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("trl_ces.cli.env.run", run)
+    with pytest.raises(BrokenPipeError):
+        main(["env"])
 
 
 def test_recipes_copy_writes_the_complete_recipe_to_a_new_file(tmp_path, capsys, monkeypatch):

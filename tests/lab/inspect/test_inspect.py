@@ -227,6 +227,7 @@ def test_top_limits_the_printed_pairs_and_automatic_tau_depends_on_the_mean_leng
         (["--model", "MODEL", "--prompt", ""], ["`--prompt` is empty"]),
         (["--model", "MODEL", "--prompt", "a", "--ces_tau", "-0.1"], ["`--tau` is -0.1", "[0, 1]"]),
         (["--model", "MODEL", "--prompt", "a", "--tau", "atuo"], ["`--tau` is 'atuo': it must be a number", "`auto`"]),
+        (["--model", "MODEL", "--prompt", "a", "--tau", "["], ["`--tau` is '[': it must be a number"]),
         (["--config", "recipe.yaml", "--ces_tau", "atuo"], ["is 'atuo': it must be a number", "`auto`"]),
         (["--model", "MODEL", "--prompt", "a", "--temperature", "0"], ["`--temperature` is 0.0", "above 0"]),
         (["--model", "MODEL", "--prompt", "a", "--ces_tua", "1"], ["`ces_tua`", "`ces_tau`"]),
