@@ -321,9 +321,9 @@ def test_train_without_arguments_prints_a_short_usage_text(capsys):
 
 @pytest.mark.parametrize("words", [["recipes"], ["--help"], ["env", "--help"]])
 def test_a_reader_that_ends_early_causes_no_traceback(words):
-    process = subprocess.Popen(
-        [sys.executable, "-m", "trl_ces.cli.main", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-m", "trl_ces.cli.main", *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
     process.stdout.close()
     assert process.stderr.read() == b""
     assert process.wait() == 128 + signal.SIGPIPE
