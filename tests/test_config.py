@@ -65,7 +65,10 @@ REJECTED = [
     *(
         ({"generation_kwargs": {name: value}, **more}, "`generation_kwargs` is", remedy)
         for name, value, remedy, more in (
-            ("thinking_token_budget", 64, "remove `thinking_token_budget`", {}),
+            *(
+                (name, 64, f"the trainer does not support this key: remove `{name}`", {})
+                for name in ("thinking_token_budget", "max_time", "forced_eos_token_id", "return_dict_in_generate")
+            ),
             *((name, 1, f"change it there, and remove `{name}`", {}) for name in ("eos_token_id", "pad_token_id")),
             ("eos_token_id", None, "remove `eos_token_id`", {}),
             ("stop_strings", ["x"], "remove `stop_strings`", {}),
@@ -78,11 +81,13 @@ REJECTED = [
             *((name, 2, f"remove `{name}`", {}) for name in ("num_beams", "num_return_sequences")),
             *((name, 2, f"remove `{name}`", {"use_vllm": True}) for name in ("n", "logprobs")),
             *(("seed", 1, "set the field `seed`", {"use_vllm": use_vllm}) for use_vllm in (True, False)),
-            ("forced_eos_token_id", 1, "remove `forced_eos_token_id`", {}),
-            ("return_dict_in_generate", True, "remove `return_dict_in_generate`", {}),
             ("min_new_token", 3, "transformers has no `min_new_token`", {}),
             ("frequency_penalty", 0.1, "transformers has no `frequency_penalty`", {}),
             ("min_new_tokens", 3, "vLLM has no `min_new_tokens`", {"use_vllm": True}),
+            *(
+                (name, 3, f"continuous batching ignores `{name}`", {"use_transformers_continuous_batching": True})
+                for name in ("min_new_tokens", "min_length", "encoder_repetition_penalty")
+            ),
         )
     ),
     ({"max_completion_length": None}, "`max_completion_length` is None", "set a limit"),

@@ -62,37 +62,55 @@ def test_training_a_recipe_saves_the_model(trained):
 
 def test_a_smoke_run_makes_two_short_steps_and_keeps_nothing(job):
     recipe, output = job
-    words = ["--max_steps", "50", "--save_steps", "1"]
+    words = ["--max_steps", "50", "--eval_on_start", "true", "--eval_strategy", "steps", "--num_eval_samples", "2"]
+    words += ["--lr_scheduler_type", "reduce_lr_on_plateau", "--metric_for_best_model", "eval_reward"]
     before = set(output.parent.rglob("*"))
     result = trl_ces("train", "--config", recipe, "--smoke", *words)
     assert result.returncode == 0, result.stderr
     assert set(output.parent.rglob("*")) == before
     assert "two optimizer steps with completions of at most 8 tokens. Nothing was kept." in result.stdout
     assert "Peak memory" not in result.stdout  # a CPU
-    assert result.stdout.endswith(f"- Then start the run: trl-ces train --config {recipe} {' '.join(words)}\n")
+    first, last = result.stdout.splitlines()[-2:]
+    assert first.endswith(f" some of the problems: trl-ces inspect --config {recipe} {' '.join(words)}")
+    assert last == f"- Then start the run: trl-ces train --config {recipe} {' '.join(words)}"
 
 
-def test_a_smoke_run_prints_the_peak_memory_beside_the_plan(job, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("exported", "in_recipe", "output", "gpus"),
+    [(None, None, "a/b", ""), ("5,6", None, "", "--id=5,6"), ("5,6", "6,7", "a/b", "--id=6,7")],
+)
+def test_a_smoke_run_prints_the_peak_memory_of_the_visible_gpus_beside_the_plan(
+    job, tmp_path, monkeypatch, capsys, exported, in_recipe, output, gpus
+):
     (tmp_path / "nvidia-smi").write_text(
-        "#!/bin/sh\necho '900, 81920'\necho '31744, 81920'\necho '317'\nexec sleep 60\n"
+        f'#!/bin/sh\necho "$@" > {tmp_path}/words\n'
+        "echo '900, 81920'\necho '31744, 81920'\necho '317'\nexec sleep 60\n"
     )
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if exported:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", exported)
+    recipe = with_gpus(job, in_recipe, tmp_path)[0] if in_recipe else job[0]
     monkeypatch.setattr(launch, "device_count", lambda: 2)
 
     def train(launch, recipe):
         folder = Path(recipe.setting("output_dir"))
         assert (folder.parent, launch.num_processes) == (tmp_path, 2)
         assert (recipe.setting("max_steps"), recipe.setting("max_completion_length")) == (2, 512)
+        deadline = time.monotonic() + 60
         while "317\n" not in (folder / "memory.csv").read_text():
+            assert time.monotonic() < deadline
             time.sleep(0.05)
         (folder / "trainer_state.json").touch()
         return 0
 
     monkeypatch.setattr("trl_ces.cli.train.run_training", train)
-    words = ["--config", str(job[0]), "--use_cpu", "false", "--max_completion_length", "600"]
-    assert main(["train", *words, "--output_dir", str(tmp_path / "a" / "b"), "--smoke"]) == 0
+    words = ["--config", str(recipe), "--use_cpu", "false", "--max_completion_length", "600"]
+    assert main(["train", *words, "--output_dir", str(tmp_path / output), "--smoke"]) == 0
     printed = capsys.readouterr().out
+    assert (tmp_path / "words").read_text().endswith(f" --loop-ms=200 {gpus}".rstrip() + "\n")
+    assert f"trl-ces inspect {' '.join(words)}\n" in printed
     assert re.search(r"GPU: 31\.0 of 80\.0 GiB, planned \d\.\d GiB for completions of 600 tokens\.\n", printed)
     assert not (tmp_path / "a").exists()
 
@@ -301,13 +319,23 @@ def test_train_without_arguments_prints_a_short_usage_text(capsys):
     assert "trl-ces train --config smollm2_135m" in message.err
 
 
-def test_a_reader_that_ends_early_causes_no_traceback():
-    process = subprocess.Popen(
-        [sys.executable, "-m", "trl_ces.cli.main", "recipes"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+@pytest.mark.parametrize("words", [["recipes"], ["--help"], ["env", "--help"]])
+def test_a_reader_that_ends_early_causes_no_traceback(words):
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-m", "trl_ces.cli.main", *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
     process.stdout.close()
     assert process.stderr.read() == b""
     assert process.wait() == 128 + signal.SIGPIPE
+
+
+def test_the_error_of_another_pipe_is_raised(monkeypatch, capfd):
+    def run(argv):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("trl_ces.cli.env.run", run)
+    with pytest.raises(BrokenPipeError):
+        main(["env"])
 
 
 def test_recipes_copy_writes_the_complete_recipe_to_a_new_file(tmp_path, capsys, monkeypatch):

@@ -20,13 +20,15 @@ PACKAGE = Path(trl_ces.__file__).parent
 
 def used_functions():
     """
-    Return the names, as in tested_trl.json, of functions that TRL defines and trainer, layers and config use.
+    Return the names, as in tested_trl.json, of functions that TRL defines and trainer, config, layers and methods use.
 
     These are methods of `GRPOTrainer` and `GRPOConfig` that occur as an attribute or a definition, and functions
     imported from TRL. Methods of transformers' `Trainer` are omitted, because several versions of it are allowed.
     """
     methods, functions = set(), set()
-    for file in (PACKAGE / "trainer.py", PACKAGE / "config.py", *sorted((PACKAGE / "layers").glob("*.py"))):
+    folders = [PACKAGE / "layers", PACKAGE / "methods"]
+    files = [file for folder in folders for file in sorted(folder.glob("*.py"))]
+    for file in (PACKAGE / "trainer.py", PACKAGE / "config.py", *files):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Attribute):
                 methods.add(node.attr)

@@ -20,7 +20,7 @@ from trl_ces.support.hub import is_local, nearest_model, try_hub_once
         ("runs/a/b", True),
         ("data/train.jsonl", True),
         ("here/model", True),
-        ("here/gone", True),  # its folder exists
+        ("here/gone", False),  # a Hub id, although the folder `here` exists
     ],
 )
 def test_a_name_is_local_if_the_path_exists_or_the_name_is_not_a_valid_hub_id(tmp_path, monkeypatch, name, local):

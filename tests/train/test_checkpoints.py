@@ -71,6 +71,8 @@ def test_a_checkpoint_without_a_manifest_is_incomplete(tmp_path, caplog):
     (bad / "manifest.json").unlink()
     assert [find_damage(good), newest_checkpoint(tmp_path)] == [None, good]
     assert f"{bad} is damaged (manifest.json, which" in caplog.text
+    with pytest.raises(UserError, match=r"checkpoint-12' has no manifest\.json: .* a checkpoint of a script"):
+        check_resume(tmp_path, str(bad))
 
 
 def test_a_checkpoint_at_the_end_of_its_run_is_skipped(tmp_path):

@@ -308,7 +308,7 @@ def test_the_reference_answer_is_the_group_of_the_last_match():
     assert clean_gold("a #### 1 b\n#### 72", r"####\s*(.+)", "here") == "72"
     assert clean_gold("no mark", r"####\s*(.+)", "here") is None
     assert clean_gold(7, None, "here") == "7"
-    with pytest.raises(UserError, match=r"here: the reference answer is \[1\]: set `solution_column`"):
+    with pytest.raises(UserError, match=r"here: reference answer \[1\] is not .*: set `solution_column`"):
         clean_gold([1], None, "here")
 
 
@@ -320,7 +320,7 @@ def test_the_reference_answer_is_the_group_of_the_last_match():
             {"solution_column": "gold"},
             r"The columns of .* are question, final_answer, answer: 0 of them match `solution_column` \(gold\)",
         ),
-        ({}, r"2 of them match `solution_column` \(solution, final_answer, answer\)\. Set `solution_column`"),
+        ({}, r"2 of them match `solution_column` \(solution, final_answer, answer\): set `solution_column`"),
     ],
 )
 def test_missing_and_ambiguous_columns_are_refused(tmp_path, fields, message):

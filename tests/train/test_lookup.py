@@ -50,6 +50,7 @@ def test_a_function_at_a_dotted_path_is_called_if_it_has_settings(tmp_path, monk
     content = {"reward_funcs": ["mine.plain_reward", "mine.get_constant_reward"]}
     plain, constant = rewards_of(content | {"reward_kwargs": {"mine.get_constant_reward": {}}})
     assert (plain.__name__, constant.__name__) == ("plain_reward", "constant_reward")
+    assert rewards_of({"reward_funcs": ["mine.get_constant_reward"]})[0].__name__ == "constant_reward"  # `get_...`
     with pytest.raises(UserError, match=r"mine.plain_reward: .*missing 1 required.*accepted arguments: completions"):
         rewards_of({"reward_funcs": ["mine.plain_reward"], "reward_kwargs": {"mine.plain_reward": {"value": 1}}})
 

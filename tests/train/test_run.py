@@ -16,6 +16,7 @@ from trainers import tiny_trainer
 
 from trl_ces.layers.reward_calls import RewardError
 from trl_ces.support.errors import UserError
+from trl_ces.support.locks import TRAINING_LOCK
 from trl_ces.train.data import make_prompt
 from trl_ces.train.recipe import make_recipe
 from trl_ces.train.run import _check_prompts, _known_problem, make_trainer, train_to_end
@@ -51,14 +52,24 @@ def test_too_few_rows_for_a_rollout_are_refused_before_the_model_is_loaded(tmp_p
         make_trainer(recipe, recipe.training_config(1), PartialState())
 
 
-@pytest.mark.parametrize(("resumed", "message"), [(None, "`--overwrite_output_dir true`."), ("{own}", "{own}`.")])
-def test_the_resume_hint_of_a_failed_run_names_no_checkpoint_of_another_run(tmp_path, monkeypatch, resumed, message):
-    names = {"own": checkpoint(tmp_path, 4)}
-    checkpoint(tmp_path, 60)
+@pytest.mark.parametrize(
+    ("resumed", "saves", "message"),
+    [(None, False, "`--overwrite_output_dir true`."), ("{own}", False, "{own}`."), (None, True, "{own}`.")],
+)
+def test_the_resume_hint_of_a_failed_run_names_no_checkpoint_of_another_run(
+    tmp_path, monkeypatch, resumed, saves, message
+):
+    names = {"own": checkpoint(tmp_path, 4), "other": checkpoint(tmp_path, 60)}
+    for file in names.values():
+        os.utime(file / "trainer_state.json", (1, 1))
+    (tmp_path / TRAINING_LOCK).touch()
+    os.utime(tmp_path / TRAINING_LOCK, (2, 2))  # the clock of the file system is behind
     trainer = tiny_trainer(tmp_path, resume_from_checkpoint=resumed and resumed.format(**names), max_steps=90)
     fields = {"model_name_or_path": "m", "dataset_name": "d", "output_dir": str(tmp_path)}
 
     def fail(**_):
+        if saves:
+            os.utime(names["own"] / "trainer_state.json", (3, 3))
         raise RewardError("The reward failed.")
 
     monkeypatch.setattr(trainer, "train", fail)
@@ -67,14 +78,17 @@ def test_the_resume_hint_of_a_failed_run_names_no_checkpoint_of_another_run(tmp_
     assert str(caught.value).endswith(message.format(**names))
 
 
-def test_the_error_for_a_model_that_cannot_be_loaded_names_it(tmp_path, monkeypatch):
+def test_the_error_for_a_model_that_cannot_be_loaded_names_it_and_the_nearest_saved_model(tmp_path, monkeypatch):
+    (tmp_path / "no-one" / "nothin").mkdir(parents=True)
+    (tmp_path / "no-one" / "nothin" / "config.json").touch()
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "data.jsonl").write_text('{"question": "1+1=", "answer": 2}\n' * 3)
     fields = {"model_name_or_path": "no-one/nothing", "dataset_name": str(tmp_path / "data.jsonl")}
     sizes = {"use_cpu": True, "bf16": False, "num_generations": 2, "per_device_train_batch_size": 2}
     more = {"output_dir": str(tmp_path), "reward_funcs": ["accuracy_reward"]}
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     recipe = make_recipe(fields | sizes | more, "my.yaml")
-    with pytest.raises(UserError, match=r"^`model_name_or_path` 'no-one/nothing': "):
+    with pytest.raises(UserError, match=r"(?s)^`model_name_or_path` 'no-one/nothing': .* mean `no-one/nothin`\?$"):
         make_trainer(recipe, recipe.training_config(1), PartialState())
 
 

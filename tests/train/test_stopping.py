@@ -11,9 +11,11 @@ import psutil
 import pytest
 import torch
 from resume_runs import make_trainer
+from saved_checkpoints import checkpoint
 from trainers import assert_same_bits, weights
 from transformers import TrainerControl
 
+from trl_ces.support.locks import TRAINING_LOCK
 from trl_ces.train.callbacks import RunFiles, SaveOnSigterm
 from trl_ces.train.checkpoints import newest_checkpoint
 from trl_ces.train.launch import WORKER, Launch, run_child, run_training
@@ -155,16 +157,23 @@ ENDED = "pathlib.Path(os.environ['TRL_CES_REPORTED']).with_name('ended')"
 def test_the_error_for_a_killed_run_explains_how_to_resume(tmp_path, capfd, script, code, message):
     fields = {"model_name_or_path": "model", "dataset_name": "arithmetic", "output_dir": str(tmp_path)}
     recipe = make_recipe(fields, "recipe.yaml")
-    earlier = tmp_path / "checkpoint-60"  # from an earlier run
-    earlier.mkdir()
-    (earlier / "trainer_state.json").write_text('{"global_step": 60}')
-    (earlier / "rng_state").touch()
+    os.utime(checkpoint(tmp_path, 12) / "trainer_state.json", (1, 1))  # from an earlier run
+    (tmp_path / TRAINING_LOCK).touch()
     assert run_training(Launch(1, None, [sys.executable, "-c", script]), recipe) == code
     errors = capfd.readouterr().err
     assert message in errors
     hint = "There is no checkpoint yet: start again with `--overwrite_output_dir true`.\n"
     assert errors.count(hint) == bool(message)
     assert errors.count("\n") == bool(message)
+
+
+def test_the_error_for_a_killed_run_names_its_checkpoint_although_the_clock_of_the_disk_is_behind(tmp_path, capfd):
+    fields = {"model_name_or_path": "model", "dataset_name": "arithmetic", "output_dir": str(tmp_path)}
+    (tmp_path / TRAINING_LOCK).touch()
+    os.utime(tmp_path / TRAINING_LOCK, (2, 2))
+    script = f"import os; os.utime({str(checkpoint(tmp_path, 12) / 'trainer_state.json')!r}, (3, 3)); os._exit(1)"
+    assert run_training(Launch(1, None, [sys.executable, "-c", script]), make_recipe(fields, "recipe.yaml")) == 1
+    assert capfd.readouterr().err.endswith("with the same command and `--resume_from_checkpoint true`.\n")
 
 
 # Workers: one saves and exits on Ctrl-C, one needs a second Ctrl-C, and one is still loading.
@@ -175,6 +184,7 @@ HANGS, LOADS = "signal.signal(signal.SIGINT, signal.SIG_IGN)", "signal.signal(si
 @pytest.mark.parametrize(("handler", "times"), [(SAVES, 1), (HANGS, 2), (LOADS, 1)], ids=["saves", "hangs", "loads"])
 def test_ctrl_c_stops_the_training_processes_and_ends_with_130(tmp_path, capfd, handler, times):
     fields = {"model_name_or_path": "model", "dataset_name": "arithmetic", "output_dir": str(tmp_path)}
+    (tmp_path / TRAINING_LOCK).touch()
     send = "os.kill(os.getppid(), signal.SIGINT); time.sleep(0.5)\n" * times
     receive = "signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])"
     script = f"import os, signal, time, pathlib\n{handler}\n{receive}\n{send}time.sleep(60)"
@@ -185,6 +195,7 @@ def test_ctrl_c_stops_the_training_processes_and_ends_with_130(tmp_path, capfd, 
 
 def test_closing_the_terminal_stops_the_training_processes_like_sigterm(tmp_path):
     fields = {"model_name_or_path": "model", "dataset_name": "arithmetic", "output_dir": str(tmp_path)}
+    (tmp_path / TRAINING_LOCK).touch()
     handler = f"signal.signal(signal.SIGTERM, lambda *_: ({ENDED}.touch(), os._exit(0)))"
     send = "os.kill(os.getppid(), signal.SIGHUP); time.sleep(60)"
     command = [sys.executable, "-c", f"import os, pathlib, signal, time\n{handler}\n{send}", WORKER]

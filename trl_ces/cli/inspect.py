@@ -5,9 +5,8 @@ from dataclasses import fields, replace
 from ..lab.inspect.settings import NUM_PROMPTS, Prompts, Sampling, read_prompts, recipe_to_sample
 from ..support.errors import UserError
 from ..support.files import write_text
-from ..support.yaml import parse_yaml
 from ..train.arguments import read_words
-from .parser import Parser, count, path
+from .parser import Parser, count, number_or_text, path
 
 EPILOG = """Recipe fields are also accepted, such as --dtype bfloat16 or --system_prompt null.
 
@@ -29,7 +28,7 @@ def run(argv: list[str]) -> int:
     add("--num_samples", type=count, metavar="N", help="completions per prompt (default: num_generations, at least 8)")
     add("--temperature", type=float, metavar="T", help="sampling temperature (default: the recipe's, or 1)")
     add("--max_new_tokens", type=count, metavar="N", help="limit per completion (default: the recipe's, or 512)")
-    add("--tau", type=parse_yaml, help="share of high-entropy tokens, or auto (default: the recipe's, or 0.01)")
+    add("--tau", type=number_or_text, help="share of high-entropy tokens, or auto (default: the recipe's, or 0.01)")
     add("--top", type=count, default=15, metavar="N", help="number of token pairs to print (default 15)")
     add("--seed", type=int, help="sampling seed (default 0)")
     add("--batch_size", type=count, metavar="N", help="completions per batch (default 32)")

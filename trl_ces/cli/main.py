@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import select
 import signal
 import sys
 
@@ -25,6 +26,29 @@ def main(argv: list[str] | None = None) -> int:
     """Run a subcommand and return its exit code."""
     command, *args = (sys.argv[1:] if argv is None else argv) or ["--help"]
     ignore_deprecations()
+    try:
+        try:
+            return _run(command, args)
+        finally:
+            sys.stdout.flush()  # not at exit, where a closed pipe would be reported
+    except UserError as error:
+        print(f"trl-ces {command}: error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        poll = select.poll()
+        poll.register(sys.stdout, 0)
+        if not poll.poll(0):  # the error is of another pipe
+            raise
+        # The reader ended, as in `trl-ces recipes | head`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except KeyboardInterrupt:
+        print(f"trl-ces {command}: stopped.", file=sys.stderr)
+        return 130
+
+
+def _run(command: str, args: list[str]) -> int:
+    """Print the help text or the version, or run a subcommand."""
     if command in ("-h", "--help", "help"):
         print("usage: trl-ces COMMAND [...]\n\nConditional Entropy Shaping (arXiv 2605.19358) for TRL.\n\ncommands:")
         print("\n".join(f"  {name:<12}{text}" for name, text in COMMANDS.items()))
@@ -35,21 +59,9 @@ def main(argv: list[str] | None = None) -> int:
 
         print(f"trl-ces {__version__}")
         return 0
-    try:
-        if command not in COMMANDS:
-            raise UserError(f"no such command.{nearest(command, COMMANDS)} `trl-ces --help` lists all commands.")
-        code = importlib.import_module(f"trl_ces.cli.{command}").run(args)
-        sys.stdout.flush()  # not at exit, where a closed pipe would be reported
-        return code
-    except UserError as error:
-        print(f"trl-ces {command}: error: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:  # the reader ended, as in `trl-ces recipes | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
-    except KeyboardInterrupt:
-        print(f"trl-ces {command}: stopped.", file=sys.stderr)
-        return 130
+    if command not in COMMANDS:
+        raise UserError(f"no such command.{nearest(command, COMMANDS)} `trl-ces --help` lists all commands.")
+    return importlib.import_module(f"trl_ces.cli.{command}").run(args)
 
 
 if __name__ == "__main__":

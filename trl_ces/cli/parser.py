@@ -34,6 +34,14 @@ def count(word: str) -> int:
     raise argparse.ArgumentTypeError(f"{word!r} is not a whole number of at least 1")
 
 
+def number_or_text(word: str) -> float | str:
+    """Parse a number; return other text unchanged."""
+    try:
+        return float(word)
+    except ValueError:
+        return word
+
+
 def path(word: str) -> Path:
     """Parse a path and expand `~`, which a shell does not expand in `--out=~/x`."""
     try:

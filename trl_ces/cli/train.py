@@ -1,5 +1,6 @@
 """`trl-ces train`: train a model from a recipe."""
 
+import os
 import re
 import shlex
 import shutil
@@ -16,7 +17,7 @@ from ..support.parent import prepare_child
 from ..train.arguments import CommandLine, ScriptArguments, read_words
 from ..train.checkpoints import STATE
 from ..train.checks import check
-from ..train.launch import make_launch, run_training
+from ..train.launch import VISIBLE, make_launch, run_training
 from ..train.recipe import Recipe, load_recipe, shipped_files
 from ..train.resume import refuse_to_overwrite
 
@@ -37,8 +38,8 @@ stopped with an explanation.
 SMOKE, SMOKE_TOKENS = "--smoke", 512  # at the paper's tau, up to five tokens of such a completion are shaped
 SMOKE_FIELDS = (
     "--max_steps 2 --logging_steps 1 --save_strategy no --load_best_model_at_end false --push_to_hub false "
-    "--eval_strategy no --num_eval_samples null --eval_dataset_name null "
-    "--resume_from_checkpoint null --report_to none"
+    "--eval_strategy no --eval_on_start false --num_eval_samples null --eval_dataset_name null "
+    "--lr_scheduler_type constant --resume_from_checkpoint null --report_to none"  # some schedulers need evaluations
 )
 # Unlike torch's counters, the used memory includes vLLM, NCCL and other processes.
 MEMORY_QUERY = "nvidia-smi --query-gpu=memory.used,memory.total --format=csv,noheader,nounits --loop-ms=200"
@@ -88,11 +89,14 @@ def _smoke(line: CommandLine, recipe: Recipe, words: list[str]) -> int:
     """Make two optimizer steps with short completions in a temporary folder; print the memory and what to check."""
     longest = recipe.setting("max_completion_length") or SMOKE_TOKENS
     tokens, on_gpu = min(longest, SMOKE_TOKENS), shutil.which("nvidia-smi") and not recipe.setting("use_cpu")
-    disk = next(parent for parent in Path(recipe.setting("output_dir")).parents if parent.is_dir())
+    output_dir = Path(recipe.setting("output_dir"))
+    disk = next(path for path in (output_dir, *output_dir.parents) if path.is_dir())
+    visible = (os.environ | recipe.env | make_launch(line, recipe).env).get(VISIBLE)
     with TemporaryDirectory(dir=disk, prefix="smoke-") as folder, (Path(folder) / "memory.csv").open("w+") as memory:
-        fields = [*SMOKE_FIELDS.split(), "--max_completion_length", str(tokens), "--output_dir", folder]
-        short = read_words([*words, *fields])
-        query = subprocess.Popen(MEMORY_QUERY.split(), stdout=memory, preexec_fn=prepare_child) if on_gpu else None
+        settings = [*SMOKE_FIELDS.split(), "--max_completion_length", str(tokens), "--output_dir", folder]
+        short = read_words([*words, *settings])
+        command = [*MEMORY_QUERY.split(), *([f"--id={visible}"] if visible else [])]
+        query = subprocess.Popen(command, stdout=memory, preexec_fn=prepare_child) if on_gpu else None
         try:
             code = _start(short, load_recipe(short.config, short.overrides))
         finally:
@@ -109,7 +113,9 @@ def _smoke(line: CommandLine, recipe: Recipe, words: list[str]) -> int:
         print(f"Peak memory of a GPU: {used:.1f} of {total:.1f} GiB, {_planned(line, recipe, total)}.")
     print(f"Check next:\n- Warnings above: {tokens} tokens may be too few for complete, correct or shaped completions")
     if line.config:
-        print(f"- Whether the model solves some of the problems: trl-ces inspect --config {shlex.join(line.config)}")
+        fields = {name: values for name, values in line.overrides.items() if name != "output_dir"}
+        inspected = [*line.config, *(word for name, values in fields.items() for word in (f"--{name}", *values))]
+        print(f"- Whether the model solves some of the problems: trl-ces inspect --config {shlex.join(inspected)}")
     print(f"- Then start the run: trl-ces train {shlex.join(words)}")
     return 0
 

@@ -10,10 +10,9 @@ DATA_SUFFIXES = (".json", ".jsonl", ".parquet")
 
 
 def is_local(name: str) -> bool:
-    """Return whether a model or data set name is a local path: it or its folder exists, or it cannot be a Hub id."""
+    """Return whether a model or data set name is a local path: the path exists, or the name cannot be a Hub id."""
     path = Path(expand_home(name))
-    exists = path.exists() or ("/" in name and path.parent.is_dir())
-    return exists or name.startswith((".", "/", "~")) or name.count("/") > 1 or path.suffix in DATA_SUFFIXES
+    return name.startswith((".", "/", "~")) or name.count("/") > 1 or path.suffix in DATA_SUFFIXES or path.exists()
 
 
 def nearest_model(name: str) -> str:

@@ -75,20 +75,24 @@ MODEL_RANGES = {  # of TRL's ModelConfig
     "lora_dropout": number("[0, 1)"),
 }
 
-_ENDS = "completions end at `eos_token_id` of the tokenizer and of the model's generation config: change it there"
-_ROWS = "the trainer expects one sampled completion per row, `num_generations` per prompt: use its own fields"
-# Keys of `generation_kwargs`, of transformers and vLLM, that contradict what the trainer assumes -> remedy.
+_ENDS = "completions end at `eos_token_id` of the tokenizer and of the model's generation config: change it there, and"
+_ROWS = "the trainer expects one sampled completion per row, `num_generations` per prompt: use its own fields, and"
+# Keys of `generation_kwargs`, of transformers and vLLM, that contradict what the trainer assumes -> error message
+# before "remove `KEY`".
 _CONTRADICTION_GROUPS = {
-    "max_new_tokens max_tokens max_length": "the limit is the field `max_completion_length`: set it there",
+    "max_new_tokens max_tokens max_length": "the limit is the field `max_completion_length`: set it there, and",
     "eos_token_id pad_token_id stop_strings stop stop_token_ids ignore_eos": _ENDS,
-    "seed": "with the same seed in each call, a group's completions are equal: set the field `seed`",
-    "do_sample n num_return_sequences num_beams best_of use_beam_search max_time prompt_lookup_num_tokens use_mtp "
-    "token_healing truncate_prompt_tokens forced_bos_token_id forced_eos_token_id thinking_token_budget logprobs "
-    "prompt_logprobs return_dict_in_generate disable_compile": _ROWS,
+    "seed": "with the same seed in each call, a group's completions are equal: set the field `seed`, and",
+    "do_sample n num_return_sequences num_beams best_of use_beam_search": _ROWS,
+    "max_time prompt_lookup_num_tokens use_mtp token_healing truncate_prompt_tokens forced_bos_token_id "
+    "forced_eos_token_id thinking_token_budget logprobs prompt_logprobs return_dict_in_generate disable_compile": (
+        "the trainer does not support this key:"
+    ),
 }
 _CONTRADICTIONS = {name: reason for names, reason in _CONTRADICTION_GROUPS.items() for name in names.split()}
 _NEUTRAL = {"do_sample": True, "n": 1, "num_return_sequences": 1, "num_beams": 1}
 _FIELDS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "cache_implementation")
+_NOT_BATCHED = ("encoder_repetition_penalty", "min_length", "min_new_tokens")  # ignored by continuous batching
 
 
 def check_generation(config: Any, refuse: Callable[[str, str], NoReturn]) -> None:
@@ -112,9 +116,11 @@ def _check_generation_kwargs(config: Any, refuse: Callable[[str], NoReturn]) -> 
             if value != getattr(config, name):
                 refuse(f"`{name}` is a field of the config: set it there, and remove `{name}` here.")
         elif name in _CONTRADICTIONS and (name not in _NEUTRAL or value != _NEUTRAL[name]):
-            refuse(f"{_CONTRADICTIONS[name]}, and remove `{name}`.")
+            refuse(f"{_CONTRADICTIONS[name]} remove `{name}`.")
         elif (name in transformers_fields) == config.use_vllm:
             refuse(f"{'vLLM' if config.use_vllm else 'transformers'} has no `{name}`: check its name, or remove it.")
+        elif config.use_transformers_continuous_batching and name in _NOT_BATCHED:
+            refuse(f"continuous batching ignores `{name}`: remove it.")
 
 
 @contextmanager

@@ -55,7 +55,7 @@ def changed_functions() -> tuple[str, ...]:
 
 def check_trl_version(version: str) -> None:
     """
-    Warn if TRL functions that the trainer relies on differ from those of the tested versions.
+    Warn if TRL functions that the trainer relies on differ from those of all tested versions.
 
     Raises:
         `ImportError`: `version` is older than all tested versions.
@@ -69,8 +69,8 @@ def check_trl_version(version: str) -> None:
         )
     if changed_functions():
         warnings.warn(
-            f"trl {version} differs from {newest}, the newest version that CESTrainer was tested with, in functions "
-            f"that it overrides or calls: {', '.join(changed_functions())}. Results may differ: pip install "
-            f"trl=={newest}, or test this version with `make test-upgrades UPGRADES=latest` in a checkout of trl_ces.",
+            f"trl {version} differs from all tested versions ({', '.join(tested)}) in functions that CESTrainer "
+            f"overrides or calls: {', '.join(changed_functions())}. Results may differ: pip install trl=={newest}, or "
+            "test the newest version with `make test-upgrades UPGRADES=latest` in a checkout of trl_ces.",
             stacklevel=3,
         )

@@ -110,10 +110,10 @@ def find_column(columns: Sequence[str], field: str, name: str | None, known: Seq
     """Return the column set by the recipe key `field`, or by default the only column with a `known` name."""
     matches = [column for column in columns if (column in known if name is None else column == name)]
     if len(matches) != 1:
-        hint = nearest(name, columns) if name else f" Set `{field}`."
+        hint = f".{nearest(name, columns)}" if name else f": set `{field}`."
         raise UserError(
             f"The columns of {source} are {', '.join(columns)}: {len(matches)} of them match `{field}` "
-            f"({name or ', '.join(known)}).{hint}"
+            f"({name or ', '.join(known)}){hint}"
         )
     return matches[0]
 
@@ -123,7 +123,7 @@ def clean_gold(gold: Any, pattern: str | None, location: str) -> str | None:
     if gold is None or (isinstance(gold, float) and not math.isfinite(gold)):
         return None
     if isinstance(gold, bool) or not isinstance(gold, str | int | float):
-        raise UserError(f"{location}: the reference answer is {gold!r:.80}: set `solution_column` to text or numbers.")
+        raise UserError(f"{location}: reference answer {gold!r:.80} is not text or a number: set `solution_column`.")
     text = str(gold).strip()
     if pattern is not None:
         matches = list(re.finditer(pattern, text))
@@ -175,8 +175,7 @@ def draw_rows(rows: Rows, script: ScriptArguments, count: int | None, grade: boo
 
     grade = grade and bool({"accuracy_reward", "boxed_accuracy_reward"} & set(script.reward_funcs))
     order = shuffled(len(rows.golds), script.dataset_seed)
-    drawn_rows: list[int] = []
-    dropped: list[int] = []
+    drawn_rows, dropped = list[int](), list[int]()
     for start in range(0, len(order), BATCH):
         golds = {
             row: clean_gold(rows.golds[row], script.solution_pattern, f"{rows.source}, row {row}")
@@ -187,7 +186,7 @@ def draw_rows(rows: Rows, script: ScriptArguments, count: int | None, grade: boo
         for row in golds:
             if count is None or len(drawn_rows) < count:
                 (drawn_rows if row in texts and usable.get(row, True) else dropped).append(row)
-        if count is not None and len(drawn_rows) == count:
+        if len(drawn_rows) == count:
             break
     return drawn_rows, dropped
 
@@ -233,9 +232,8 @@ def _draw_once(rows: Rows, script: ScriptArguments, num_held_out: int, grade: bo
         from accelerate.utils import broadcast_object_list
 
         state = PartialState()
-        [(drawn_rows, dropped)] = broadcast_object_list(
-            [draw_rows(rows, script, count, grade) if state.is_main_process else ([], [])]
-        )
+        drawn = draw_rows(rows, script, count, grade) if state.is_main_process else None
+        [(drawn_rows, dropped)] = broadcast_object_list([drawn])
         report = report if state.is_main_process else None
     else:
         drawn_rows, dropped = draw_rows(rows, script, count, grade)

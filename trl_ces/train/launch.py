@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ import psutil
 
 from ..support.errors import UserError
 from ..support.imports import install_line
+from ..support.locks import TRAINING_LOCK
 from ..support.parent import LAUNCHER, prepare_child
 from ..support.yaml import read_yaml
 from .arguments import RESUME, CommandLine
@@ -134,7 +134,8 @@ def _share_cores(processes: int, *settings: Mapping[str, Any]) -> dict[str, str]
 
 def run_training(launch: Launch, recipe: Recipe) -> int:
     """Run this machine's training processes, and print how to resume if one is killed or raises an error."""
-    output_dir, started, received = Path(recipe.setting("output_dir")), time.time(), list[int]()
+    output_dir, received = Path(recipe.setting("output_dir")), list[int]()
+    started = (output_dir / TRAINING_LOCK).stat().st_mtime  # by the clock that dates the checkpoints
     with tempfile.TemporaryDirectory() as folder:
         reported, file = Path(folder) / "reported", Path(folder) / RECIPE
         file.write_text(recipe.to_yaml(), encoding="utf-8")

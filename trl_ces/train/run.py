@@ -3,7 +3,6 @@
 import errno
 import os
 import signal
-import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from ..layers.reward_calls import RewardError
 from ..methods.group_reward import accuracy_reward_index
 from ..support.errors import UserError, hub_errors
 from ..support.files import write_text
+from ..support.hub import nearest_model
 from ..support.locks import TRAINING_LOCK, lock_file, sign
 from ..trainer import CESTrainer
 from .arguments import START
@@ -94,8 +94,9 @@ def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CEST
             server_problem or isinstance(error, (*hub_errors(), *SETTINGS_ERRORS))
         ):
             raise
-        prefix = f"`model_name_or_path` {model!r}: " if isinstance(error, hub_errors()) else ""
-        raise UserError(server_problem or f"{prefix}{error} (TRL_CES_DEBUG=1 prints the traceback)") from error
+        failed = isinstance(error, hub_errors())
+        prefix, hint = (f"`model_name_or_path` {model!r}: ", nearest_model(model)) if failed else ("", "")
+        raise UserError(server_problem or f"{prefix}{error} (TRL_CES_DEBUG=1 prints the traceback){hint}") from error
 
 
 def accuracy_reward_name(trainer: CESTrainer) -> str | None:
@@ -112,7 +113,8 @@ def train_to_end(trainer: CESTrainer, recipe: Recipe) -> bool:
     output_dir, is_main = Path(str(trainer.args.output_dir)), trainer.accelerator.is_main_process
     checkpoint: Any = trainer.args.resume_from_checkpoint
     length = Length(trainer.args.max_steps, trainer.args.num_train_epochs)
-    hint = partial(resume_hint, output_dir, length, time.time(), checkpoint)
+    # The lock file was written at the start, by the clock that dates the checkpoints.
+    hint = partial(resume_hint, output_dir, length, (output_dir / TRAINING_LOCK).stat().st_mtime, checkpoint)
     if checkpoint and is_main:
         print(f"Resuming from {checkpoint}.", flush=True)
     changes = list_changes(Path(checkpoint), recipe, cast(CESConfig, trainer.args)) if checkpoint else []

@@ -110,12 +110,30 @@ def test_own_problems_have_the_columns_of_a_recipe(tmp_path):
         ("data", 0, "1+1=", "2"),
         ("data", 1, "2+2=", "4"),
     ]
-    [problem] = load({"prompt": chat, "solution": "2"})
-    assert (problem.question, problem.text, problem.gold) == (chat, "1+1=", "2")
+    parts = [chat[0], {"role": "user", "content": [{"type": "text", "text": "1+"}, {"type": "text", "text": "1="}]}]
+    for question in (chat, parts):
+        [problem] = load({"prompt": question, "solution": "2"})
+        assert (problem.question, problem.text, problem.gold) == (chat, "1+1=", "2")
     with pytest.raises(UserError, match="row 1 has no reference answer: add it, or remove the row"):
         load({"question": "1+1=", "answer": "2"}, {"question": "2+2=", "answer": None})
-    with pytest.raises(UserError, match=r"2 of them match `solution_column` .*\. Rename columns\."):
+    with pytest.raises(UserError, match=r"2 of them match `solution_column` .*\): rename columns\."):
         load({"problem": "1+1=", "solution": "It is 2.", "answer": "2"})
+    with pytest.raises(UserError, match=r"row 0: reference answer \[2\] .*: rename columns\."):
+        load({"question": "1+1=", "answer": [2]})
+    with pytest.raises(UserError, match=r"row 0: the question is 2: .*; rename columns\."):
+        load({"question": 2, "answer": "2"})
+
+
+def test_the_error_for_unreadable_own_problems_names_options_of_an_evaluation(tmp_path, monkeypatch):
+    with pytest.raises(UserError, match="check `--data`"):
+        load_own(str(tmp_path / "nowhere.jsonl"))
+
+    def load_dataset(*_, **__):
+        raise ValueError("Config name is missing.")
+
+    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+    with pytest.raises(UserError, match=r"\(Config name is missing\.\): check its name, split and network"):
+        load_own("org/set")
 
 
 def test_selected_problems_are_evenly_spaced(data):

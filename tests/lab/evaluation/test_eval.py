@@ -50,6 +50,9 @@ def test_options_override_the_file(tmp_path):
     assert settings.benchmarks == ["aime24", "amc23"]
     from_command_line = read_settings(None, {"model": "m", "benchmarks": ["gsm8k,svamp", "cmath"]})
     assert from_command_line.benchmarks == ["gsm8k", "svamp", "cmath"]
+    (tmp_path / "x.yaml").write_text("data: own.jsonl\n")
+    settings = read_settings(tmp_path / "x.yaml", {"model": "m", "benchmarks": ["gsm8k"]})
+    assert (settings.benchmarks, settings.data) == (["gsm8k"], None)
 
 
 def test_tiny_model_is_evaluated_end_to_end(workspace, tmp_path, capsys, monkeypatch):

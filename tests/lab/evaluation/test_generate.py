@@ -248,8 +248,11 @@ def test_error_for_a_short_context_states_the_maximum_length(tmp_path):
         check_context(facts, prompts, settings(max_new_tokens=76))
 
 
-def test_error_names_a_model_that_cannot_be_read(tmp_path):
-    with pytest.raises(UserError, match="'no-one/nothing' cannot be read"):
+def test_error_names_a_model_that_cannot_be_read(tmp_path, monkeypatch):
+    (tmp_path / "no-one").mkdir()
+    write_model(tmp_path / "no-one" / "nothin")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"'no-one/nothing' cannot be read: .* Did you mean `no-one/nothin`"):
         read_model(settings("no-one/nothing"))
     write_model(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "nonsense"}))

@@ -284,7 +284,7 @@ def test_evaluate_returns_measures_and_stores_samples_with_the_model(workspace, 
     assert len(scripted) == 2
     assert len(list((model / "evaluation").glob("*/samples.jsonl"))) == 2
     for vllm in (None, "here"):  # each backend stores its completions in a separate folder
-        monkeypatch.setattr(run_module, "find_spec", lambda name, measures=vllm: measures)
+        monkeypatch.setattr(run_module, "find_spec", lambda name, installed=vllm: installed)
         evaluate(model, benchmarks=["aime24"], **options | {"backend": "auto"})
 
 
@@ -295,6 +295,8 @@ def test_check_evaluate_rejects_invalid_options():
         check_evaluate(num_sample=2)
     with pytest.raises(UserError, match="`num_samples` is 'four'"):
         check_evaluate(num_samples="four")
+    with pytest.raises(UserError, match="`data` and `benchmarks` are both set"):
+        check_evaluate("aime24", data="test.jsonl")
 
 
 def test_evaluate_stores_samples_of_a_hub_model_in_the_default_folder(workspace, tmp_path, scripted, monkeypatch):

@@ -218,6 +218,7 @@ def test_top_limits_the_printed_pairs_and_automatic_tau_depends_on_the_mean_leng
         (["--prompt", "a"], ["No model is specified", "`--model`", "`--config`"]),
         (["--model", "MODEL"], ["There are no prompts", "`--prompt`, `--data`"]),
         (["--model", "no-one/nothing", "--prompt", "a"], ["'no-one/nothing' cannot be loaded", "huggingface.co"]),
+        (["--model", "models/cse", "--prompt", "a"], ["'models/cse' cannot be loaded", "mean `models/ces`?"]),
         (["--config", "arithmetic", "--model", "./empty"], ["'./empty' has no config.json"]),
         (["--model", "MODEL", "--data", "nowhere.jsonl"], ["nowhere.jsonl does not exist"]),
         (["--model", "MODEL", "--data", "broken.jsonl"], ["broken.jsonl, line 1 cannot be read"]),
@@ -226,6 +227,7 @@ def test_top_limits_the_printed_pairs_and_automatic_tau_depends_on_the_mean_leng
         (["--model", "MODEL", "--prompt", ""], ["`--prompt` is empty"]),
         (["--model", "MODEL", "--prompt", "a", "--ces_tau", "-0.1"], ["`--tau` is -0.1", "[0, 1]"]),
         (["--model", "MODEL", "--prompt", "a", "--tau", "atuo"], ["`--tau` is 'atuo': it must be a number", "`auto`"]),
+        (["--model", "MODEL", "--prompt", "a", "--tau", "["], ["`--tau` is '[': it must be a number"]),
         (["--config", "recipe.yaml", "--ces_tau", "atuo"], ["is 'atuo': it must be a number", "`auto`"]),
         (["--model", "MODEL", "--prompt", "a", "--temperature", "0"], ["`--temperature` is 0.0", "above 0"]),
         (["--model", "MODEL", "--prompt", "a", "--ces_tua", "1"], ["`ces_tua`", "`ces_tau`"]),
@@ -236,6 +238,8 @@ def test_top_limits_the_printed_pairs_and_automatic_tau_depends_on_the_mean_leng
 def test_errors_are_one_line(folder, capsys, args, parts):
     (folder / "broken.jsonl").write_text('{"question": ')
     (folder / "empty").mkdir(exist_ok=True)
+    (folder / "models" / "ces").mkdir(parents=True, exist_ok=True)
+    (folder / "models" / "ces" / "config.json").touch()
     assert main(["inspect", *(word.replace("MODEL", str(folder / "model")) for word in args)]) == 2
     out, err = capsys.readouterr()
     (error,) = (line for line in err.splitlines() if line.startswith("trl-ces inspect: error: "))

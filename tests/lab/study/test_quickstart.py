@@ -5,6 +5,7 @@ import json
 import math
 import os
 import sys
+import time
 import tomllib
 from contextlib import suppress
 from functools import partial
@@ -101,6 +102,20 @@ def test_failed_training_is_reported_with_the_last_line_of_its_log(tmp_path, mon
     assert len((tmp_path / "dapo.log").read_text().splitlines()) == 1
 
 
+def test_a_failed_run_ends_the_other_runs(tmp_path, monkeypatch, capsys):
+    (tmp_path / "worker.py").write_text(
+        "import sys, time\nif 'dapo' not in sys.argv[-1]:\n    sys.exit('failed')\ntime.sleep(100)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(quickstart, "WORKER", "worker")
+    monkeypatch.setattr("trl_ces.lab.tasks.arithmetic_model.make_base_model", lambda *args, **settings: None)
+    monkeypatch.setattr("trl_ces.lab.tasks.arithmetic_evaluation.measure", lambda *args: ({}, []))
+    start = time.monotonic()
+    assert command.run(["--output_dir", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith("\nCES stopped with exit code 1. ")
+    assert time.monotonic() - start < 60  # DAPO was ended
+
+
 def test_the_steps_of_all_runs_are_shown_in_one_line_that_fits_the_terminal(tmp_path, monkeypatch, capsys):
     runs = [quickstart.training(method, tmp_path / method, {}) for method in quickstart.METHODS]
     runs[0].steps[0].log.write_text("  1%|  | 1/160 [00:01<01:00]\r 25%|##  | 40/160 [00:40<02:00, 81.0 % correct]")
@@ -172,6 +187,6 @@ def test_a_small_quickstart_completes(tmp_path, capsys, monkeypatch):
     assert dapo["step"] == ces["step"] == correct_only["step"] == [4, 8]
     # Model, seed and problems are the same, so the first rollout is the same. Later rollouts differ.
     assert (dapo["accuracy"][0], dapo["length"][0]) == (ces["accuracy"][0], ces["length"][0])
-    assert dapo["entropy"] != ces["entropy"] != correct_only["entropy"]
+    assert dapo["entropy"] != ces["entropy"] != correct_only["entropy"] != dapo["entropy"]
     history = json.loads((tmp_path / "ces" / "trainer_state.json").read_text())["log_history"]
     assert any("ces/selected_tokens" in entry for entry in history)

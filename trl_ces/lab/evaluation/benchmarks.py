@@ -21,7 +21,7 @@ from ...support.errors import UserError, first_line, hub_errors, nearest
 from ...support.files import parse_rows
 from ...support.hub import expand_home
 from ...train.arguments import ScriptArguments
-from ...train.data import clean_gold, read_rows
+from ...train.data import clean_gold, make_prompt, read_rows
 from .code.tasks import CodeTask, Row, read_code, read_task
 
 # Returns the question and the reference answer of a row.
@@ -237,7 +237,7 @@ class Problem:
     @property
     def text(self) -> str:
         """The question, or the last of its chat messages."""
-        return self.question if isinstance(self.question, str) else str(self.question[-1].get("content"))
+        return self.question if isinstance(self.question, str) else self.question[-1]["content"]
 
 
 def find_benchmarks(names: Sequence[str]) -> list[str]:
@@ -288,17 +288,19 @@ def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Proble
 
 def load_own(name: str) -> list[Problem]:
     """Read the user's own problems from a file or the Hub (split `test`), with the columns of a recipe's data."""
+    problems = []
     try:
         rows = read_rows(ScriptArguments(dataset_name=name), name, "test")
+        for number, (question, gold) in enumerate(zip(rows.prompts, rows.golds, strict=True)):
+            location = f"{name}, row {number}"
+            text, messages = clean_gold(gold, None, location), make_prompt(question, None, location)
+            if text is None:
+                raise UserError(f"{location} has no reference answer: add it, or remove the row.")
+            problems.append(Problem(OWN, number, question if isinstance(question, str) else messages, text))
     except UserError as error:
-        message = re.sub(r"Set `\w+_column`", "Rename columns", str(error)).replace("`dataset_name`", "`--data`")
-        raise UserError(message) from None
-    problems = []
-    for number, (question, gold) in enumerate(zip(rows.prompts, rows.golds, strict=True)):
-        text = clean_gold(gold, None, f"{name}, row {number}")
-        if text is None:
-            raise UserError(f"{name}, row {number} has no reference answer: add it, or remove the row.")
-        problems.append(Problem(OWN, number, question, text))
+        # An evaluation has no options for columns and configurations.
+        message = re.sub(r"set `\w+_column`", "rename columns", str(error)).replace("`dataset_config`, ", "")
+        raise UserError(message.replace("`dataset_name`", "`--data`")) from None
     return problems
 
 

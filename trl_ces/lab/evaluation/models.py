@@ -64,7 +64,8 @@ def read_model(settings: EvaluationSettings) -> ModelFacts:
         tokenizer = AutoTokenizer.from_pretrained(name if has_tokenizer else base, **hub)
         config = AutoConfig.from_pretrained(base, **hub)
     except load_errors as error:
-        raise UserError(f"The model {settings.model!r} cannot be read: {first_line(error)}") from error
+        problem = f"The model {settings.model!r} cannot be read: {first_line(error)}{nearest_model(settings.model)}"
+        raise UserError(problem) from error
     try:
         ends = GenerationConfig.from_pretrained(base).eos_token_id
     except hub_errors():

@@ -191,7 +191,7 @@ def compare(runs: Sequence[Run], correctness: str = "correct", baseline: int = 0
     """
     names = shared_benchmarks(runs)
     limit = min(run.settings["max_new_tokens"] for run in runs)
-    kinds = {kind: kind_names for kind in KINDS if (kind_names := [name for name in names if SETS[name].kind == kind])}
+    kinds = {kind: sets for kind in KINDS if (sets := [name for name in names if SETS[name].kind == kind])}
 
     def tables(names: list[str]) -> list[list[pd.DataFrame]]:
         return [[run.samples[name] for name in names] for run in runs]
@@ -204,9 +204,7 @@ def compare(runs: Sequence[Run], correctness: str = "correct", baseline: int = 0
         "differing": {run.name: changes for run in runs[1:] if (changes := _differing(runs[0], run))},
         "left_out": [name for name in all_names if name not in names],
         "benchmarks": {name: measure(tables([name]), correctness, baseline) for name in names},
-        "averages": {
-            kind: measure(tables(kind_names), correctness, baseline, limit) for kind, kind_names in kinds.items()
-        },
+        "averages": {kind: measure(tables(sets), correctness, baseline, limit) for kind, sets in kinds.items()},
         "split": {name: _split([run.samples[name] for run in runs], correctness) for name in names},
     }
 

@@ -225,14 +225,15 @@ def record(settings: EvaluationSettings, facts: ModelFacts, problems: Sequence[P
 
 
 def evaluate(
-    model_dir: str | Path, benchmarks: str | Sequence[str] = "math12", correctness: str = "correct", **options: Any
+    model_dir: str | Path, benchmarks: str | Sequence[str] | None = None, correctness: str = "correct", **options: Any
 ) -> dict[str, dict[str, float]]:
     """
     Measure accuracy and length on benchmarks. Can be used as `evaluation.function` of `trl-ces study`.
 
     Args:
         model_dir (`str` or `Path`): Directory of a saved model, which also stores the completions, or a Hub id.
-        benchmarks (`str` or `Sequence[str]`): Benchmarks and groups.
+        benchmarks (`str` or `Sequence[str]`, optional): Benchmarks and groups, `"math12"` by default unless `data` is
+            set.
         correctness (`str`): `"correct"`, or `"correct_qwen"` for the rules of the Qwen2.5-Math script.
         **options: Other fields of [`EvaluationSettings`].
 
@@ -256,7 +257,10 @@ def evaluate(
 
 
 def check_evaluate(
-    benchmarks: str | Sequence[str] = "math12", correctness: str = "correct", model_dir: str | None = None, **options
+    benchmarks: str | Sequence[str] | None = None,
+    correctness: str = "correct",
+    model_dir: str | None = None,
+    **options: Any,
 ) -> None:
     """Raise `UserError` if [`evaluate`] would reject these settings. `trl-ces study` calls this before training."""
     settings = choose_backend(_study_settings(model_dir or "of the study", benchmarks, correctness, options))
@@ -269,5 +273,6 @@ def check_evaluate(
 def _study_settings(model: str, benchmarks: Any, correctness: str, options: dict[str, Any]) -> EvaluationSettings:
     if correctness not in CORRECTNESS:
         raise UserError(f"`correctness` is {correctness!r}: it must be one of {', '.join(CORRECTNESS)}.")
-    named = {} if options.get("data") else {"benchmarks": benchmarks}
-    return make_settings({**named, **options, "model": model}, "`evaluation`")
+    if benchmarks is None:
+        benchmarks = [] if options.get("data") else "math12"
+    return make_settings({"benchmarks": benchmarks, **options, "model": model}, "`evaluation`")

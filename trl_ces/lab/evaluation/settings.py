@@ -43,7 +43,9 @@ class EvaluationSettings:
         default_factory=list, metadata={"help": "benchmarks and groups, separated by commas", "range": TEXTS}
     )
     data: str | None = _setting(
-        None, "your own problems, in place of benchmarks: a .json, .jsonl or .parquet file or a Hub id, as in recipes"
+        None,
+        "your own problems, in place of benchmarks: a .json, .jsonl or .parquet file, or the Hub id of a data set "
+        "without configurations (split test)",
     )
     data_dir: str | None = _setting(None, "folder with math/, reasoning/ and code/; default: load from the Hub")
     output_dir: str | None = _setting(
@@ -118,8 +120,9 @@ def make_settings(values: dict[str, Any], source: str) -> EvaluationSettings:
 def read_settings(file: Path | None, options: dict[str, Any]) -> EvaluationSettings:
     """Read settings from a YAML file; command-line options (text) override them."""
     values = {} if file is None else read_yaml(file)
-    if "data" in options:
-        values.pop("benchmarks", None)
+    for name, other in (("data", "benchmarks"), ("benchmarks", "data")):
+        if name in options:
+            values.pop(other, None)
     hints = {setting.name: setting.type for setting in fields(EvaluationSettings)}
     return make_settings(values | {name: _from_text(text, hints[name]) for name, text in options.items()}, str(file))
 

@@ -20,6 +20,7 @@ from ...layers.reward_calls import RewardError, guard
 from ...layers.turns import read_turns
 from ...methods.group_reward import accuracy_reward_index, reward_name
 from ...support.errors import UserError, first_line, hub_errors
+from ...support.hub import nearest_model
 from ...support.prompts import check_chat_template
 from ...train.data import make_prompt
 from ...train.lookup import find_reward_functions, model_path
@@ -94,7 +95,7 @@ def _load_model(recipe: Recipe, build: bool) -> tuple[str, Any, Any]:
         tokenizer = AutoTokenizer.from_pretrained(path, **hub)
         return name, AutoModelForCausalLM.from_pretrained(path, **hub, **loading), tokenizer
     except load_errors as error:
-        raise UserError(f"The model {name!r} cannot be loaded: {first_line(error)}") from error
+        raise UserError(f"The model {name!r} cannot be loaded: {first_line(error)}{nearest_model(name)}") from error
 
 
 def encode_prompt(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...support.errors import UserError
 from ...support.files import write_json, write_text
@@ -25,7 +25,10 @@ from ...train.launch import WORKER
 from ...train.recipe import compose
 from ..evaluation.tables import markdown
 from ..tasks.arithmetic import arithmetic_accuracy_reward, load_problems
-from .processes import Pending, Step, run_all
+from .processes import Pending, RunFailed, Step, run_all
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 METHODS = {  # name -> recipe and overlays, in training order
     "DAPO": ["arithmetic", "dapo"],
@@ -59,8 +62,7 @@ def quickstart(
     rl_steps: int = 160,
     num_problems: int = 200,
 ) -> str:
-    """
-    Train and measure the base model, `before`, and a model with each of `METHODS`; return a summary.
+    """Train and measure the base model, `before`, and a model with each of `METHODS`; return a summary.
 
     `stage` takes a title and returns a context manager of an object whose `show` method displays progress.
     """
@@ -99,9 +101,11 @@ def quickstart(
         if len(found) + len(to_measure) == len(runs) and to_measure:  # the last run leaves a core free
             measure_next()
 
+    def on_failure(failure: RunFailed) -> None:
+        raise failure  # `run_all` ends the other runs
+
     with stage("2/3  Train three methods") as line:
-        for failure in run_all(runs, [{}, {}], on_finish=to_measure.append, on_wait=on_wait):
-            raise failure
+        run_all(runs, [{}, {}], on_finish=to_measure.append, on_failure=on_failure, on_wait=on_wait)
     with stage(f"3/3  Measure all models on {num_problems} held-out problems"):
         while to_measure:
             measure_next()
@@ -109,11 +113,15 @@ def quickstart(
         accuracy = arithmetic_accuracy_reward.__name__
         plot_curves({name: [read_curves(folders[name], accuracy)] for name in METHODS}, output_dir / PICTURE)
         write_json(output_dir / NUMBERS, {"seed": seed, **measures})
-    completions = {name: found[name][1] for name in folders}
+    return summary(measures, problems, {name: found[name][1] for name in folders})
+
+
+def summary(measures: Measures, problems: Dataset, completions: dict[str, list[list[str]]]) -> str:
+    """Render examples, the comparison and how it was measured."""
     return (
         f"{examples(list(problems['prompt']), list(problems['solution']), completions)}\n\n"
         f"{table(measures)}\n\n"
-        f"Measured on {num_problems} held-out problems x {SAMPLES} completions at temperature 1, sampling seed "
+        f"Measured on {len(problems)} held-out problems x {SAMPLES} completions at temperature 1, sampling seed "
         f"{SAMPLING_SEED}.\n"
         "Length includes the end token; entropy is the mean entropy of the sampling distribution over all tokens.\n"
         f"{outside_bands(measures)} One seed; experiments/arithmetic has the means of DAPO and CES over ten."
