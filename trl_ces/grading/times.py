@@ -24,7 +24,7 @@ def same_parts(gold: str, answer: str) -> bool | None:
     # 1:0 is a score: as a ratio it would equal 2:0.
     if 0 in parts + others or (_CLOCK.fullmatch(gold) and _CLOCK.fullmatch(answer)):
         return parts == others
-    return [part * parts[0] for part in others] == [part * others[0] for part in parts]
+    return bool(others) and [part * parts[0] for part in others] == [part * others[0] for part in parts]
 
 
 _COUNTED_PARTS = re.compile(r"(\d+(?:\s*:\s*\d+)+)(?:\s*([AaPp])\.?\s?[Mm]\.?)?")
