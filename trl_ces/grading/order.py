@@ -74,16 +74,22 @@ def by_order(answer: str, gold: str, question: str) -> tuple[str, str] | None:
 
 
 def _by_name(named: dict[str, str], names: list[str]) -> list[str]:
-    """The labelled values in the order of these names, `""` for one without; as they are if no label fits a name."""
-    if named.keys() == {*names}:
-        return [named[name] for name in names]
-    places = [[value for label, value in named.items() if _fits(label, name)] for name in names]
-    if len(named) == len(names) and any(places):
-        return [values[0] if len(values) == 1 else "" for values in places]
-    return [*named.values()]
+    """The labelled values in the order of these names, `""` for one without; as they are if labels fit none or two."""
+    for case in (str, str.casefold):
+        values = {case(label): value for label, value in named.items()}
+        if len(values) == len(named) and values.keys() == {case(name) for name in names}:
+            return [values[case(name)] for name in names]
+    # `min` fits minimum and `l` fits length: the first three letters are the same, or one starts with the other
+    starts = [(label, name, min(len(label), len(name), 3)) for label in named for name in names]
+    fitting = [(label, name) for label, name, size in starts if label[:size].casefold() == name[:size].casefold()]
+    if len(named) != len(names) or not fitting or len({label for label, _ in fitting}) < len(fitting):
+        return [*named.values()]
+    places = {name: named[label] for label, name in fitting}
+    return [places.get(name, "") for name in names]
 
 
-_LOWER = re.compile(r"\b(?:min|small|least|low)|最小|最低", re.IGNORECASE)
+_LOW = re.compile(r"\b(?:min(?:imum|imal)?|small(?:er|est)?|least|low(?:er|est)?)\b|最[小低]", re.IGNORECASE)
+_HIGH = re.compile(r"\b(?:max(?:imum|imal)?|larg(?:er?|est)|great(?:er|est)|high(?:er|est)?)\b|最[大高]", re.IGNORECASE)
 
 
 def _is_swapped(values: str, names: list[str]) -> bool:
@@ -91,13 +97,10 @@ def _is_swapped(values: str, names: list[str]) -> bool:
     first, *others = (number(value) for value in values.split("; "))
     if len(others) != 1 or first is None or others[0] is None or first == others[0]:
         return False
-    return bool(_LOWER.search(names[first < others[0]]))
-
-
-def _fits(label: str, name: str) -> bool:
-    """Whether both start with the same three letters, or one with the other: `min` and `minimum`, `l` and `length`."""
-    size = min(len(label), len(name), 3)
-    return label[:size].casefold() == name[:size].casefold()
+    place = first < others[0]  # of the larger value
+    (rest, low), (other, high) = _LOW.subn("", names[place]), _HIGH.subn("", names[not place])
+    # the smallest and the largest angle, but not the least common multiple and the greatest common divisor
+    return bool(low and high) and (rest.strip() == other.strip() or not (other if place else rest).strip())
 
 
 def _word(name: str) -> str:
