@@ -8,16 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..support.comparison import Algebra
 from ..support.limits import too_big
 from ..support.prompts import after_thinking
 from .answers import extract_answer
-from .asked import as_asked, without_asked_words
+from .asked import as_asked
 from .copies import is_copy
 from .equality import count_values, equal
 from .forms import same_text
 from .golds import usable
+from .phrases import without_asked_words
 from .pool import DEFAULT_LIMIT_S, WorkerPool, shared_pool
-from .qwen.shared import Algebra
 
 logger = logging.getLogger(__name__)
 
