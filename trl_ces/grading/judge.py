@@ -118,7 +118,7 @@ def check_lengths(responses: Sequence[str], columns: Mapping[str, Sequence[Any] 
     """Raises `ValueError` for a column that has not one entry for each response."""
     for name, values in columns.items():
         if values is not None and len(values) != len(responses):
-            raise ValueError(f"{name} has {len(values)} entries for {len(responses)} responses: pass one for each.")
+            raise ValueError(f"{name} has {len(values)} entries for {len(responses)} answers: pass one for each.")
 
 
 def usable_golds(
