@@ -9,7 +9,7 @@ import pytest
 from trl_ces import grading
 from trl_ces.grading import grade, usable_golds
 
-WITHOUT_EXAMPLES = {"grader", "judge", "pool", "verdicts", "worker", "qwen"}
+WITHOUT_EXAMPLES = {"grader", "judge", "pool", "worker", "qwen"}
 MODULES = sorted({module.name for module in pkgutil.iter_modules(grading.__path__)} - WITHOUT_EXAMPLES)
 
 

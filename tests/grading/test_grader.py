@@ -169,16 +169,27 @@ def test_thinking_is_removed_if_the_prompt_or_the_completion_opens_it():
 @pytest.mark.parametrize(
     ("arguments", "settings", "match"),
     [
-        ((["a", "b"], ["1"]), {}, "golds has 1 entries for 2 responses: pass one for each"),
-        ((["a"], ["1"], ["What?", "Why?"]), {}, "questions has 2 entries for 1 responses"),
-        ((["a"], ["1"]), {"benchmarks": ["gsm8k", "math"]}, "benchmarks has 2 entries for 1 responses"),
-        ((["a"], ["1"]), {"thinking_prefilled": [True, False]}, "thinking_prefilled has 2 entries for 1 responses"),
+        ((["a", "b"], ["1"]), {}, "golds has 1 entries for 2 answers: pass one for each"),
+        ((["a"], ["1"], ["What?", "Why?"]), {}, "questions has 2 entries for 1 answers"),
+        (
+            (["a"], ["1"]),
+            {"benchmarks": ["gsm8k", "math"], "with_qwen": True},
+            "benchmarks has 2 entries for 1 answers",
+        ),
+        ((["a"], ["1"]), {"thinking_prefilled": [True, False]}, "thinking_prefilled has 2 entries for 1 answers"),
     ],
 )
 def test_sequences_of_different_lengths_raise_an_error(arguments, settings, match):
     with pytest.raises(ValueError, match=match):
         grade_many(*arguments, **settings, pool=Pool())
     assert grade_many([], [], pool=Pool()) == []
+
+
+def test_benchmarks_without_with_qwen_raise_an_error():
+    with pytest.raises(ValueError, match="`benchmarks` only affect `correct_qwen`"):
+        grade_many(["1"], ["1"], benchmarks=["gsm8k"], pool=Pool())
+    with pytest.raises(ValueError, match="set `with_qwen=True`"):
+        grade("1", "1", benchmark="gsm8k", pool=Pool())
 
 
 # ---- batches with hostile answers

@@ -169,7 +169,8 @@ def test_grading_loads_neither_torch_nor_trl_and_the_algebra_only_in_workers():
 import sys
 from trl_ces.grading import grade
 print(grade(r"\boxed{\sqrt{8}}", r"2\sqrt{2}").correct, {"torch", "trl", "sympy"} & {*sys.modules})
-from trl_ces.grading import verdicts, worker  # all that a worker loads
+from trl_ces.grading import worker
+worker.load_algebra()
 print({"torch", "trl", "sympy"} & {*sys.modules})
 """
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)

@@ -4,7 +4,7 @@ Is this answer right? [`grade_many`] compares final answers with golds, in bound
 How an answer travels, and the file to open for a bug on its way:
 
 1. `judge.py` cuts off the thinking, decides what it can in this process and sends the rest to a worker (`pool.py`,
-   `worker.py`, `verdicts.py`).
+   `worker.py`).
 2. `answers.py` extracts the final answer; `context.py` decides whether the text around it lets it stand, `copies.py`
    whether it only repeats the question; `asked.py`, `options.py`, `phrases.py` and `order.py` decide what the question
    lets it mean.
@@ -12,8 +12,8 @@ How an answer travels, and the file to open for a bug on its way:
 4. `equality.py` applies the rules in order, with `numbers.py`, `units.py` and `statements.py`. What is left is decided
    by computer algebra (`symbolic.py`), in a worker.
 
-`golds.py` decides whether a gold can be graded against; `qwen/` is the second verdict, which `grader.py` adds and no
-training loads. docs/grading.md states the rules of the first verdict, docs/evaluation.md those of the second. Only
+`golds.py` decides whether a gold can be graded against; `qwen/` computes `correct_qwen`, which `grader.py` adds and no
+training loads. docs/grading.md states the rules of `correct`, docs/evaluation.md those of `correct_qwen`. Only
 workers load the algebra. The other files run on text a policy wrote, inside the trainer: every search is linear in its
 length or bounded by `support/limits.py`.
 """

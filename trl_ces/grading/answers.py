@@ -94,7 +94,7 @@ def find_statement(text: str) -> str | None:
 
 # A few words without another number may follow a closing expression: "Hence we obtain $025$ as required."
 _CLOSING_TAIL = re.compile(r"[^\d$\\?？]{0,40}")
-# An unboxed verdict or label that is the last line: "**Yes**, because ...", "answer1".
+# A last line that is yes, no or a label, without a box: "**Yes**, because ...", "answer1".
 _LAST_LINE = re.compile(
     r"^(?:\*\*(yes|no)[.,]?\*\*(?!.*\b(?:but|however|unless|if|not sure)\b)(?:[,.;:][^\n?]*)?|"
     r"((?:answer|option|solution|ending)\d)\.?)\s*\Z",
@@ -112,13 +112,21 @@ _INTRODUCED = re.compile(
     re.IGNORECASE,
 )
 _BEFORE_CLOSING = re.compile(r"[.!?](?=\s)|[。！？\n]|,\s+(?=so\b|hence\b|thus\b|therefore\b)")
-_OTHERS = re.compile(r"\b(?:not|cannot|never|or|others|one of|lucky)\b|n't\b|不|非", re.IGNORECASE)
+# What denies a closing expression: "a beginner would pick", "my first attempt had", "it is tempting to say".
+_OTHERS = re.compile(
+    r"\b(?:not|cannot|never|or|others|one of|lucky|trap|beginner|novice|naive(?:ly)?|attempt|mistake|tempt(?:ing|ed)|"
+    r"instead of|would (?:pick|choose|select|say|answer|guess|claim|think)|"
+    r"first (?:try|guess|thought|idea|glance|instinct))\b|n't\b|不|非",
+    re.IGNORECASE,
+)
 
 
 def _closing(text: str) -> str | None:
     """The expression that ends a text: in bold, or introduced by its sentence."""
     if line := _LAST_LINE.search(text):
-        return line[1] or line[2]
+        start, end = line.span(1 if line[1] else 2)
+        is_denied = _OTHERS.search(_sentence_before(text, start)) or not stands(text, start, end, text[start:end])
+        return None if is_denied else text[start:end]
     closings = list(_VALUES.finditer(text))
     if not closings or not _CLOSING_TAIL.fullmatch(text, closings[-1].end()):
         return None
@@ -126,7 +134,7 @@ def _closing(text: str) -> str | None:
     bold = _BOLD_AT_END.search(text, start, end)
     if bold and "**" not in text[start : bold.start()]:  # "$a = 5$, so $a^2 = 25$ and **$b = 3$**"
         start = bold.start()
-    before = _BEFORE_CLOSING.split(text[:start])[-1]
+    before = _sentence_before(text, start)
     introduced = bold or _INTRODUCED.search(before)
     if _OTHERS.search(before) or not introduced or not stands(text, start, end, text[start:end]):
         return None
@@ -138,10 +146,16 @@ def _closing(text: str) -> str | None:
     return (_closing(bold[1]) if _SENTENCE_IN_BOLD.match(bold[1]) else None) or bold[1].strip()
 
 
+def _sentence_before(text: str, start: int) -> str:
+    """The sentence that a place in a text continues, also from the line before if that ends with a colon."""
+    lead = text[:start].rstrip("\n *")
+    return _BEFORE_CLOSING.split(lead if lead.endswith((":", "：")) else text[:start])[-1]
+
+
 _END_OF_PROOF = r"(?:[∎■□◻◼⬛⬜]|\\(?:blacksquare|square|Box|qed|checkmark)(?![A-Za-z])|\bQ\.?E\.?D\b\.?)"
-# Check marks, emoji and ends of proofs. Crosses, thumbs down and doubting faces say that a value is wrong.
+# Check marks, approving emoji with skin tones and ends of proofs. All other emoji may say that a value is wrong.
 _ORNAMENT = re.compile(
-    rf"(?![👎🚫🛑🤔🤷🙅])[✅✔✓☑✨⭐🌀-🫿]|\\hfill\b|\$+\s*{_END_OF_PROOF}\s*\$+|\\[(\[]\s*{_END_OF_PROOF}\s*\\[)\]]|"
+    rf"[✅✔✓☑✨⭐🌟💫🎉🎊🎯🏆🏅🥇💯🔥💪🚀💡🧠📝📌🟢👍👏👌🙌🙏🤝😀😃😄😁😊😇🙂😉😎🤓🤩🥳🏻-🏿]|\\hfill\b|\$+\s*{_END_OF_PROOF}\s*\$+|\\[(\[]\s*{_END_OF_PROOF}\s*\\[)\]]|"
     rf"(?<=[\s\w)\]}}*.$]){_END_OF_PROOF}(?=[\s.*_)]*(?:\$|\\[)\]]|\n|\Z))"
 )
 

@@ -18,16 +18,12 @@ from .forms import choice, condition, same_text, split_base
 from .notation import BLANKS_AND_SIZES, LETTER, split_top, tidy, unwrap
 from .numbers import MAX_DIGITS, number
 from .options import with_options
-from .order import by_order
-from .phrases import asks_for, says_only, without_numbers_of_names, without_what_is_counted, without_words
+from .order import as_times, by_order
+from .phrases import SCALE, asks_for, says_only, without_numbers_of_names, without_what_is_counted, without_words
 from .statements import has_unknowns, interval_of, is_name, is_unsolved, sides
-from .times import as_times
 from .units import CHINESE, KINDS, MEASURES, implied_unit, measures_in, nouns, parse_unit, quantity, split_unit
 
 _NAME = re.compile("[A-Za-z]")
-_SCALE = re.compile(r"(?:多少|几)([万亿])|\b(?:how many|in) (hundred|thousand|million|billion)s\b", re.IGNORECASE)
-
-
 _BASE = re.compile(r"\bbase[\s$-]*\{?(\d+|[a-z]+)|\b(binary|octal|hexadecimal)\b|([二八]|十六)进制", re.IGNORECASE)
 _BASES = {"binary": "2", "octal": "8", "hexadecimal": "16", "二": "2", "八": "8", "十六": "16"}
 _DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*(?:\^\s*\{?\s*\\(?:circ|degree)\s*\}?|°)")
@@ -35,7 +31,7 @@ _IN_TEXT = re.compile(r"^\s*\\text\s*\{([^{}]*)\}\s*$")  # Ann: 3, Bob: 5
 
 
 def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
-    """The gold and the answer that are to be compared; an empty answer where the question asks for something else."""
+    """The gold and the answer to compare; an empty answer where the question requests something else."""
     if not question or len(answer) > MAX_DIGITS or too_big(question) or same_text(gold, answer):
         return gold, answer
     if (chosen := with_options(answer, gold, question)) is not None:
@@ -74,11 +70,11 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     asked_bases = {_BASES.get(named.lower()) or str(number(named)) for named in map("".join, _BASE.findall(question))}
     if base in asked_bases and split_base(tidy(gold))[1] is None:
         return gold, digits
-    scale = _SCALE.search(question)
+    scale, value = SCALE.search(question), number(tidy(answer))
     if scale and scale[1] and number(tidy(gold)) is not None and scale[1] not in gold:  # 多少万元
-        value, counted, _ = tidy(unwrap(answer)).partition(scale[1])
-        return gold, value if counted or not split_unit(tidy(answer))[1] else ""
-    if scale and scale[2] and scale[2] not in gold:
+        digits, counted, _ = tidy(unwrap(answer)).partition(scale[1])
+        return gold, digits if counted or not split_unit(tidy(answer))[1] else ""
+    if scale and scale[2] and scale[2] not in gold and (value is None or value != number(tidy(gold))):
         answer = re.sub(rf"(?<=[\d}}])\s*(\\text\s*\{{)?\s*{scale[2]}\b", r"\1", answer)
     answer = without_what_is_counted(answer, question)
     if (share := _as_share(answer, gold, question)) is not None:
@@ -112,7 +108,7 @@ _ASKS_PERCENT = re.compile(
 # A rate or a grade, but no price or count, may be a percentage where another one is given.
 _ASKS_RATE = re.compile(
     r"(?!.*(?:\bhow (?:many|much|long|far|old)|price|cost|\bpa(?:y|id)|\$\s?\d|元))"
-    r".*(?:[%％]|percent|\brate\b|grade|concentration|率|浓度)",
+    r".*(?:\brate\b|grade|concentration|率|浓度)",
     re.IGNORECASE | re.DOTALL,
 )
 
@@ -135,7 +131,8 @@ def _as_share(answer: str, gold: str, question: str) -> str | None:
 
 
 _WORDED = re.compile(r"\$([^$=]+?)(?:\s*\\approx[^$]*)?\$\s+([a-z][A-Za-z ]*)\.?")
-_SENTENCE_WITH_ONE_NUMBER = re.compile(r"[A-Z][A-Za-z ,']* (\d+(?:\.\d+)?) [A-Za-z ,']+\.")
+_UNIT = r"((?:square |cubic )?[a-zμ]+(?:(?: per |/)[a-z]+)?)"
+_SENTENCE_WITH_ONE_NUMBER = re.compile(rf"[A-Z][A-Za-z ,']* (\d+(?:\.\d+)?) (?:{_UNIT})?[A-Za-z ,']*\.")
 # Signs of units behind a value, by a word of the question that allows them.
 _SIGNS_BY_WORD = [
     (re.compile("arcsec"), re.compile(r"(?:''|″)$")),
@@ -148,7 +145,9 @@ def _in_common_terms(gold: str, answer: str, question: str) -> tuple[str, str]:
     if (worded := _WORDED.fullmatch(gold.strip())) and parse_unit(worded[2]):
         gold = rf"{worded[1]}\text{{ {worded[2]}}}"
     if (sentence := _SENTENCE_WITH_ONE_NUMBER.fullmatch(gold.strip())) and re.search(r"\d", answer):
-        gold = sentence[1]
+        gold, unit = sentence.groups()
+        is_measure = MEASURES.intersection(parse_unit(unit or "") or ())
+        gold += r"\%" if unit == "percent" else rf"\text{{ {unit}}}" if is_measure else ""
     for word, sign in _SIGNS_BY_WORD:
         if word.search(question) and not sign.search(gold):
             answer = sign.sub("", answer)
@@ -160,31 +159,12 @@ _BOUNDED_EXPRESSION = re.compile(r"(.+?)(<|\\leq)(.+)(<|\\leq)(.+)|(.+?)(?:[<>=]
 
 
 def _of_a_letter(answer: str, gold: str, question: str) -> str:
-    r"""`20 < x < 30` for `20 < x^2+5x < 30` where the question asks for x^2+5x and the gold is an interval."""
+    r"""`20 < x < 30` for `20 < x^2+5x < 30` where the question requests x^2+5x and the gold is an interval."""
     text = tidy(answer)
     bounded = _BOUNDED_EXPRESSION.fullmatch(text) if re.fullmatch(r"[(\[].*[)\]]|.*\\cup.*", tidy(gold)) else None
     name = (bounded[3] or bounded[6]).strip() if bounded else ""
     is_named = len(name) > 1 and "," not in name and re.sub(r"\s", "", name) in BLANKS_AND_SIZES.sub("", question)
     return text.replace(name, "x") if is_named else answer
-
-
-# "at least $\\boxed{5}$" where the least number is asked for, `x < \\boxed{5}` where the least upper bound is.
-_BOUNDS = [
-    (re.compile(asks, re.IGNORECASE), re.compile(rf"(?:{says})(?=\s*\$?\\boxed)"))
-    for asks, says in (
-        (r"\b(?:least|minimum|smallest|fewest)\b", "at least"),
-        (r"\b(?:greatest|maximum|largest|most|upper bound)\b", "at most|<"),
-    )
-]
-
-
-def without_asked_words(text: str, question: str) -> str:
-    r"""A text without the question's words around boxes: `\boxed{5}万吨` for 多少万吨, "at least" for the least."""
-    for asks, says in _BOUNDS:
-        if asks.search(question):
-            text = says.sub("=", text)
-    scale = _SCALE.search(question)
-    return re.sub(rf"(?<=\}})(\$?)\s*{scale[1] or scale[2]}", r"\1 ", text) if scale else text
 
 
 _NAMED_VALUE = re.compile(r"([A-Za-z])(\(-?[\d./]+\))=")
@@ -195,7 +175,7 @@ _ASKED_NAME = re.compile(
 
 
 def _names_another_value(answer: str, gold: str, question: str) -> bool:
-    """Whether the answer is f(3) = ... where the question knows f, but not at 3, or y = ... where it asks for x."""
+    """Whether the answer is f(3) = ... where the question knows f, but not at 3, or y = ... where it requests x."""
     named = _NAMED_VALUE.match(BLANKS_AND_SIZES.sub("", answer))
     known = BLANKS_AND_SIZES.sub("", f"{question} {gold}")
     if named and named.group(1) + "(" in known:
@@ -234,7 +214,7 @@ _FORM = re.compile(
 
 
 def _has_another_form(answer: str, gold: str, question: str) -> bool:
-    """Whether the question asks for a form, and the answer has another number of terms or of digits than the gold."""
+    """Whether the question requests a form, and the answer has another number of terms or of digits than the gold."""
     if not _FORM.search(question) or any(re.search("[=,<>]|\\\\(?:[lg]eq|pm)", text) for text in (answer, gold)):
         return False
     one, other = unwrap(tidy(answer)), unwrap(tidy(gold))
@@ -265,7 +245,7 @@ def _in_text(text: str, other: str, question: str) -> str:
 
 
 def _has_another_unit(answer: str, gold: str, question: str) -> bool:
-    """Whether a gold has no unit, and the answer one that is not asked for, or not named while its kind is."""
+    """Whether a gold has no unit, and the answer one that is neither requested nor of a kind without a named unit."""
     if implied_unit(gold) or split_unit(tidy(gold))[1]:
         return False
     given = parse_unit(split_unit(tidy(answer))[1] or implied_unit(answer)) or {}
@@ -283,7 +263,6 @@ def _has_another_unit(answer: str, gold: str, question: str) -> bool:
 
 
 _UNIT_IN_LATEX = re.compile(r"\$(\\mu\s*)?\\mathrm\s*\{[~\s]*([A-Za-z]+)\s*\}\$")
-_UNIT = r"((?:square |cubic )?[a-zμ]+(?:(?: per |/)[a-z]+)?)"
 _ASKED_UNIT = re.compile(  # a look ahead, because "in how many hours" has two
     rf"(?=\b(?:how many|number of) {_UNIT}|(?<!measured )(?<!given )(?<!is )(?<!are )\b(?:in|to) {_UNIT}(?![\w-]))",
     re.IGNORECASE,
@@ -294,7 +273,7 @@ _ASKED_IN_CHINESE = re.compile(
 
 
 def _asked_units(question: str, given: dict[str, int]) -> list[dict[str, int]]:
-    """The units that a question asks for: "how many minutes"; 多少元 only where another of its kind is given."""
+    """The units that a question requests: "how many minutes"; 多少元 only where another of its kind is given."""
     question = _UNIT_IN_LATEX.sub(lambda unit: f"{(unit[1] and 'μ') or ''}{unit[2]}", question)
     asked = [*map(parse_unit, _ASKED_IN_CHINESE.findall(question))]
     asked = [unit for unit in asked if unit and any(kind & unit.keys() and kind & given.keys() for kind in KINDS)]

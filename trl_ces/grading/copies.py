@@ -23,8 +23,6 @@ from .statements import is_name, sides
 from .units import split_unit
 
 _TIMES = r"(?:\\(?:cdot|times)(?![A-Za-z])|\*)"
-
-
 _UNFINISHED = re.compile(
     r"\\(?:sum|prod|[io]*int|lim|gcd|det|max|min|deg)(?![A-Za-z])|\\frac\s*\{\s*(?:d|\\partial)[^{}]*\}\s*\{\s*(?:d|\\partial)"
     r"|(?<![A-Za-z])(?:gcd|lcm|det|max|min|mod)(?![A-Za-z])(?!\s*\}?\s*(?:$|\d))"

@@ -13,14 +13,14 @@ type and order; unions; statements; words by spelling; the rest by computer alge
 import re
 from itertools import combinations
 
+from ..support.comparison import Algebra
 from ..support.limits import MAX_ITEMS, too_big
 from . import forms, statements
 from .forms import choice, congruence, is_words, same_text
 from .notation import balanced, enclosed, split_top, tidy, unwrap
 from .numbers import decimal_places, number
-from .qwen.shared import Algebra
+from .order import same_parts
 from .statements import gives_different_names, has_unknowns, is_name, is_relation, may_be_named, results, sides
-from .times import same_parts
 from .units import implied_unit, split_unit, unit_fits
 
 _CHOICES, _BETWEEN_CHOICES = re.compile(r"[A-K]{2,}"), re.compile(r"[\s,;()]")
@@ -28,8 +28,6 @@ _BOUNDED = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?:_\w)?(?![A-Za-z])")
 EXTREMUM = re.compile("m(?:ax|in) at ")  # min at x=-1
 _UNIT_VECTOR = re.compile(r"\\(?:mathbf|boldsymbol|bm|vec|hat)\{?(?:\\mathbf)?\{?\\?([ijk])(?:math)?\}*")
 _WORDS = re.compile(r"\\(?:text|mbox|textrm|textbf)\s*\{[^{}]*[A-Za-z]")
-
-
 _SIZE = re.compile(r"(\d+)\s*\\times\s*(\d+)")
 _BOTH = re.compile(r"(?<![A-Za-z])and(?![A-Za-z])|且")
 _GOES_ON = re.compile(r"\\[cl]?dots(?![A-Za-z])|\.\.\.|…")
@@ -161,6 +159,10 @@ def _value(text: str) -> str:
     return value if is_one and may_be_named(name) else text
 
 
+_NAMED_TUPLE = re.compile(r"\(([A-Za-z][^()]*)\)\s*=\s*\((.*)\)", re.DOTALL)
+_PLUS_MINUS = re.compile(r"\\(p|m)(?:m|p)(?![A-Za-z])\s*")  # not \pmod
+
+
 def listed_values(text: str) -> list[str]:
     """The values of a tidied list or set, without its braces and with each plus-minus expanded."""
     brackets = enclosed(text)
@@ -168,12 +170,13 @@ def listed_values(text: str) -> list[str]:
         text = brackets[1]
     if words := re.fullmatch(r"\\text\s*\{([^{}]*,[^{}]*)\}", text):
         text = words.group(1)
+    if (named := _NAMED_TUPLE.fullmatch(text)) and not _PLUS_MINUS.search(text):  # (x, y) = (1, 2)
+        names, values = (split_top(part, ",") for part in named.groups())
+        if len(names) == len(values) > 1 and all(map(is_name, names)):
+            return [f"{name}={value}" for name, value in zip(names, values, strict=True)]
     items = split_top(text, ";")
     items = items if len(items) > 1 else split_top(text, ",")
     return [signed for item in items for signed in _signed(item)]
-
-
-_PLUS_MINUS = re.compile(r"\\(p|m)(?:m|p)(?![A-Za-z])\s*")  # not \pmod
 
 
 def _signed(item: str) -> list[str]:

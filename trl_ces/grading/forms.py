@@ -223,6 +223,7 @@ _YES_OR_NO = re.compile(  # yes, it is prime; no, it is not closed
     r"^(yes(?!.*(?:\b(?:not?)\b|n't))|no(?!.*\byes\b))[,.;:]\s(?!.*\b(?:but|if|unless|only|wait|or)\b).*",
     re.IGNORECASE | re.DOTALL,
 )
+_DIVERGES = re.compile(r"\b(?:(?:does|is) not|doesn't|isn't) converg\w*", re.IGNORECASE)
 _KIND = re.compile(
     r"(?<=\w)\s+(?:function|series|sequence|integral|triangle|number|matrix|system|event|condition)s?\.?$",
     re.IGNORECASE,
@@ -242,6 +243,7 @@ def spelling(text: str) -> str:
     if is_words(text):
         words = re.sub(r"^[^不非没或]*?(?:是|为)(?=[一-鿿])", "", unwrap(text).rstrip("."))
         words = re.sub(r"(?<=\w )an? (?=[a-z]{3})", "", words)
+        words = _DIVERGES.sub("diverges", words)
         words = _KIND.sub("", _YES_OR_NO.sub(r"\1", _ARTICLE.sub("", words)))
         words = re.sub(r"^neither (?:even nor odd|odd nor even)$", "neither", words)
         words = re.sub(r"^(\w+) (\w+ly)$", r"\2 \1", _ENDING.sub("", words.casefold()))

@@ -17,8 +17,6 @@ from .numbers import number
 from .statements import has_words, results
 from .units import split_unit
 
-# "For j > 0, P(X = j) = ...": it is ambiguous which part an answer has to state.
-
 
 def usable(gold: str, reads: Callable[[str], object]) -> bool:
     """Whether a gold is usable; `reads` asks the algebra whether it reads a value, where that is needed."""
@@ -33,6 +31,7 @@ def leaves(gold: str) -> list[str]:
     written, gold = gold, condition(without_integer(EXTREMUM.sub("", tidy(gold))))
     if not gold:
         return []
+    # "For j > 0, P(X = j) = ...": it is ambiguous which part an answer has to state.
     if _plain(gold) or re.search(r"(?<![A-Za-z\\])(?:for|where|when|if)(?![A-Za-z])", written, re.IGNORECASE):
         return [written if is_words(written) and r"\begin" not in written else gold]
     for pieces in (listed_values(gold), union_parts(gold), tuple_values(gold)):

@@ -42,18 +42,18 @@ def grade_many(
             Questions, one per completion. They determine the expected units, base, order and options, and a formula
             copied from the question is not accepted.
         benchmarks (`Sequence[str]`, *optional*):
-            Benchmarks, whose rules `correct_qwen` follows.
+            Benchmarks, whose rules `correct_qwen` follows. Requires `with_qwen`.
         with_qwen (`bool`, *optional*, defaults to `False`):
-            Whether to compute `correct_qwen`, the verdict of the Qwen2.5-Math evaluation script. It doubles the cost.
+            Whether to compute `correct_qwen`, the grade of the Qwen2.5-Math evaluation script. It doubles the cost.
         **settings:
             Keywords of [`judge`](judge.py): `limit_s` (seconds of processor time per comparison, 3 by default),
             `first_limit_s` (bounds a batch), `thinking_prefilled`, `boxes_only` and `pool`.
 
     Returns:
-        `list[Grade]`: `correct` is `None` if the reference answer cannot be parsed or the comparison got no verdict.
+        `list[Grade]`: `correct` is `None` if the reference answer cannot be parsed or the comparison was not finished.
 
     Raises:
-        `ValueError`: The sequences differ in length.
+        `ValueError`: The sequences differ in length, or `benchmarks` are given without `with_qwen`.
         `TypeError`: A reference answer is neither a string nor `None`.
         `RuntimeError`: `with_qwen` is set, and sympy's LaTeX parser cannot run with the installed antlr and sympy.
 
@@ -63,6 +63,8 @@ def grade_many(
         [True, False]
         ```
     """
+    if benchmarks is not None and not with_qwen:
+        raise ValueError("`benchmarks` only affect `correct_qwen`: set `with_qwen=True`, or leave `benchmarks` out.")
     if with_qwen and (problem := parser_problem()):
         raise RuntimeError(problem)
     check_lengths(answers, {"golds": golds, "benchmarks": benchmarks})

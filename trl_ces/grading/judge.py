@@ -8,16 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..support.comparison import Algebra
 from ..support.limits import too_big
 from ..support.prompts import after_thinking
 from .answers import extract_answer
-from .asked import as_asked, without_asked_words
+from .asked import as_asked
 from .copies import is_copy
 from .equality import count_values, equal
 from .forms import same_text
 from .golds import usable
+from .phrases import without_asked_words
 from .pool import DEFAULT_LIMIT_S, WorkerPool, shared_pool
-from .qwen.shared import Algebra
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +118,7 @@ def check_lengths(responses: Sequence[str], columns: Mapping[str, Sequence[Any] 
     """Raises `ValueError` for a column that has not one entry for each response."""
     for name, values in columns.items():
         if values is not None and len(values) != len(responses):
-            raise ValueError(f"{name} has {len(values)} entries for {len(responses)} responses: pass one for each.")
+            raise ValueError(f"{name} has {len(values)} entries for {len(responses)} answers: pass one for each.")
 
 
 def usable_golds(

@@ -23,8 +23,6 @@ _NESTED = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
 _MAX_LAYERS = 10  # of wrappers around an answer: bounds the work
 BLANKS_AND_SIZES = re.compile(r"\s|\\left|\\right")
 LETTER = r"(?<![A-Za-z\\]){}(?![A-Za-z])"  # a letter that stands alone
-
-
 # Soft hyphens, zero-width and direction marks, variation selectors.
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufe00-\ufe0f]")
 

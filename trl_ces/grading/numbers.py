@@ -11,16 +11,14 @@ Read number literals exactly, as fractions and never as floats.
 import re
 from fractions import Fraction
 
+from ..support.comparison import NUMBER_WORDS
 from .notation import unwrap
-from .qwen.shared import NUMBER_WORDS
 
 _MULTIPLES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _MULTIPLES |= {"百": 100, "千": 10**3, "万": 10**4, "亿": 10**8}
 
 MAX_DIGITS = 400
 _DECIMAL = r"(?:\d+(?:\.\d*)?|\.\d+)"
-
-
 _EXPONENT = r"\s*(?:\{\s*([-+]?\d+)\s*\}|([-+]?\d+))"
 _SCIENTIFIC = re.compile(rf"({_DECIMAL})\s*(?:[eE]|(?:\\times|\\cdot|\*|x)\s*(?:10|\{{10\}})\s*\^){_EXPONENT}")
 _POWER_OF_TEN = re.compile(r"(1)0\s*\^\s*(?:\{\s*([-+]?\d+)\s*\}|(\d))")

@@ -1,25 +1,28 @@
 r"""
-Decide in which order an answer has to state several values: that of the gold's labels, of the question's names, or
-the one it asks for.
+Compare several values in an order: that of the gold's labels, of the question's names, or the one it requests; times
+of day and scores part by part, ratios up to a factor.
 
 | question | gold | equal | different |
 |---|---|---|---|
 | `Find $a$ and $b$.` | `1, 2` | `b = 2, a = 1`, `1, 2` | `2, 1` |
 | `Find the roots.` | `1, 2` | `2, 1` | `1, 3` |
 | `List 2 and 1 in increasing order.` | `1, 2` | `1, 2` | `2, 1` |
+| `What time is it?` | `2:30` | `2:30`, `2:30 \text{ p.m.}` | `1:15` |
+| `What is the ratio?` | `2:4` | `1:2` | `4:2` |
 """
 
 import re
+from collections.abc import Iterable
+from fractions import Fraction
 from functools import lru_cache
+from itertools import takewhile
 from string import ascii_lowercase
 
 from .notation import BLANKS_AND_SIZES, LETTER, enclosed, split_top, tidy, unwrap
 from .numbers import number
 from .units import nouns, stems
 
-_NAMES = r"\(([A-Za-z](?:,[A-Za-z])+)\)"
-
-
+_NAMES = r"\(([A-Za-z]+(?:,[A-Za-z]+)+)\)"
 _ORDER = re.compile(
     r"\b(?:write|list|order|arrange|put|sort|rank|enter|give|express|separate)(?:[^.?]|\.\d){0,80}(?:\bin order\b|"
     r"\bin (?:strictly )?(?:increasing|decreasing|ascending|descending|alphabetical|numerical|the same|that) order|"
@@ -32,14 +35,13 @@ _ORDER = re.compile(
 )
 # A gold with names, words or units binds by these.
 _NAMED_OR_WORDED = re.compile(r"=|\\(?:max|min|text|math)|(?<![\\A-Za-z])[A-Za-z]{2,}")
+_TELLS_BLANKS_APART = re.compile("[和与及]|分别|依次")
 _NEXT_BLANK = re.compile(r"\(\\quad\)\$?\s*[,，、和]\s*\$?\(\\quad\)")
 
 
 def by_order(answer: str, gold: str, question: str) -> tuple[str, str] | None:
     """Gold and answer as lists in the order of the gold's labels, of the question's names, or that is asked for."""
-    if _NEXT_BLANK.search(question) and not re.search(
-        "[和与及]|分别|依次", question
-    ):  # nothing tells the blanks apart
+    if _NEXT_BLANK.search(question) and not _TELLS_BLANKS_APART.search(question):
         return gold.replace(";", ","), answer.replace(";", ",")
     if "=" not in gold and (in_order := _in_order_of_names(answer, question)):
         return gold, in_order
@@ -52,8 +54,10 @@ def by_order(answer: str, gold: str, question: str) -> tuple[str, str] | None:
         return gold.replace(r"\times", ","), ", ".join(named.values())
     if any(len(label) > 1 for label in labels):
         return "; ".join(labels.values()), "; ".join(_by_name(named, [*labels])) or _in_order(answer) or answer
-    ordered, asked = _in_order(gold), _asked_names(question)
-    if ordered and len(asked) == ordered.count("; ") + 1 and not _NAMED_OR_WORDED.search(gold):
+    if (ordered := _in_order(gold)) is None:
+        return None
+    asked = _asked_names(question)
+    if len(asked) == ordered.count("; ") + 1 and not _NAMED_OR_WORDED.search(gold):
         is_swapped = _is_swapped(ordered, asked)
         if named:
             return ordered, "; ".join(_by_name(named, asked[::-1] if is_swapped else asked))
@@ -61,29 +65,48 @@ def by_order(answer: str, gold: str, question: str) -> tuple[str, str] | None:
             return ordered, "; ".join(split_top(brackets[1], ","))
         if not (is_swapped or (len(asked[0]) == 1 and ordered[0] == "(")) and (listed := _in_order(answer)):
             return ordered, listed
-    last = {name: [*re.finditer(_word(name), question, re.IGNORECASE)][-1:] for name in named}
-    if named and "=" not in gold and all(last.values()) and ordered:
-        names = sorted(named, key=lambda name: last[name][0].start())
-        beside = re.search(r"\W+(?:and\W+)?".join(names), question, re.IGNORECASE)  # Find $y$ and $x$
-        if not beside and "".join(sorted(names)) in ascii_lowercase:
-            names.sort()
+    if named and "=" not in gold and (names := _in_order_of_question(named, question)):
         return ordered, "; ".join(named[name] for name in names)
-    if ordered and _ORDER.search(question) and (listed := _in_order(answer)):
-        return ordered, listed
-    return None
+    listed = _in_order(answer) if _ORDER.search(question) else None
+    return (ordered, listed) if listed else None
+
+
+def _in_order_of_question(labels: Iterable[str], question: str) -> list[str]:
+    """The labels in the order of their last places in the question; none if one of them is not there."""
+    patterns = {label: LETTER.format(label) if len(label) < 3 else rf"(?<![A-Za-z\\]){label}" for label in labels}
+    found = {label: [*re.finditer(word, question, re.IGNORECASE)] for label, word in patterns.items()}
+    if not all(found.values()):
+        return []
+    names = sorted(found, key=lambda label: found[label][-1].start())
+    beside = re.search(r"\W+(?:and\W+)?".join(names), question, re.IGNORECASE)  # Find $y$ and $x$
+    return sorted(names) if not beside and "".join(sorted(names)) in ascii_lowercase else names
 
 
 def _by_name(named: dict[str, str], names: list[str]) -> list[str]:
-    """The labelled values in the order of these names, `""` for one without; as they are if no label fits a name."""
-    if named.keys() == {*names}:
-        return [named[name] for name in names]
-    places = [[value for label, value in named.items() if _fits(label, name)] for name in names]
-    if len(named) == len(names) and any(places):
-        return [values[0] if len(values) == 1 else "" for values in places]
-    return [*named.values()]
+    """The labelled values in the order of these names, `""` for one without; as they are if no label fits one name."""
+    for case in (str, str.casefold):
+        values = {case(label): value for label, value in named.items()}
+        if len(values) == len(named) and values.keys() == {case(name) for name in names}:
+            return [values[case(name)] for name in names]
+    places = {}
+    for label, value in named.items():
+        # `min` fits minimum and `l` fits length: the first three letters are the same, or one starts with the other
+        shared = {name: _shared_letters(label.casefold(), name.casefold()) for name in names}
+        best, *others = sorted(names, key=lambda name: -shared[name])
+        if shared[best] >= min(len(label), len(best), 3):
+            if others and shared[others[0]] == shared[best]:
+                return [*named.values()]
+            places[best] = value
+    return [places.get(name, "") for name in names] if places and len(named) == len(names) else [*named.values()]
 
 
-_LOWER = re.compile(r"\b(?:min|small|least|low)|最小|最低", re.IGNORECASE)
+def _shared_letters(one: str, other: str) -> int:
+    """How many letters at their start two texts share."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+_LOW = re.compile(r"\b(?:min(?:imum|imal)?|small(?:er|est)?|least|low(?:er|est)?)\b|最[小低]", re.IGNORECASE)
+_HIGH = re.compile(r"\b(?:max(?:imum|imal)?|larg(?:er|est)|great(?:er|est)|high(?:er|est)?)\b|最[大高]", re.IGNORECASE)
 
 
 def _is_swapped(values: str, names: list[str]) -> bool:
@@ -91,17 +114,10 @@ def _is_swapped(values: str, names: list[str]) -> bool:
     first, *others = (number(value) for value in values.split("; "))
     if len(others) != 1 or first is None or others[0] is None or first == others[0]:
         return False
-    return bool(_LOWER.search(names[first < others[0]]))
-
-
-def _fits(label: str, name: str) -> bool:
-    """Whether both start with the same three letters, or one with the other: `min` and `minimum`, `l` and `length`."""
-    size = min(len(label), len(name), 3)
-    return label[:size].casefold() == name[:size].casefold()
-
-
-def _word(name: str) -> str:
-    return LETTER.format(name) if len(name) < 3 else rf"(?<![A-Za-z\\]){name}"
+    larger = int(first < others[0])
+    # the smallest and the largest angle, but not the least common multiple and the greatest common divisor
+    rest, last_rest = (_HIGH.sub("", _LOW.sub("", name)).strip() for name in names)
+    return bool(_LOW.search(names[larger]) and _HIGH.search(names[1 - larger])) and rest in ("", last_rest)
 
 
 _ASKED_NAME = r"(?:the )?\$?\\?[a-z]+\$?(?:[ -][a-z]+){0,2}?"
@@ -117,9 +133,9 @@ _ASKED_NAMES = re.compile(
 
 @lru_cache(maxsize=256)
 def _asked_names(question: str) -> list[str]:
-    """The two to six different things that a question asks for, in its order; none for any other question."""
-    found = _ASKED_NAMES.search(question)
-    names = ", ".join(filter(None, found.groups())).split(", ") if found else []
+    """The two to six things that the last such sentence of a question asks for, in its order; none without one."""
+    groups = [found.groups() for found in _ASKED_NAMES.finditer(question)]
+    names = ", ".join(filter(None, groups[-1])).split(", ") if groups else []
     return [re.sub(r"[$\\]|^the ", "", name) for name in names if name]
 
 
@@ -164,7 +180,7 @@ _LABEL = re.compile(  # C = (1,2), radius 3, 半径为3
     r"(?:\b(?:is|at|of|on|when)\b|为|是|[:=]|(?=[-\d\\(\[]|\b[a-z]\b)))\s*(.+)",
     re.DOTALL,
 )
-_EXTREMUM = re.compile(r"(?:[A-Za-z]_)?\{?\\?(max|min)(?![a-z])\}?(?=\s*[:=])")  # \min, f_{\min}
+_LABEL_OF_EXTREMUM = re.compile(r"(?:[A-Za-z]_)?\{?\\?(max|min)(?![a-z])\}?(?=\s*[:=])")  # \min, f_{\min}
 _NAMED_FUNCTION = re.compile(r"\\?(sin|cos|tan)(?![a-z])[^=:]{0,40}(?==)")  # \cos(-\pi) = -1
 
 
@@ -173,6 +189,54 @@ def _labelled(text: str) -> dict[str, str]:
     if named := _named_tuple(text):
         return named
     items = [unwrap(item) for part in split_top(tidy(text), ";") for item in split_top(part, ",")]
-    found = [_LABEL.fullmatch(_NAMED_FUNCTION.sub(r"\1", _EXTREMUM.sub(r"\1", item))) for item in items]
+    found = [_LABEL.fullmatch(_NAMED_FUNCTION.sub(r"\1", _LABEL_OF_EXTREMUM.sub(r"\1", item))) for item in items]
     values = {item[1] or item[2]: item[3] for item in found if item}
     return values if len(values) == len(found) > 1 else {}
+
+
+_CLOCK = re.compile(r"\d{1,2}:[0-5]\d")
+
+
+def same_parts(gold: str, answer: str) -> bool | None:
+    """Whether two tidied texts are the same ratio, time or score; `None` for a gold or a pair without `:`."""
+    parts, others = _parts(gold), _parts(answer)
+    if len(parts) < 2 or len(parts) == 2 > len(others):
+        return None
+    # 1:0 is a score: as a ratio it would equal 2:0.
+    if 0 in parts + others or (_CLOCK.fullmatch(gold) and _CLOCK.fullmatch(answer)):
+        return parts == others
+    return bool(others) and [part * parts[0] for part in others] == [part * others[0] for part in parts]
+
+
+_COUNTED_PARTS = re.compile(r"(\d+(?:\s*:\s*\d+)+)(?:\s*([AaPp])\.?\s?[Mm]\.?)?")
+_ASKS_RATIO = re.compile(r"\bratio|proportion|\bscale\b|\bodds\b|(?<!对)比(?![分赛])", re.IGNORECASE)
+_ASKS_TIME_OR_SCORE = re.compile(
+    r"\bwhat time\b|\bwhen (?:do|does|did|will|is|was|should)\b|\bclock\b|\d\s*[ap]\.?m\b|\d:[0-5]\d|\bscore|"
+    r"比分|几[时点]|时[刻间]",
+    re.IGNORECASE,
+)
+
+
+def as_times(answer: str, gold: str, question: str) -> tuple[str, str] | None:
+    """Times and scores as lists in order, ratios as fractions, where the question says which they are; else `None`."""
+    read = [_COUNTED_PARTS.fullmatch(unwrap(tidy(text))) for text in (gold, answer)]
+    if not (expected := read[0]) or not (given := read[1]):
+        return None
+    if _ASKS_RATIO.search(question):
+        both = [found[1].split(":") for found in (expected, given)]
+        is_ratio = all(len(parts) == 2 and int(parts[1]) for parts in both)
+        return ("/".join(both[0]), "/".join(both[1])) if is_ratio else None
+    if not (expected[2] or given[2] or _ASKS_TIME_OR_SCORE.search(question)):
+        return None
+    half = given[2] if expected[2] else None  # 10:15 A.M. for 10:15
+    return _listed(expected[1], expected[2]), _listed(given[1], half)
+
+
+def _listed(parts: str, half_of_day: str | None) -> str:
+    return parts.replace(":", "; ") + (f"; {half_of_day.lower()}m" if half_of_day else "")
+
+
+def _parts(text: str) -> list[Fraction]:
+    """The numbers of `1:2:3`; none for any other text."""
+    parts = [number(part) for part in split_top(text, ":")]
+    return [part for part in parts if part is not None] if None not in parts else []

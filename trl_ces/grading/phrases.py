@@ -21,8 +21,6 @@ _COMMON = stems(
     "the a an there it this that he she they total number of value answer result sum product is are was were has have "
     "had will be equal to exactly contain give make made need take took cost weigh read spent earned sold paid"
 )
-
-
 _SENTENCE = re.compile(r"([A-Za-z][A-Za-z ,']*?) ([-\d\\(][^,;]*)")
 _CHINESE_BEFORE = re.compile(r"((?!.*(?:[不非没未或约倍半多少]|超过|[大小]于))[一-鿿]{1,9})\s*(?=[-\d\\])")
 _SPELLED = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)?(?= [A-Za-z])")
@@ -116,3 +114,25 @@ def _offers(question: str, rest: str, said: str) -> bool:
     offer = rf"\bor (?:an? |the )?{part}\b|\b{part},? or\b|(['\"]){part}\1"
     is_listed = listed != said and listed in question.casefold()  # even odd, of "even, odd, or neither"
     return bool(is_listed or _MORE.search(rest) or re.search(offer, question, re.IGNORECASE))
+
+
+# "at least $\boxed{5}$" where the least number is requested, `x < \boxed{5}` where the least upper bound is.
+_NUMBER = r"(?<!at )\b{} (?:\w+ )?(?:number|amount|value|integer|possible)\b"
+_BOUNDS = [
+    (re.compile(requests, re.IGNORECASE), re.compile(rf"(?:{says})(?=\s*\$?\\boxed)"))
+    for requests, says in (
+        (rf"\b(?:minimum|smallest|fewest)\b|{_NUMBER.format('least')}", "at least"),
+        (rf"\b(?:greatest|maximum|largest)\b|{_NUMBER.format('most')}", "at most"),
+        (r"\bupper bound|\bsupremum\b", "at most|<"),
+    )
+]
+SCALE = re.compile(r"(?:多少|几)([万亿])|\b(?:how many|in) (hundred|thousand|million|billion)s\b", re.IGNORECASE)
+
+
+def without_asked_words(text: str, question: str) -> str:
+    r"""A text without the question's words around boxes: `\boxed{5}万吨` for 多少万吨, "at least" for the least."""
+    for requests, says in _BOUNDS:
+        if requests.search(question):
+            text = says.sub("=", text)
+    scale = SCALE.search(question)
+    return re.sub(rf"(?<=\}})(\$?)\s*{scale[1] or scale[2]}", r"\1 ", text) if scale else text

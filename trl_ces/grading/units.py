@@ -17,8 +17,6 @@ from .notation import tidy, unwrap
 from .numbers import number
 
 _TEXT = r"\\(?:text|mathrm|mbox|textrm|textbf|operatorname)"
-
-
 _PREFIXES = {"k": "kilo", "c": "centi", "m": "milli", "d": "deci", "M": "mega", "G": "giga", "μ": "micro", "n": "nano"}
 _POWERS_OF_TEN = dict(zip(["", *_PREFIXES], (0, 3, -2, -3, -1, 6, 9, -6, -9), strict=True))
 # Nouns that answers of the benchmarks count. A question's own are known too, where it is given.
@@ -29,8 +27,6 @@ _COUNTED = (
     "number digit integer word letter question problem game lap beat lifetime kid friend guest member visitor "
     "passenger shirt hat shoe sticker block brick tile jar value term root element"
 )
-
-
 _METRIC = {
     "m": "meter metre", "g": "gram gramme", "L": "liter litre l", "s": "second sec", "W": "watt", "J": "joule",
     "N": "newton", "V": "volt", "A": "ampere amp", "Hz": "hertz", "Pa": "pascal", "eV": "electronvolt", "mol": "mole",

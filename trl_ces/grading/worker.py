@@ -39,15 +39,13 @@ def main() -> None:
     memory_bytes = int(sys.argv[1])
     logging.disable(logging.CRITICAL)  # math-verify warns in each process that its timeouts are off
     sys.stdout = sys.stderr  # a parser's prints must not reach the protocol
-    from sympy.core.random import seed  # loads the algebra for all children, as does verdicts
+    from sympy.core.random import seed
 
-    from . import verdicts
-
-    verdicts.warm_up()
+    compare = load_algebra()  # once for all children
 
     def answer_request(request: dict) -> bool:
-        seed(0)  # simplify() tries random numbers: a verdict must not depend on earlier requests
-        return verdicts.answer_request(request)
+        seed(0)  # simplify() tries random numbers: a result must not depend on earlier requests
+        return compare(request)
 
     for number in _TIMER_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
@@ -67,6 +65,40 @@ def main() -> None:
         if request_id:
             # A request that waited instead of computing says nothing about the answer: "died", as if it were killed.
             _reply({"id": request_id, "status": "timeout" if os.WTERMSIG(status) == signal.SIGPROF else "died"})
+
+
+def load_algebra() -> Callable[[dict], bool]:
+    """Imports the algebra and returns the function that answers a request."""
+    from .equality import equal
+    from .golds import usable
+    from .qwen.equality import equal_as_script, parser_problem
+    from .symbolic import expression, same
+
+    # Parse and compare common LaTeX, so that the parser builds its tables once, before children are forked.
+    same(r"\frac{-3x^{2}+\sqrt{5}}{2(y-1)}", r"y=e^{-2t}\cos(3t)+C_{1}\ln x")
+    same(r"\begin{pmatrix}1 & x \\ 2 & y\end{pmatrix}", r"\pi r^2+2ab-5i")
+    same(r"2\sqrt{2}+x", r"\sqrt{8}+x")
+    # Only `correct_qwen` needs sympy's generated parser, which other versions of sympy may have in another place.
+    script_problem = parser_problem()
+    if script_problem is None:
+        try:
+            from .qwen.symbolic import same_as_script
+
+            same_as_script(r"\frac{-3x^{2}+\sqrt{5}}{2(y-1)}", r"y=e^{-2}\cos(3t)+C_{1}\ln(x)-\frac{1}{2}")
+            same_as_script(r"2\sqrt{2}+x", r"\sqrt{8}+x")
+        except ImportError as error:
+            script_problem = str(error)
+
+    def answer_request(request: dict) -> bool:
+        if request["op"] == "equal":
+            return equal(request["gold"], request["answer"], same)
+        if request["op"] == "equal_as_script":
+            if script_problem is not None:
+                raise ImportError(script_problem)
+            return equal_as_script(request["gold"], request["answer"], same_as_script)
+        return usable(request["gold"], lambda value: expression(value) is not None)
+
+    return answer_request
 
 
 def _limit_memory(memory_bytes: int) -> None:

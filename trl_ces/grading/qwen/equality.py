@@ -7,8 +7,8 @@ from functools import cache
 from importlib.metadata import version
 from typing import TypeVar
 
+from ...support.comparison import Algebra
 from ...support.limits import MAX_ITEMS, too_big
-from .shared import Algebra
 
 RELATIVE_TOLERANCE = 1e-4
 

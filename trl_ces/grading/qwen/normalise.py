@@ -6,7 +6,7 @@ How the Qwen2.5-Math evaluation script rewrites an answer before comparing it. L
 import re
 from functools import lru_cache
 
-from .shared import NUMBER_WORDS
+from ...support.comparison import NUMBER_WORDS
 
 # Longer texts are compared as they are: a truncated box may extend over the whole response.
 MAX_NORMALISED = 2_000

@@ -1,4 +1,4 @@
-"""What both verdicts use."""
+"""Shared by the rules of grading and by those of the Qwen2.5-Math script: the type of the algebra, number words."""
 
 from collections.abc import Callable
 
