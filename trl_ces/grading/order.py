@@ -106,7 +106,7 @@ def _shared_letters(one: str, other: str) -> int:
 
 
 _LOW = re.compile(r"\b(?:min(?:imum|imal)?|small(?:er|est)?|least|low(?:er|est)?)\b|最[小低]", re.IGNORECASE)
-_HIGH = re.compile(r"\b(?:max(?:imum|imal)?|larg(?:er|est)|great(?:er|est)|high(?:er|est)?)\b|最[大高]", re.IGNORECASE)
+_HIGH = re.compile(r"\b(?:max(?:imum|imal)?|large(?:r|st)|great(?:er|est)|high(?:er|est)?)\b|最[大高]", re.IGNORECASE)
 
 
 def _is_swapped(values: str, names: list[str]) -> bool:
