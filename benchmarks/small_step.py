@@ -1,0 +1,82 @@
+"""Compare whole training steps of CESTrainer and TRL's GRPOTrainer: generation, rewards, old log-probs and update.
+
+    OMP_NUM_THREADS=1 python benchmarks/small_step.py
+
+The model is the base model of the `arithmetic` recipe, trained first if necessary; completions have about 24 tokens.
+The trainers run alternately with a learning rate of 0, so completions keep their length. Each repeat yields a ratio of
+CPU seconds; the median and range of the ratios are printed.
+"""
+
+import argparse
+import time
+import warnings
+from pathlib import Path
+
+import torch
+from rollouts import TRAINERS
+from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback
+from update_step import ratio
+
+from trl_ces.lab.tasks.arithmetic import arithmetic_accuracy_reward, load_problems
+from trl_ces.lab.tasks.arithmetic_model import make_base_model
+
+COMPARED = ("trl", "none", "ces")
+
+
+def make_trainer(name: str, model_dir: Path, steps: int):
+    """Make a trainer of `TRAINERS` with the batches of the `arithmetic` recipe."""
+    trainer_class, config_class, shaping = TRAINERS[name]
+    arguments = {
+        "output_dir": f"runs/bench/small_step/{name}",
+        "use_cpu": True,
+        "bf16": False,
+        "gradient_checkpointing": False,
+        "report_to": "none",
+        "save_strategy": "no",
+        "logging_strategy": "no",
+        "disable_tqdm": True,
+        "num_generations": 8,
+        "per_device_train_batch_size": 64,
+        "steps_per_generation": 4,
+        "max_completion_length": 64,
+        "max_steps": steps,
+        "learning_rate": 0.0,
+        "epsilon_high": 0.28,
+        "loss_type": "dapo",
+        **shaping,
+    }
+    trainer = trainer_class(
+        model=AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32),
+        reward_funcs=arithmetic_accuracy_reward,
+        args=config_class(**arguments),
+        train_dataset=load_problems(num_problems=1280),
+        processing_class=AutoTokenizer.from_pretrained(model_dir, padding_side="left"),
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=8, help="optimizer steps per repeat; a rollout has 4")
+    parser.add_argument("--repeats", type=int, default=5)
+    options = parser.parse_args(argv)
+    warnings.filterwarnings("ignore")
+    torch.set_num_threads(1)
+    folder = Path("runs/bench/small_step/base")
+    make_base_model(str(folder))
+    trainers = {name: make_trainer(name, folder, options.steps) for name in COMPARED}
+    seconds: dict[str, list[float]] = {name: [] for name in trainers}
+    for turn in range(options.repeats + 1):
+        for name, trainer in trainers.items():
+            start = time.process_time()
+            trainer.train()
+            if turn > 0:  # the first turn is a warm-up
+                seconds[name].append(time.process_time() - start)
+    for above, below in (("none", "trl"), ("ces", "none")):
+        print(f"{above} / {below}, CPU time of {options.steps} whole steps: {ratio(seconds, above, below)}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
