@@ -1,7 +1,7 @@
 """Statistics of sampled completions: token pairs at high-entropy positions, lengths, entropies, and group statistics.
 
-CES lowers the entropy of correct completions at their high-entropy tokens, which favours the likelier alternative at
-each of these tokens. Completions therefore get shorter if the likelier alternative leads to shorter completions.
+CES lowers the entropy of correct completions at their high-entropy tokens, which makes the likelier alternative at
+each of these tokens even likelier. Completions get shorter if the likelier alternative leads to shorter completions.
 
 Any G of a prompt's n >= G completions form a group that training could have sampled. Means over all such groups have
 a closed form: if c of n completions are correct, a group is all incorrect with probability C(n - c, G) / C(n, G) and
@@ -96,7 +96,7 @@ def shorter_share(pairs: pd.DataFrame) -> float:
 def sample_facts(
     completions: Sequence[SampledCompletion], tau: float, correct: Sequence[bool | None] | None = None
 ) -> dict[str, float]:
-    """Compute means over all completions: lengths in tokens, entropies in bits, other values as shares in [0, 1]."""
+    """Compute means over all completions: lengths in tokens, entropies in bits, all other values in [0, 1]."""
     lengths = [len(completion.tokens) for completion in completions]
     sizes = selection_size(torch.tensor(lengths), tau)
     return {
@@ -127,7 +127,7 @@ def group_facts(
 
     `shaped_share` is the share of tokens that CES shapes (Eq. 5). The last two values are shares of the shaped
     tokens: tokens in all-correct or all-incorrect groups, and tokens in incorrect completions with A' > 0 (Eq. 7),
-    which the cap of incorrect completions (`capped`) prevents.
+    which the cap on incorrect completions (`capped`) prevents.
     """
     by_prompt: dict[int, list[tuple[SampledCompletion, bool]]] = {}
     for completion, score in zip(completions, correct or [None] * len(completions), strict=True):
@@ -142,18 +142,18 @@ def group_facts(
                 continue
             length, highest = len(completion.tokens), sorted(completion.entropies, reverse=True)
             tokens += length
-            # `others`: number of correct completions among the other G - 1 of the group, drawn from n - 1.
-            for others in range(size):
-                ways = math.comb(c - score, others) * math.comb(n - 1 - (c - score), size - 1 - others)
-                chance = ways / math.comb(n - 1, size - 1)
-                b = multiplier(torch.tensor([score]), torch.tensor([others + score]), group_size)
+            # The group's other G - 1 completions are drawn from n - 1; `other_correct` of them are correct.
+            for other_correct in range(size):
+                ways = math.comb(c - score, other_correct) * math.comb(n - 1 - (c - score), size - 1 - other_correct)
+                probability = ways / math.comb(n - 1, size - 1)
+                b = multiplier(torch.tensor([score]), torch.tensor([other_correct + score]), group_size)
                 k = selection_size(torch.tensor([length]), tau, b if dynamic_multiplier else None)
                 selected = highest[: int(k)] if (beta_correct if score else beta_incorrect) else []
-                shaped += chance * len(selected)
-                equal += chance * len(selected) * (others + score in (0, size))
+                shaped += probability * len(selected)
+                equal += probability * len(selected) * (other_correct + score in (0, size))
                 if not score and not capped:
-                    advantage = advantage_of_incorrect(others, size)
-                    rewarded += chance * sum(advantage + beta_incorrect * bits > 0 for bits in selected)
+                    advantage = advantage_of_incorrect(other_correct, size)
+                    rewarded += probability * sum(advantage + beta_incorrect * bits > 0 for bits in selected)
     return {
         "num_generations": size,
         "groups_all_incorrect": mean([math.comb(n - c, size) / math.comb(n, size) for n, c in counts]),

@@ -30,7 +30,7 @@ def render_page(recipe: Recipe, samples: Sequence[RecipeSample], tau: float) -> 
     """
     Render one self-contained HTML page with a column per sample; all samples must have the same prompts.
 
-    All text of prompts, completions and names is escaped, and the page's security policy forbids scripts and requests.
+    Prompts, completions and names are escaped, and the page's content security policy forbids scripts and requests.
     """
     from jinja2 import Environment, StrictUndefined
 
@@ -76,7 +76,7 @@ def token_shaping(sample: RecipeSample, settings: dict[str, Any], mask_truncated
 
 
 def model_view(sample: RecipeSample, shaping: Tensor) -> dict[str, Any]:
-    """Build a column: for each prompt, the correct and the incorrect completion with the most shaped tokens."""
+    """Build a column that has, per prompt, the correct and the incorrect completion with the most shaped tokens."""
     scores = sample.correct or [None] * len(sample.completions)
     counts = (shaping != 0).sum(dim=1).tolist()
     best: list[dict[bool | None, int]] = [{} for _ in sample.prompts]  # score -> row
