@@ -129,7 +129,8 @@ def explanation(facts: dict[str, Any], shorter: float) -> str:
     if facts["too_short"] > 0:
         paragraphs.append(
             f"{percent(facts['too_short'])} % of the completions are so short that floor(length x tau) is 0, so "
-            "CES would not shape them. This report uses the highest-entropy token of each. A larger tau selects more."
+            "CES would not shape them. This report uses the highest-entropy token of each. A larger tau selects more "
+            "tokens."
         )
     if math.isnan(facts["shaped_share"]) and not math.isnan(facts["accuracy"]):
         paragraphs.append(
