@@ -246,8 +246,8 @@ def find_benchmarks(names: Sequence[str]) -> list[str]:
     for name in names:
         if name not in BENCHMARKS and name not in GROUPS:
             hint = nearest(name, [*BENCHMARKS, *GROUPS])
-            known = f"groups: {', '.join(GROUPS)}; sets: {', '.join(BENCHMARKS)}"
-            raise UserError(f"`benchmarks` contains an unknown name: {name!r}.{hint} Available {known}.")
+            available = f"groups: {', '.join(GROUPS)}; sets: {', '.join(BENCHMARKS)}"
+            raise UserError(f"`benchmarks` contains an unknown name: {name!r}.{hint} Available {available}.")
         resolved |= dict.fromkeys(GROUPS.get(name, [name]))
     if not resolved:
         raise UserError(

@@ -233,7 +233,7 @@ def comparison_text(compared: dict[str, Any]) -> str:
     titled_rows = [(SETS[name].title, row) for name, row in compared["benchmarks"].items()]
     titled_rows += [(KINDS[kind], row) for kind, row in compared["averages"].items() if kinds.count(kind) > 1]
     indices, others = range(len(names)), [index for index, name in enumerate(names) if name != baseline]
-    minus = [f"{names[index]} - {baseline}" for index in others]
+    pair_names = [f"{names[index]} - {baseline}" for index in others]
     levels = [[title, *_cells(row, indices)] for title, row in titled_rows]
     differences = [[title, *_cells(row, others, "_difference")] for title, row in titled_rows]
     split = [
@@ -244,7 +244,7 @@ def comparison_text(compared: dict[str, Any]) -> str:
     simple = f"Simple questions: more than half of the completions of {names[0]} are correct."
     tables = [
         ("By benchmark", ["Dataset", *_headings(names)], levels, _notes(compared)),
-        ("Paired differences", ["Dataset", *_headings(minus)], differences, ""),
+        ("Paired differences", ["Dataset", *_headings(pair_names)], differences, ""),
         ("Simple and hard questions", ["Dataset", "Part", "Problems", *_headings(names)], split, simple),
     ]
     for kind, measured in compared["averages"].items():
@@ -257,7 +257,7 @@ def comparison_text(compared: dict[str, Any]) -> str:
             ]
             for title, row, measure_name in entries
         ]
-        tables.append((f"{KINDS[kind]} within token budgets", ["Tokens", *names, *minus], rows, BUDGETS_NOTE))
+        tables.append((f"{KINDS[kind]} within token budgets", ["Tokens", *names, *pair_names], rows, BUDGETS_NOTE))
     parts = [part for title, header, rows, note in tables for part in (f"## {title}", markdown(header, rows), note)]
     return "\n\n".join(filter(None, parts)) + "\n"
 

@@ -108,11 +108,11 @@ class EvaluationSettings:
 
 def make_settings(values: dict[str, Any], source: str) -> EvaluationSettings:
     """Create settings from a mapping; error messages call the mapping `source`."""
-    known = [setting.name for setting in fields(EvaluationSettings)]
+    keys = [setting.name for setting in fields(EvaluationSettings)]
     refuse_secrets(values, source)
     for name in values:
-        if name not in known:
-            hint = nearest(str(name), known) or f" Keys: {', '.join(known)}."
+        if name not in keys:
+            hint = nearest(str(name), keys) or f" Keys: {', '.join(keys)}."
             raise UserError(f"{source}: the key `{name}` is not an evaluation setting.{hint}")
     return EvaluationSettings(**values)
 

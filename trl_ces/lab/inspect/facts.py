@@ -31,7 +31,7 @@ PAIR, SIDES = ["low", "high"], ("likelier", "other")
 
 def all_facts(recipe: Recipe, sample: RecipeSample, sampling: Sampling) -> dict[str, Any]:
     """Collect the settings and statistics of a sample, in the format of `inspect.json`."""
-    tau = sampling.share([len(completion.tokens) for completion in sample.completions])
+    tau = sampling.numeric_tau([len(completion.tokens) for completion in sample.completions])
     facts = {"model": sample.name, "num_prompts": len(sample.prompts), **asdict(sampling), "tau": tau}
     facts |= sample_facts(sample.completions, tau, sample.correct)
     return facts | group_facts(
@@ -84,13 +84,13 @@ def count_pairs(
 
 def shorter_share(pairs: pd.DataFrame) -> float:
     """Compute the entropy-weighted share of positions at which the likelier alternative has fewer tokens left."""
-    gap = (pairs.likelier_tokens_left - pairs.other_tokens_left)[pairs.entropy > 0].dropna()
-    if gap.empty:
+    difference = (pairs.likelier_tokens_left - pairs.other_tokens_left)[pairs.entropy > 0].dropna()
+    if difference.empty:
         return math.nan
-    known = pairs.loc[gap.index]
-    # At the remaining positions (1 - leads), the other alternative is likelier, so the gap changes sign.
-    shorter = known.leads.where(gap < 0, 1 - known.leads).where(gap != 0, 0.0)
-    return float(np.average(shorter, weights=known["count"] * known.entropy))
+    pairs = pairs.loc[difference.index]
+    # At the remaining positions (1 - leads), the other alternative is likelier, so the difference changes sign.
+    shorter = pairs.leads.where(difference < 0, 1 - pairs.leads).where(difference != 0, 0.0)
+    return float(np.average(shorter, weights=pairs["count"] * pairs.entropy))
 
 
 def sample_facts(
@@ -168,8 +168,8 @@ def advantage_of_incorrect(group_correct: int, size: int) -> float:
     """Compute the advantage A of an incorrect completion for rewards of 0 and 1, with scaling by the group's std."""
     if group_correct == size:
         return 0.0
-    share = group_correct / size
-    return -math.sqrt(share / (1 - share) * (size - 1) / size)
+    accuracy = group_correct / size
+    return -math.sqrt(accuracy / (1 - accuracy) * (size - 1) / size)
 
 
 def mean(values: Sequence[float]) -> float:

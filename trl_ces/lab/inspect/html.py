@@ -86,9 +86,9 @@ def model_view(sample: RecipeSample, shaping: Tensor) -> dict[str, Any]:
             rows[score] = row
     shown_rows = [[rows[score] for score in (True, False) if score in rows] or [rows[None]] for rows in best]
     entropies = [bits for completion in sample.completions for bits in completion.entropies]
-    known = [score for score in scores if score is not None]
+    scored = [score for score in scores if score is not None]
     facts = [
-        f"{percent(mean(known))} % correct" if known else "unscored",
+        f"{percent(mean(scored))} % correct" if scored else "unscored",
         f"{len(entropies) / len(sample.completions):.1f} tokens per completion",
         f"{mean(entropies):.3f} bits per token",
         f"{percent(sum(counts) / len(entropies))} % of the tokens shaped",

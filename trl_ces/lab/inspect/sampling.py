@@ -52,8 +52,8 @@ class RecipeSample:
     tokenizer: Any
     prompts: list[str]  # with the chat template applied
     completions: list[SampledCompletion]  # grouped by prompt, in the order of the prompts
-    correct: list[bool | None] | None  # one per completion (`None`: unscored); `None` if scoring failed
-    reason: str | None  # why scoring failed, or an example if no completion is correct
+    correct: list[bool | None] | None  # one per completion (`None`: unscored); `None` if scoring was not possible
+    reason: str | None  # why scoring was not possible, or an example if no completion is correct
 
 
 def sample_recipe(recipe: Recipe, prompts: Prompts, sampling: Sampling, *, build: bool = False) -> RecipeSample:
@@ -141,7 +141,7 @@ def sample_completions(
             for tokens in generate_batch(model, [prompts[number] for number in numbers], settings):
                 length = len(cut_at_end(tokens, ends)[0]) + 1  # includes the end token
                 sampled.append(tokens[:length])
-        tau = sampling.share([len(tokens) for tokens in sampled])
+        tau = sampling.numeric_tau([len(tokens) for tokens in sampled])
         for numbers in batches:
             batch_prompts, batch = [prompts[number] for number in numbers], sampled[len(completions) :][: len(numbers)]
             results = high_entropy_tokens(

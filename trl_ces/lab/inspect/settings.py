@@ -52,7 +52,7 @@ class Sampling:
         values = recipe_values | {name: value for name, value in given.items() if value is not None}
         return cls(**{name: value for name, value in values.items() if value is not None})
 
-    def share(self, lengths: Sequence[int]) -> float:
+    def numeric_tau(self, lengths: Sequence[int]) -> float:
         """Return tau as a number; compute `auto` from the completions' lengths in tokens."""
         from ...methods.ces import automatic_tau
 

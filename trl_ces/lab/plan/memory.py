@@ -59,7 +59,7 @@ class Generation:
 
     vllm: bool  # whether vLLM runs on the training devices, instead of transformers' `generate` or a vLLM server
     server: bool = False  # whether vLLM runs on other devices, whose memory is not included
-    utilization: float = 0.0  # vLLM's share of the device, 0 to 1
+    utilization: float = 0.0  # vLLM's fraction of the device memory, 0 to 1
     sleeps: bool = False  # whether vLLM frees its memory during training
     tensor_parallel: int = 1  # devices per vLLM engine
     sequences: int = 0  # completions that one engine or process generates at a time
@@ -189,7 +189,7 @@ def _vllm(setup: Setup, count: StepCount) -> tuple[int, int, float]:
     generation = setup.generation
     if not generation.vllm or setup.device is None:
         return 0, 0, float("inf")
-    share = int(generation.utilization * setup.device)
-    cache = share - 2 * count.weights // generation.tensor_parallel - VLLM_WORKSPACE
+    reserved = int(generation.utilization * setup.device)
+    cache = reserved - 2 * count.weights // generation.tensor_parallel - VLLM_WORKSPACE
     full_completions = max(cache, 0) / (generation.kv_bytes * setup.step.tokens)
-    return share, VLLM_SLEEPING if generation.sleeps else share, full_completions
+    return reserved, VLLM_SLEEPING if generation.sleeps else reserved, full_completions

@@ -179,7 +179,7 @@ def visible_folders() -> list[str]:
 def check_sandbox() -> None:
     """Raise `UserError` if the sandbox does not work on this machine."""
     try:
-        outcome = run_sandboxed("import os\ntry: os.fork()\nexcept PermissionError: send(b'here')", seconds=60.0)
+        outcome = run_sandboxed("import os\ntry: os.fork()\nexcept PermissionError: send(b'isolated')", seconds=60.0)
     except SandboxError as error:
         raise UserError(
             f"Model-written code runs only in a sandbox, which cannot be created here ({error}): it requires Linux "
@@ -187,5 +187,5 @@ def check_sandbox() -> None:
             "libseccomp`) and user namespaces. In a container, allow namespaces (docker run --security-opt "
             "seccomp=unconfined --security-opt apparmor=unconfined), or grade on another machine."
         ) from None
-    if outcome != Outcome("ok", b"here"):
+    if outcome != Outcome("ok", b"isolated"):
         raise UserError(f"Model-written code runs only in a sandbox, which does not work here ({outcome.status}).")
