@@ -3,9 +3,9 @@ Count accepted copies of formulas from the question, with and without passing th
 
     python benchmarks/copies.py --data FOLDER            # contains train/math/math.json and math/NAME/test.jsonl
 
-Each policy puts one formula in a box: the longest, last or first formula of the question, or a modified longest
-formula (in brackets, with `+ 0`, with spaces, or with its sides swapped). A copy that is spelled like the gold is
-correct and is not counted.
+Each policy boxes one formula: the longest, last or first formula of the question, or a modified version of the longest
+formula (in brackets, with `+ 0`, with spaces, or with its sides swapped). Copies that equal the gold, ignoring spaces
+and dollar signs, are correct and are not counted.
 """
 
 import argparse
@@ -79,9 +79,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=3000, help="questions per list (default 3000)")
     parser.add_argument("--show", type=int, default=0, help="accepted copies to print per list and policy (default 0)")
     options = parser.parse_args()
-    print(
-        "| list | questions | copied formula | accepted without question | accepted with question | share | is gold |"
-    )
+    print("| list | questions | copied formula | accepted without question | with question | share | equal to gold |")
     print("|---|--:|---|--:|--:|--:|--:|")
     for name, pairs in read_questions(options.data).items():
         questions = [(question, gold, formulas(question)) for question, gold in pairs[: options.first]]

@@ -3,8 +3,8 @@
     python benchmarks/first_ratio.py
     python benchmarks/first_ratio.py --device cuda --shape 1.5b --longest 12000
 
-The cases differ in padding and in the batches on which old log-probs are computed. The policy does not change
-(learning rate 0), so every ratio should be 1. Deviations are due to rounding: a row's log-probs depend on the other
+The cases differ in padding and in the batches on which old log-probs are computed. The learning rate is 0, so every
+ratio should be 1. Deviations are due to rounding: a row's log-probs depend on the other
 rows of its batch and on their padding. Weights and tokens are random; lengths are typical of R1-Distill models.
 """
 
@@ -26,7 +26,7 @@ class RecordingTrainer(CESTrainer):
 
 
 class EarlyTrainer(RecordingTrainer):
-    """Trainer that computes old log-probs where TRL requests them, on batches other than the update's batches."""
+    """Trainer that computes old log-probs where TRL requests them, on other batches than the update."""
 
     def _may_defer_old_logps(self):
         return False
@@ -34,8 +34,8 @@ class EarlyTrainer(RecordingTrainer):
 
 CASES = {
     "TRL's padding": (RecordingTrainer, {"trim_padding": False, "arrange_by_length": False}),
-    "real tokens, old log-probs where TRL requests them": (EarlyTrainer, {}),
-    "real tokens, old log-probs on the update's rows": (RecordingTrainer, {}),
+    "trimmed padding, old log-probs where TRL requests them": (EarlyTrainer, {}),
+    "trimmed padding, old log-probs on the update's rows": (RecordingTrainer, {}),
 }
 
 

@@ -1,12 +1,12 @@
-"""Run the GPU benchmarks of this folder in 12 minutes, the most important part first.
+"""Run the GPU benchmarks of this folder in 12 minutes, in order of importance.
 
     python benchmarks/gpu.py --minutes 12
     python benchmarks/gpu.py --parts update plan
     python benchmarks/gpu.py --shape tiny          # a small version of every part, on a CPU
 
-Each part is a process with its own share of the minutes. Its output is written to OUTPUT_DIR/PART.md as it appears, so
-the rows of a part that fails or times out are kept, and its table is printed when it ends. Models have random weights;
-nothing is downloaded. `rollout` generates with vLLM, or with transformers if vLLM is not installed.
+Each part runs in its own process and has its own share of the minutes. Its output is written to OUTPUT_DIR/PART.md as
+it appears, so rows are kept even if the part fails or times out, and its table is printed when it ends. Models have
+random weights; nothing is downloaded. `rollout` generates with vLLM, or with transformers if vLLM is not installed.
 """
 
 import argparse
@@ -31,12 +31,12 @@ TOTAL_MINUTES = 12.0
 
 @dataclass(frozen=True)
 class Part:
-    """A script in this folder, with its options for the 1.5B shape and for a small test run."""
+    """A script in this folder, its options for the 1.5B shape, and its options for a small test run."""
 
     script: str
     large: str
     tiny: str
-    minutes: float  # of TOTAL_MINUTES
+    minutes: float  # share of TOTAL_MINUTES
     has_attention: bool = True  # whether the script has --attention and --checkpointing options
 
 
@@ -97,20 +97,20 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "--minutes",
         type=float,
         default=TOTAL_MINUTES,
-        help="total time limit, divided among the parts; the last part may use all of the remaining time",
+        help="total time limit, divided among the parts; the last part may use all remaining time",
     )
     parser.add_argument("--output_dir", type=Path, default=Path("runs/bench/gpu"))
     return parser.parse_args(argv)
 
 
 def attention_of(options: argparse.Namespace, device: str) -> str:
-    """Return the requested attention, else FlashAttention if it is installed."""
+    """Return the requested attention; the default is FlashAttention if it is installed, else sdpa."""
     flash = device == "cuda" and is_flash_attn_2_available(kernels_fallback_ok=True)
     return options.attention or ("flash_attention_2" if flash else "sdpa")
 
 
 def reason_to_skip(name: str, options: argparse.Namespace, device: str) -> str:
-    """Return why a part must be skipped, or an empty string."""
+    """Return the reason to skip a part, or an empty string."""
     if name == "packed" and device == "cuda" and "flash" not in attention_of(options, device):
         return "needs flash attention"
     if name == "zero2_offload" and (device == "cpu" or find_spec("deepspeed") is None):
@@ -119,7 +119,7 @@ def reason_to_skip(name: str, options: argparse.Namespace, device: str) -> str:
 
 
 def command_of(name: str, options: argparse.Namespace, device: str) -> list[str]:
-    """Return the arguments for Python that run a part."""
+    """Return the Python command-line arguments that run a part."""
     part, tiny, attention = PARTS[name], options.shape == "tiny", attention_of(options, device)
     script = str(HERE / f"{part.script}.py")
     args = [script, "--device", device, *shlex.split(part.tiny if tiny else part.large)]

@@ -1,12 +1,12 @@
-"""Compare the planned and the measured memory of training steps: small models on a CPU, larger models on a GPU.
+"""Compare planned and measured memory of training steps: small models on a CPU, larger models on a GPU.
 
     python benchmarks/memory.py
     python benchmarks/memory.py --device cuda
 
-Each case runs in a separate process, in which CESTrainer trains a random model for two steps on full-length
-completions. The estimate of `trl_ces/lab/plan` is compared with the peak memory. On a GPU, this is the peak of
-PyTorch's allocator. On a CPU, it is the peak of resident memory minus its value before the model was created (Linux
-only). The CPU cases take a few minutes on one core.
+In each case, CESTrainer trains a random model for two steps on full-length completions, in a separate process. The
+script compares the estimate of `trl_ces/lab/plan` with the measured peak: on a GPU, the peak of PyTorch's allocator;
+on a CPU, the peak of resident memory minus its value before the model was created (Linux only). The CPU cases take a
+few minutes on one core.
 """
 
 import argparse
@@ -20,11 +20,9 @@ from pathlib import Path
 from trl_ces.lab.plan.sizes import KNOWN_SHAPES, ModelShape, shape_of
 
 MIB = 2**20
-
-
 QWEN = shape_of("qwen2", False, 512, 1536, 8, 8, 2, 32000)
 # The vocabulary size equals the width of TRL's logits tile. With a smaller vocabulary, only part of the tile would be
-# resident.
+# resident in memory.
 LLAMA = shape_of("llama", True, 256, 1024, 12, 4, 4, 32768)
 FOUR_ROWS = {"max_completion_length": 736, "per_device_train_batch_size": 4}
 # Name, shape and recipe fields that differ from BASE.
@@ -86,7 +84,7 @@ def recipe_of(fields, output, device):
 
 
 def planned_bytes(shape, fields, device):
-    """Return the planned bytes, excluding the reserve for the process itself."""
+    """Return the planned bytes, excluding the reserve."""
     from trl_ces.lab.plan.memory import Engine, plan_memory
     from trl_ces.lab.plan.setup import make_setup
 
@@ -175,7 +173,7 @@ def main():
         with tempfile.TemporaryDirectory() as output:
             print(train(shape, fields, output, options.device))
         return
-    header = ("model", "rows x tokens", "checkpointing", "plan (MiB)", "measured (MiB)", "off by")
+    header = ("model", "rows x tokens", "checkpointing", "plan (MiB)", "measured (MiB)", "deviation")
     print_row(header)
     print_row([":---", *["---:"] * (len(header) - 1)])
     for number in options.cases if options.cases is not None else range(len(cases)):

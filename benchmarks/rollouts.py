@@ -1,6 +1,6 @@
 """Workloads of the benchmarks: completions of R1-like lengths, models of several sizes, and trainers.
 
-Tokens and rewards are random, and nothing is generated or graded, so that only the update is measured.
+Tokens and rewards are random. Nothing is generated or graded, so only the update is measured.
 """
 
 import math
@@ -50,7 +50,7 @@ def prompt_lengths(rows: int, longest: int, seed: int) -> list[int]:
 
 
 def matrix_rate(device: str, dtype: torch.dtype) -> float:
-    """Measure the FLOP/s of a large matrix multiplication, as the best of ten trials."""
+    """Return the highest FLOP/s of ten large matrix multiplications."""
     size = 8192 if device == "cuda" else 1024
     a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
     seconds, phase = [], Phase(device == "cuda")
@@ -96,7 +96,8 @@ class Phase(TrainerCallback):
     """
     Time the update: ordering and padding of rows, forward and backward passes, and the optimizer step.
 
-    On a CPU, times are CPU seconds of this process, so other processes do not affect them; on a GPU, wall seconds.
+    Times are wall-clock seconds on a GPU. On a CPU, they are CPU seconds of this process, so other processes do not
+    affect them.
     """
 
     def __init__(self, cuda: bool):
@@ -124,7 +125,7 @@ class Phase(TrainerCallback):
 
 
 class Workload:
-    """A trainer with a fixed rollout of groups of four completions, for repeated optimizer steps."""
+    """A trainer that repeats an optimizer step on a fixed rollout, with groups of four completions."""
 
     def __init__(self, trainer_name, completions, prompts, micro_batch, model, device, **settings: Any):
         trainer_class, config_class, shaping = TRAINERS[trainer_name]

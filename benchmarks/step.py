@@ -1,10 +1,10 @@
-"""Measure the seconds and memory of each phase of a recipe's rollout, and compare them with `trl-ces plan`.
+"""Measure the time and memory of each phase of a recipe's rollout, and compare them with `trl-ces plan`.
 
     python benchmarks/step.py --device cuda --config R1-1.5B
     python benchmarks/step.py --device cuda --config R1-1.5B --model_name_or_path FOLDER --dataset_name FILE   # no Hub
 
-The script trains on two rollouts in one process and compares the times of the second rollout with the plan for its
-completion lengths. Memory is the total in use on the device. On a CPU, the expected times are those of an A800.
+The script trains on two rollouts in one process and compares the times of the second rollout with the planned times
+for its completion lengths. Memory is the total in use on the device. On a CPU, the expected times are for an A800.
 """
 
 import argparse
@@ -30,7 +30,7 @@ WEIGHT_SYNC = "weights to vLLM"
 
 
 class Clock(TrainerCallback):
-    """Record the time of each phase, excluding nested phases, and its peak memory, sampled at phase changes."""
+    """Record the time of each phase without nested phases, and the peak of its memory, sampled at phase changes."""
 
     def __init__(self, trainer, updates):
         self.seconds, self.memory, self.running, self.since = Counter(), Counter(), ["rest"], time.time()
@@ -49,7 +49,7 @@ class Clock(TrainerCallback):
         trainer.add_callback(self)
 
     def switch(self, phase=None):
-        """Add the time since the last call to the current phase; then begin `phase`, or end the innermost phase."""
+        """Add the time since the last call to the current phase; then begin `phase`, or end the current phase."""
         if torch.cuda.is_available():
             torch.cuda.synchronize()
             free, total = torch.cuda.mem_get_info()
@@ -85,7 +85,7 @@ class Clock(TrainerCallback):
 
 
 def table(plan, seconds, memory, lengths):
-    """Render expected and measured times and memory peaks; deviations of up to 10 % count as planned."""
+    """Render expected and measured times and memory peaks; deviations of up to 10 % are shown as planned."""
     fast, slow = rollout_seconds(plan, lengths)
     comparisons = [(f"{phase}, s", fast[phase], slow[phase], seconds[phase]) for phase in fast]
     for name, peak in (("training", max(memory["update"], memory["optimizer"])), ("generating", memory["generation"])):
@@ -130,7 +130,7 @@ def main(argv=None):
     clock = Clock(trainer, plan.schedule.updates)
     trainer.train()
     print(table(plan, clock.seconds, clock.memory, clock.lengths))
-    print(f"Rewards, data and logging took another {clock.seconds['rest']:.1f} s.")
+    print(f"Rewards, data loading and logging took another {clock.seconds['rest']:.1f} s.")
 
 
 if __name__ == "__main__":

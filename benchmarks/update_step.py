@@ -1,10 +1,10 @@
-"""Compare the update of CESTrainer with that of TRL's GRPOTrainer on the same rollout.
+"""Compare time, memory and gradients of an update by CESTrainer and TRL's GRPOTrainer on the same rollout.
 
     python benchmarks/update_step.py                                   # a small model on a CPU
     python benchmarks/update_step.py --device cuda --shape 1.5b --longest 12000 --attention sdpa
 
-The trainers run alternately. Each repeat yields a ratio; the median and range of the ratios are printed. On a CPU,
-times are CPU seconds of this process, so other processes do not affect them; set OMP_NUM_THREADS=1.
+The trainers run alternately. Each repeat yields a ratio; the script prints the median and range of the ratios. On a
+CPU, times are CPU seconds of this process, so other processes do not affect them; set OMP_NUM_THREADS=1.
 """
 
 import argparse
@@ -68,7 +68,7 @@ class Bench:
         return matrix_rate(self.options.device, self.options.dtype)
 
     def update_flops(self, completions: list[int]) -> float:
-        """Return the minimum FLOPs of a forward and a backward pass over the real tokens."""
+        """Return the minimum FLOPs of a forward and a backward pass over all tokens except padding."""
         prompts = prompt_lengths(len(completions), self.options.longest, self.options.seed)
         lengths = [prompt + completion for prompt, completion in zip(prompts, completions, strict=True)]
         config, embedding = self.model.config, self.model.get_input_embeddings().weight.numel()
@@ -150,7 +150,7 @@ def mixed_lengths(bench: Bench) -> None:
 
 
 def memory(bench: Bench) -> None:
-    """Compare the peak memory of a step, excluding the model, at R1-like lengths, with one process per trainer."""
+    """Compare the peak memory of a step without the model, at R1-like lengths; each trainer has its own process."""
     print("\nPeak memory of a step\n")
     line("rows per micro-batch", "TRL", "none / TRL", "ces / none")
     line(*["---:"] * 4)
@@ -161,7 +161,7 @@ def memory(bench: Bench) -> None:
 
 
 def relative_difference(expected: dict[str, torch.Tensor], actual: dict[str, torch.Tensor]) -> float:
-    """Return the norm of the difference divided by the norm of `expected`; all gradients form one vector."""
+    """Return the norm of the difference of all gradients, divided by the norm of `expected`."""
     difference = sum((expected[name] - actual[name]).double().square().sum() for name in expected)
     return float((difference / sum(value.double().square().sum() for value in expected.values())).sqrt())
 
@@ -177,16 +177,16 @@ def equal_lengths(bench: Bench) -> None:
 
 
 def packed(bench: Bench) -> None:
-    """Compare rows packed into one sequence with rows padded to the longest row, at R1-like lengths."""
+    """Compare the time of packed rows and of rows padded to the longest row, at R1-like lengths."""
     workloads = {trainer: bench.workload(trainer, bench.lengths(), 2) for trainer in ("packed", "trimmed")}
     seconds = bench.time_alternately(workloads)
     print(f"\nR1-like lengths, 2 rows per micro-batch: packed / trimmed, time {ratio(seconds, 'packed', 'trimmed')}")
 
 
 def vocabulary(bench: Bench) -> None:
-    """Measure the cost of the entropy's gradient by vocabulary size."""
+    """Measure the cost of the entropy gradient for each vocabulary size."""
     options = bench.options
-    print(f"\nCost of the entropy's gradient by vocabulary size, hidden size {bench.model.config.hidden_size}\n")
+    print(f"\nCost of the entropy gradient by vocabulary size, hidden size {bench.model.config.hidden_size}\n")
     line("vocabulary", "ces / none, time")
     line(*["---:"] * 2)
     for size in options.vocabularies:
@@ -207,14 +207,15 @@ PARTS = {
 
 def main(argv: list[str] | None = None) -> int:
     options = parse(argv)
-    warnings.filterwarnings("ignore")  # about TRL's experimental rollout function and deprecated names in transformers
+    # TRL warns about its experimental rollout function, transformers about deprecated names.
+    warnings.filterwarnings("ignore")
     bench = Bench(options)
     if options.peak_of:
         trainer, rows = options.peak_of
         workload = bench.workload(trainer, bench.lengths(), int(rows))
         if options.device == "cuda":
             workload.step()  # warm-up, so that the one-time set-up of libraries is not measured
-        # On a CPU, measure the first step: a later step would reuse memory that it leaves allocated.
+        # On a CPU, measure the first step: later steps reuse memory that the first step leaves allocated.
         print(json.dumps(workload.peak_memory()))
         return 0
     name = torch.cuda.get_device_name() if options.device == "cuda" else f"{platform.machine()} CPU"

@@ -1,9 +1,10 @@
 """
 Recompute the numbers in docs/results.md and README.md: `python experiments/check.py`.
 
-The script prints a table of paired differences to DAPO from each experiment's results.csv: points of accuracy, tokens,
-and diverged runs. It fails if docs/results.md lacks a row of the table, if README.md lacks a row of its own table, or
-if an interval in the section "Does it help?" of either page is not in the table, and prints these rows and intervals.
+The script prints a table of paired differences from DAPO, computed from each experiment's results.csv: points of
+accuracy, tokens, and diverged runs. It fails if docs/results.md lacks a row of this table, if README.md lacks a row of
+its own table, or if an interval in the "Does it help?" section of either page is not in the table. It then prints
+these rows and intervals.
 """
 
 import re
@@ -17,7 +18,7 @@ from trl_ces.lab.study.comparison import estimate
 
 FOLDER = Path(__file__).parent
 BEFORE, BASELINE = "Before training", "DAPO"
-# Column -> names of its method in the experiments.
+# Column -> names of the method in the experiments.
 COLUMNS = {
     "CES": ("CES",),
     "CES, correct only": ("CES, correct answers only", "CES, correct completions only"),
@@ -33,10 +34,10 @@ def main() -> None:
     print(table)
     results, readme = ((FOLDER.parent / name).read_text(encoding="utf-8") for name in ("docs/results.md", "README.md"))
     differences = [row for row in table.splitlines() if row not in results.splitlines()]
-    rows_in_readme = re.findall(r"^\| (.+) \| [\d.]+ \| (.+) \| (.+) \|$", readme, re.M)  # the second column is tau
+    rows_in_readme = re.findall(r"^\| (.+) \| [\d.]+ \| (.+) \| (.+) \|$", readme, re.M)  # skips tau
     differences += ["README.md: " + " | ".join(row) for row in readme_rows(table) if row not in rows_in_readme]
     intervals = set(re.findall(INTERVAL, table))
-    intervals |= {interval.lstrip("-+") for interval in intervals}  # the text has "11.5 ± 8.8 tokens shorter"
+    intervals |= {interval.lstrip("-+") for interval in intervals}  # pages have "11.5 ± 8.8 tokens shorter"
     for page in (results, readme):
         section = page.partition("\n## Does it help?\n")[2].partition("\n## ")[0]
         differences += [interval for interval in re.findall(INTERVAL, section) if interval not in intervals]
@@ -65,7 +66,7 @@ def table_rows() -> list[str]:
 
 
 def worst_rows() -> list[str]:
-    """Return a Markdown table of each method's worst task in forty_more_worlds, by the mean over seeds."""
+    """Return the lines of a Markdown table of each method's worst task in forty_more_worlds, by means over seeds."""
     results = read("forty_more_worlds")
     means = results.groupby(["variant", "method"])[["accuracy", "length_tokens"]].mean().unstack("method")
     rows = ["| forty_more_worlds | Δ accuracy in the worst task, points | largest Δ length, tokens |", "|---|--:|--:|"]
@@ -77,7 +78,7 @@ def worst_rows() -> list[str]:
 
 
 def readme_rows(table: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the rows of README's table, without tau: base accuracy, points of accuracy and diverged runs of CES."""
+    """Yield the rows of README.md's table, without tau: base accuracy, points of accuracy and diverged runs of CES."""
     long = read("arithmetic_long")
     accuracy = long[long["method"] == BEFORE]["accuracy"].mean()
     names = {"arithmetic_long": f"{100 * accuracy:.0f} %"}
@@ -89,7 +90,7 @@ def readme_rows(table: str) -> Iterator[tuple[str, str, str]]:
 
 
 def read(experiment: str) -> pandas.DataFrame:
-    """Read results.csv of an experiment."""
+    """Read an experiment's results.csv."""
     results = pandas.read_csv(FOLDER / experiment / "results.csv")
     return results.assign(variant=results["variant"].astype(object).fillna(""))
 
@@ -110,7 +111,7 @@ def row(name: str, results: pandas.DataFrame, unit: str) -> str:
             (means[measure][method] - means[measure][BASELINE]).dropna() for measure in ("accuracy", "length_tokens")
         ]
         runs = trained[trained["method"] == method]
-        # A base model that all seeds share was measured once.
+        # If all seeds share a base model, it was measured only once.
         bases = [by_seed.get((run.variant, run.seed), base[run.variant]) for run in runs.itertuples()]
         diverged = (runs["accuracy"].to_numpy() < 0.5 * pandas.Series(bases).to_numpy()).sum()
         points, tokens = (

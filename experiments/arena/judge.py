@@ -1,8 +1,8 @@
 """
 Print the arena's table as Markdown: `python experiments/arena/judge.py [RESULTS.csv]`.
 
-The table includes only the methods in study.yaml. Differences from DAPO are paired by task and seed, and intervals are
-computed over seeds.
+The table has only the methods in study.yaml. Differences from DAPO are paired by task and seed; intervals are over
+seeds.
 """
 
 import sys
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def mean_over_seeds(differences: pandas.Series) -> str:
-    """Average over tasks, and format the mean over seeds and the half-width of Student's 95 % interval."""
+    """Average over tasks; format the mean over seeds with the half-width of Student's 95 % interval."""
     values = differences.groupby("seed").mean()
     return f"{values.mean():+.1f} ± {stats.t.ppf(0.975, len(values) - 1) * values.sem():.1f}"
 

@@ -1,10 +1,10 @@
-"""Draw toy tasks, which are additions with random error rates, to test claims on many tasks."""
+"""Draw random toy tasks: additions with different numbers of digits, terms and errors."""
 
 import random
 from typing import Any
 
 CHECK, SLIP, FORGET = (0.10, 0.65), (0.05, 0.40), (0.30, 0.90)  # ranges of uniform distributions
-EASY_SLIP = (0.0, 0.03)  # with this range and no forgotten carries, base models are over 70 % correct
+EASY_SLIP = (0.0, 0.03)  # with this range and no forgotten carries, the base accuracy is above 70 %
 TERMS = {
     1: (4, 5),
     2: (2, 4),
@@ -13,11 +13,10 @@ TERMS = {
 
 
 def draw_worlds(count: int, seed: int, easy: int = 0) -> list[dict[str, Any]]:
-    """Draw the fields of [`ToyTask`] and the `seed` of the base model, numbered from 1.
+    """Draw the fields of [`ToyTask`] and the `seed` of the base model; seeds count from 1.
 
-    A larger `count` keeps the earlier tasks unchanged. The number of digits cycles through 2, 3 and 1. Tasks
-    with odd numbers and several digits have forgotten carries. The last `easy` tasks have few arithmetic errors and no
-    forgotten carries.
+    The number of digits cycles through 2, 3 and 1. Tasks with an odd seed and several digits have forgotten carries.
+    The last `easy` tasks have few arithmetic errors and no forgotten carries. Other tasks do not depend on `count`.
     """
     rng, tasks = random.Random(seed), []
     for number in range(1, count + 1):
@@ -33,7 +32,7 @@ def draw_worlds(count: int, seed: int, easy: int = 0) -> list[dict[str, Any]]:
                 "max_terms": terms[1],
                 "check_probability": round(rng.uniform(*CHECK), 2),
                 "slip_probability": round(rng.uniform(*(EASY_SLIP if is_easy else SLIP)), 2),
-                # One-digit numbers have no column to carry into.
+                # One-digit numbers have no second column for a carry.
                 "forget_probability": forget if number % 2 and digits > 1 and not is_easy else 0.0,
             }
         )

@@ -45,13 +45,13 @@ def main() -> None:
     base_accuracy = 100 * base[accuracy.index]
     for low, high in ((0, 40), (40, 60), (60, 101)):
         inside = accuracy.index[(base_accuracy >= low) & (base_accuracy < high)]
-        lost = ends[diverged & ends["variant"].isin(inside)].groupby("method").size()
-        print(f"base model correct in {low} to {min(high, 100)} %: {len(inside)} tasks")
+        counts = ends[diverged & ends["variant"].isin(inside)].groupby("method").size()
+        print(f"base accuracy of {low} to {min(high, 100)} %: {len(inside)} tasks")
         for method in (RULE, PAPER):
             points, tokens = (table.loc[inside, method] - table.loc[inside, BASELINE] for table in (accuracy, length))
             print(
                 f"  {method:34} {points.mean():+6.1f} ± {half_width(points):4.1f} points, {tokens.mean():+5.1f} ± "
-                f"{half_width(tokens):4.1f} tokens, diverged {lost.get(method, 0)}"
+                f"{half_width(tokens):4.1f} tokens, diverged {counts.get(method, 0)}"
             )
     points, tokens = accuracy[RULE] - accuracy[BASELINE], length[RULE] - length[BASELINE]
     lower = points.mean() - half_width(points)
@@ -60,8 +60,8 @@ def main() -> None:
     change = (accuracy[RULE] - accuracy[PAPER])[better].mean()
     expectations = {
         f"1 lower end of the interval {lower:+.2f} points, above -1.5": lower > -1.5,
-        f"2 diverged where {BASELINE} did not: {sorted(only_rule) or 'no task'}": not only_rule,
-        f"3 {change:+.2f} points against {PAPER} in {better.sum()} tasks where {PAPER} beats {BASELINE}": change
+        f"2 diverged although {BASELINE} did not: {sorted(only_rule) or 'no task'}": not only_rule,
+        f"3 {change:+.2f} points from {PAPER} in {better.sum()} tasks in which {PAPER} is above {BASELINE}": change
         >= -1.5,
         f"4 {tokens.mean():+.2f} tokens, shorter in {(tokens < 0).sum()} of {len(tasks)}": tokens.mean() <= 0
         and (tokens < 0).sum() >= 0.75 * len(tasks),

@@ -15,7 +15,7 @@ def main() -> None:
     rows = pandas.read_csv(RESULTS)
     means = rows.groupby(["variant", "method"])[["accuracy", "length_tokens"]].mean().unstack("method")
     before = 100 * means["accuracy"]["Before training"]
-    plt.rcParams["axes.unicode_minus"] = False  # the same minus sign as in tables
+    plt.rcParams["axes.unicode_minus"] = False  # use the same minus sign as in the tables
     figure, panels = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
     for panel, measure, scale, unit in zip(
         panels, ("accuracy", "length_tokens"), (100, 1), ("accuracy, points", "length, tokens"), strict=True

@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def build(folder: Path, error_rate: float, **training: object) -> Path:
-    """Train one base model, if its folder does not exist, and return the folder."""
+    """Train a base model unless its folder exists, and return the folder."""
     if not folder.is_dir():
         partial = folder.with_name(f".{folder.name}.partial")
         build_base_model(partial, ToyTask(sums=10, slip_probability=error_rate), batch_size=16, **training)

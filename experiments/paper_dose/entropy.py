@@ -1,8 +1,8 @@
 """
-Measure the entropy of correct and incorrect completions over training: `python experiments/paper_dose/entropy.py`.
+Measure the entropy of correct and incorrect completions during training: `python experiments/paper_dose/entropy.py`.
 
-The script samples two completions for each of 100 held-out problems from every checkpoint of the study and writes
-entropy.csv (entropies in bits per token). Runs that it already contains are skipped.
+For every checkpoint of the study, the script samples two completions for each of 100 held-out problems. It writes
+entropy.csv (entropies in bits per token) and skips runs that the file already contains.
 """
 
 from pathlib import Path

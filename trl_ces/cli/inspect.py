@@ -44,7 +44,7 @@ def run(argv: list[str]) -> int:
     sources = {"data": options.data, "prompts": options.prompt}
     recipe = recipe_to_sample(options.config, line.overrides, model=options.model, **sources)
     other = options.compare and recipe_to_sample(options.config, line.overrides, model=options.compare, **sources)
-    settings = Sampling.of_recipe(recipe, **{field.name: getattr(options, field.name) for field in fields(Sampling)})
+    settings = Sampling.from_recipe(recipe, **{field.name: getattr(options, field.name) for field in fields(Sampling)})
     prompts = Prompts(options.prompt, typed=True) if options.prompt else read_prompts(recipe, options.num_prompts)
     numbers = options.output_dir and options.output_dir / "inspect.json"
     for file in filter(None, (numbers, options.html)):

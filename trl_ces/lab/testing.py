@@ -21,7 +21,7 @@ def check_rule(rule: Rule | str, settings: Mapping[str, Any] | None = None) -> N
     Check on random micro-batches that a token rule meets the requirements of [`Rule`].
 
     The trainer removes padding, packs and reorders rows, splits micro-batches and distributes them over processes.
-    None of this changes training if A' of a row depends only on that row's tokens in the loss.
+    These operations do not change training if A' of a row depends only on that row's tokens in the loss.
 
     Args:
         rule ([`Rule`] or `str`): The rule, or its name or path as in `shaping`.

@@ -256,8 +256,8 @@ def test_reference_answers_equal_those_of_the_papers_script():
         ({"question": "q", "answer": math.nan}, "empty question or reference answer"),
         ({"question": "q", "answer": math.inf}, "empty question or reference answer"),
         ({"question": "q", "answer": None}, "empty question or reference answer"),
-        ({"question": "q"}, r"does not have the set's format \(KeyError: 'answer'\)"),
-        ({"question": 5, "answer": "1"}, r"does not have the set's format \(AttributeError"),
+        ({"question": "q"}, r"has an unexpected format \(KeyError: 'answer'\)"),
+        ({"question": 5, "answer": "1"}, r"has an unexpected format \(AttributeError"),
     ],
 )
 def test_error_names_the_row_with_an_invalid_format(tmp_path, row, message):

@@ -194,7 +194,7 @@ def test_runs_on_different_problems_are_rejected(runs, tmp_path):
 
 
 def test_unfinished_run_is_rejected(tmp_path):
-    with pytest.raises(UserError, match="contains 19 of 20 completions: repeat its `trl-ces eval` command"):
+    with pytest.raises(UserError, match="contains 19 of 20 completions: run its `trl-ces eval` command again"):
         load_run(write_run(tmp_path / "half", FIRST[:-1]), "half")
 
 

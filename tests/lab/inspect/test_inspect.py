@@ -156,7 +156,7 @@ def test_command_line_prompts_need_no_data(folder, capsys):
     text, (cells,) = inspect(capsys, *args, "--prompt", "1+1=", "--prompt", "2+2=")
     assert "100 completions (2 prompts x 50)" in text
     assert (cells[3], cells[6], cells[7], cells[10]) == ("'x'", "2.0", "'y'", "-")  # completions with y are truncated
-    assert "so alternatives that lead to long completions appear shorter than they are" in text
+    assert "so it is too low for alternatives that lead to long completions" in text
     assert "Whether it leads to shorter completions is unknown" in text
     assert "Below 50 %" not in text
 

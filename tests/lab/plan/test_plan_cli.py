@@ -71,9 +71,9 @@ def test_peak_disk_usage_is_printed(recipe, capsys):
     args = ("--prompt_length", 28, "--max_steps", 10, "--save_steps", 2, "--save_total_limit", 2)
     weights = count_step(plan_recipe([str(recipe)], {}).setup.step).weights
     limited = plan_output(capsys, recipe, *args)
-    assert f"Disk: {3 * 12 * weights / 1e9:.1f} GB at the peak: a checkpoint takes" in limited
+    assert f"Disk: {3 * 12 * weights / 1e9:.1f} GB at the peak, with" in limited
     assert "at most 3 at a time" in limited
-    assert "all are kept (`save_total_limit` limits them)" in plan_output(capsys, recipe)
+    assert "all are kept (set `save_total_limit` to keep fewer)" in plan_output(capsys, recipe)
     assert "GB for the trained model." in plan_output(capsys, recipe, "--save_strategy", "no")
 
 

@@ -31,13 +31,13 @@ CHOICE_INSTRUCTION = "Give the letter of the correct option as the final answer.
 
 
 def _as_text(value: Any) -> str:
-    """Convert the value to text, empty if missing, without the `.0` of integers that JSON stores as floats."""
+    """Convert a value to text. A missing value becomes empty text; a whole float such as 5.0 becomes `5`."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return ""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _with_expected_words(question: str, gold: str) -> str:
+def _with_allowed_answers(question: str, gold: str) -> str:
     """Append the allowed answers to the question if the reference answer is `true`, `false`, `yes` or `no`."""
     word = gold.strip().rstrip(".").lower()
     if word in ("true", "false"):
@@ -48,34 +48,34 @@ def _with_expected_words(question: str, gold: str) -> str:
 def read_plain(row: Row) -> tuple[str, str]:
     """Read the question from `question` or `problem`, and the reference answer from `answer`."""
     question, gold = row["question"] if "question" in row else row["problem"], _as_text(row["answer"])
-    return _with_expected_words(question, gold), gold
+    return _with_allowed_answers(question, gold), gold
 
 
 def read_without_dollars(row: Row) -> tuple[str, str]:
     """Remove the dollar signs around a reference answer in LaTeX."""
     gold = row["answer"].replace("$", "").strip()
-    return _with_expected_words(row["question"], gold), gold
+    return _with_allowed_answers(row["question"], gold), gold
 
 
 def read_gsm8k(row: Row) -> tuple[str, str]:
-    """Read the reference answer, which follows the worked solution and `####`."""
+    """Read the reference answer, which follows `####` at the end of the worked solution."""
     return row["question"], row["answer"].rpartition("####")[2].strip()
 
 
 def read_minerva(row: Row) -> tuple[str, str]:
-    """Read the reference answer from the last box of the solution."""
+    """Read the reference answer from the last boxed expression in the solution."""
     return row["problem"], last_box(row["solution"])
 
 
 def read_cn_middle_school(row: Row) -> tuple[str, str]:
-    """Use the option's letter as the reference answer if the question has options."""
+    """Read the reference answer: the letter of the correct option if the question has options."""
     return row["question"], row["choice_answer"] or row["answer"]
 
 
 def read_olympiadbench(row: Row) -> tuple[str, str]:
     """Read the reference answer from `final_answer`, a list with one element."""
     (gold,) = row["final_answer"]
-    return _with_expected_words(row["question"], gold.strip("$")), gold.strip("$")
+    return _with_allowed_answers(row["question"], gold.strip("$")), gold.strip("$")
 
 
 def read_svamp(row: Row) -> tuple[str, str]:
@@ -90,7 +90,7 @@ def read_tabmwp(row: Row) -> tuple[str, str]:
     question = f"Read the following table {title}and answer a question:\n{row['table']}\n{row['question']}"
     if row["choices"]:
         question += f" Please select from the following options: {row['choices']}"
-    return _with_expected_words(question, row["answer"]), row["answer"]
+    return _with_allowed_answers(question, row["answer"]), row["answer"]
 
 
 def last_box(text: str) -> str:
@@ -157,12 +157,12 @@ class Benchmark:
 
     name: str  # used by `--benchmarks` and `trl_ces.grading`
     title: str  # title in the paper's tables
-    kind: str  # `"math"`, `"choice"` or `"code"`
+    kind: str  # `"math"`, `"choice"`, `"code"` or `"own"`
     file: str  # path of the local copy under `--data_dir`
     count: int  # number of rows in the source
     read: Reader  # reads question and reference answer from a row of the local copy
     hub: HubSource | None = None  # `None`: a local copy is required
-    # Numbers of the rows without a reference answer. `correct` is `None` for these rows, but the Qwen2.5-Math script
+    # Indices of rows that have no reference answer. `correct` is `None` for these rows, but the Qwen2.5-Math script
     # accepts an empty final answer.
     without_gold: tuple[int, ...] = ()
     dataset: str = ""  # `"humaneval"` or `"mbpp"` for code sets, otherwise empty
@@ -241,13 +241,13 @@ class Problem:
 
 
 def find_benchmarks(names: Sequence[str]) -> list[str]:
-    """Resolve names and groups (`math12`, ...) to benchmarks, without repetition, in the order given."""
+    """Resolve names and groups (`math12`, ...) to benchmarks, without duplicates, in the given order."""
     resolved: dict[str, None] = {}
     for name in names:
         if name not in BENCHMARKS and name not in GROUPS:
             hint = nearest(name, [*BENCHMARKS, *GROUPS])
-            known = f"groups: {', '.join(GROUPS)}; sets: {', '.join(BENCHMARKS)}"
-            raise UserError(f"`benchmarks` contains an unknown name: {name!r}.{hint} Available {known}.")
+            available = f"groups: {', '.join(GROUPS)}; sets: {', '.join(BENCHMARKS)}"
+            raise UserError(f"`benchmarks` contains an unknown name: {name!r}.{hint} Available {available}.")
         resolved |= dict.fromkeys(GROUPS.get(name, [name]))
     if not resolved:
         raise UserError(
@@ -267,7 +267,7 @@ def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Proble
     if len(rows) != benchmark.count:
         raise UserError(
             f"{name}: {source} has {len(rows)} rows instead of {benchmark.count}: results on another version of the "
-            "set would not be comparable. Download the complete file."
+            "benchmark would not be comparable. Download the complete file."
         )
     problems = []
     for number, row in enumerate(rows):
@@ -277,7 +277,7 @@ def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Proble
             is_empty = not question.strip() or (not gold.strip() and number not in benchmark.without_gold)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             cause = f"{type(error).__name__}: {first_line(error)}"
-            raise UserError(f"{name}: row {number} of {source} does not have the set's format ({cause}).") from None
+            raise UserError(f"{name}: row {number} of {source} has an unexpected format ({cause}).") from None
         if is_empty:
             raise UserError(f"{name}: row {number} of {source} has an empty question or reference answer.")
         if task is not None and benchmark.base is None:
@@ -287,7 +287,7 @@ def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Proble
 
 
 def load_own(name: str) -> list[Problem]:
-    """Read the user's own problems from a file or the Hub (split `test`), with the columns of a recipe's data."""
+    """Read the user's own problems from a file or the Hub (split `test`). The columns are those of training data."""
     problems = []
     try:
         rows = read_rows(ScriptArguments(dataset_name=name), name, "test")
@@ -298,7 +298,7 @@ def load_own(name: str) -> list[Problem]:
                 raise UserError(f"{location} has no reference answer: add it, or remove the row.")
             problems.append(Problem(OWN, number, question if isinstance(question, str) else messages, text))
     except UserError as error:
-        # An evaluation has no options for columns and configurations.
+        # The options that these messages suggest exist only for training.
         message = re.sub(r"set `\w+_column`", "rename columns", str(error)).replace("`dataset_config`, ", "")
         raise UserError(message.replace("`dataset_name`", "`--data`")) from None
     return problems
@@ -312,7 +312,7 @@ def choose(problems: list[Problem], max_problems: int | None) -> list[Problem]:
 
 
 def data_digest(problems: Sequence[Problem]) -> str:
-    """Hash row numbers, questions, reference answers and program tests to 16 hexadecimal digits."""
+    """Hash row numbers, questions, reference answers and tests to 16 hexadecimal digits."""
     text = json.dumps([[p.id, p.question, p.gold, *([p.code.digest] if p.code else [])] for p in problems])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -321,7 +321,7 @@ def _from_folder(benchmark: Benchmark, data_dir: Path) -> tuple[str, list[Any], 
     """Read the rows of a JSON or JSON Lines file, optionally gzipped."""
     file = Path(expand_home(data_dir)) / benchmark.file
     if not file.is_file():
-        hint = f", or omit it to read the set from the Hub ({benchmark.hub.repository})" if benchmark.hub else ""
+        hint = f", or omit it to read the benchmark from the Hub ({benchmark.hub.repository})" if benchmark.hub else ""
         raise UserError(
             f"{benchmark.name}: {file} does not exist. Set `--data_dir` to the folder with {benchmark.file}{hint}."
         )
@@ -336,7 +336,7 @@ def _from_hub(benchmark: Benchmark) -> tuple[str, list[Any], Reader]:
     hub = benchmark.hub
     if hub is None:
         published = f" EvalPlus publishes it: {benchmark.url}" if benchmark.url else ""
-        raise UserError(f"{benchmark.name}: this set cannot be read from the Hub: {advice}.{published}")
+        raise UserError(f"{benchmark.name}: this benchmark cannot be read from the Hub: {advice}.{published}")
     from datasets import load_dataset
     from datasets.exceptions import DatasetNotFoundError
 
@@ -345,6 +345,6 @@ def _from_hub(benchmark: Benchmark) -> tuple[str, list[Any], Reader]:
     except (DatasetNotFoundError, *hub_errors(), ValueError, RuntimeError) as error:
         raise UserError(
             f"{benchmark.name}: {hub.repository} could not be loaded from the Hub ({first_line(error)}): check the "
-            f"network, or {advice}."
+            f"network connection, or {advice}."
         ) from None
     return f"{hub.repository} ({hub.split})", rows, hub.read

@@ -2,8 +2,8 @@
 Generation with transformers or vLLM.
 
 A backend takes token ids and one seed per completion, and yields completions as they finish. `batch_size` is the
-number of completions generated together; a resumed run uses the same batches. It is `None` for vLLM, which schedules
-requests itself.
+number of completions generated together; a resumed run forms the same batches. It is `None` for vLLM, which schedules
+its requests itself.
 """
 
 import os

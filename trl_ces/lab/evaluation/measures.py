@@ -5,8 +5,7 @@ final box. A truncated completion can count only at the largest budget.
 
 The area is the mean accuracy over all budgets from 0 to the limit, in [0, 1]. It equals the mean of 1 - tokens / limit
 over all completions, where incorrect completions contribute 0. The reasoning efficiency gap (REG, arXiv 2506.07104)
-compares the areas of two models. The area distinguishes a model that is accurate at every budget from a model whose
-completions are short only on average.
+compares the areas of two models. Unlike the mean length, the area shows whether a model is accurate at every budget.
 """
 
 import math
@@ -19,7 +18,7 @@ import pandas as pd
 from .intervals import Interval, Shares, accuracy_difference, accuracy_interval, interval_of_average
 from .samples import FIELDS, Sample
 
-CORRECTNESS = ("correct", "correct_qwen")  # columns: this package's grader, rules of the Qwen2.5-Math script
+CORRECTNESS = ("correct", "correct_qwen")  # columns: by this package's grader, by the rules of the Qwen2.5-Math script
 SMALLEST_BUDGET, MIN_BUDGETS = 512, 6  # smallest budget in tokens, minimum number of budgets
 
 
@@ -53,7 +52,7 @@ def areas(samples: pd.DataFrame, by: str, limit: int) -> pd.Series:
 
 
 def pass_at(samples: pd.DataFrame, by: str) -> dict[str, float | None]:
-    """Compute pass@k (Chen et al. 2021, Eq. 1) for powers of two k, over problems with all completions scored."""
+    """Compute pass@k (Chen et al. 2021, Eq. 1) for k = 1, 2, 4, ... over problems with all completions scored."""
     problems = [correct for _, correct in samples.groupby("problem")[by]]
     complete = [correct for correct in problems if correct.notna().all()]
     estimates = {}
@@ -79,10 +78,10 @@ def measure(
     """
     Measure several runs on the same sets, with 95 % intervals. All sets have the same weight.
 
-    `runs`: the samples of each set, for each run. The result has `problems`; `scored`, the problems scored in every
-    run, which accuracy and area use; `accuracy`, `length` and `area` for each run, with their `..._difference` from
-    the `baseline` run; and `budgets`, accuracies at each token budget up to `limit`. Without `limit`, `area` and
-    `budgets` are omitted.
+    `runs`: for each run, the samples of each set. The result has `problems`; `scored`, the number of problems scored
+    in every run, from which accuracy and area are computed; `accuracy`, `length` and `area` for each run, with their
+    `..._difference` from the `baseline` run; and `budgets`, the accuracies at each token budget up to `limit`. Without
+    `limit`, `area` and `budgets` are omitted.
     """
     problems = [scored_by_all(tables_of_set, by) for tables_of_set in zip(*runs, strict=True)]
 

@@ -37,7 +37,7 @@ class EncodedPrompts:
 
 
 def check_model(name: str) -> None:
-    """Raise `UserError` for a path without a saved model; do not check Hub ids."""
+    """Raise `UserError` if a local path does not contain a saved model; Hub ids are not checked."""
     try_hub_once(name)
     folder = Path(expand_home(name))
     if is_local(name) and not any((folder / file).is_file() for file in ("config.json", "adapter_config.json")):
@@ -91,7 +91,7 @@ def end_tokens(tokenizer: Any, ends: int | Sequence[int] | None) -> list[int]:
 def fingerprint(folder: Path) -> str:
     """Hash the names and contents of a model's files to 16 hexadecimal digits."""
     digest = hashlib.sha256()
-    # Ignore a study's files in the same folder, which may change although the model does not.
+    # Ignore files that a study writes to the same folder: they change, although the model does not.
     names = ("config", "generation_config", "adapter", "tokenizer", "vocab", "merges", "special_tokens", "pytorch")
     for file in sorted(folder.iterdir()):
         has_known_name = file.suffix in (".json", ".txt", ".bin") and file.name.startswith(names)
@@ -143,7 +143,7 @@ def check_context(facts: ModelFacts, prompts: EncodedPrompts, settings: Evaluati
 
 
 def cut_at_end(ids: Sequence[int], ends: Sequence[int]) -> tuple[list[int], str]:
-    """Return the tokens before the first end token and `"stop"`, or all tokens and `"length"` without one."""
+    """Return the tokens before the first end token and `"stop"`, or all tokens and `"length"` if there is none."""
     for index, token in enumerate(ids):
         if token in ends:
             return list(ids[:index]), "stop"

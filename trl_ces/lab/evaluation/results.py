@@ -20,7 +20,7 @@ SUMMARY, TABLE = "summary.json", "table.md"
 KINDS = {"math": "Average", "choice": "Average of multiple choice", "code": "Average of code", "own": "Own problems"}
 BUDGETS_NOTE = (
     "Acc within: % of completions that are correct within the token budget. Area: mean accuracy over all budgets "
-    "up to the last."
+    "up to the largest."
 )
 # Section 5.2: a question is simple if more than this share of the reference model's completions is correct.
 SIMPLE_ABOVE = 0.5
@@ -99,11 +99,11 @@ def results_table(summary: dict[str, Any]) -> str:
     heading = (
         f"{settings['model']}: {problems} problems, {settings['num_samples']} completions each, temperature "
         f"{settings['temperature']:g}, top-p {settings['top_p']:g}, top-k {settings.get('top_k') or 'all'}, "
-        f"repetition penalty {settings['repetition_penalty']:g}, at most {settings['max_new_tokens']} tokens, by "
-        f"{settings['backend']}."
+        f"repetition penalty {settings['repetition_penalty']:g}, at most {settings['max_new_tokens']} tokens, "
+        f"generated with {settings['backend']}."
     )
     notes = (
-        "Acc: % of completions that are correct. Script Acc: the same by the rules of the Qwen2.5-Math script, as in "
+        "Acc: % of completions that are correct. Script Acc: % correct by the rules of the Qwen2.5-Math script, as in "
         "the paper. n: number of problems counted in the column to its left. Len: mean tokens, including thinking. "
         "Brackets: 95 % intervals over problems (Acc: Wilson intervals for the effective number of completions; Len: "
         "bootstrap-t intervals). Cut off: % of completions that reached the token limit."
@@ -138,7 +138,8 @@ def load_run(folder: Path, name: str) -> Run:
     expected = settings["num_samples"] * sum(entry["problems"] for entry in settings["data"].values())
     if len(samples) != expected:
         raise UserError(
-            f"{folder} contains {len(samples)} of {expected} completions: repeat its `trl-ces eval` command to resume."
+            f"{folder} contains {len(samples)} of {expected} completions: run its `trl-ces eval` command again to "
+            "resume."
         )
     return Run(name, settings, by_benchmark(samples))
 
@@ -169,7 +170,7 @@ def compare_folders(
 
 
 def shared_benchmarks(runs: Sequence[Run]) -> list[str]:
-    """Return the benchmarks of all runs, in the first run's order; raise `UserError` if their problems differ."""
+    """Return the benchmarks that all runs share, in the first run's order; raise `UserError` if problems differ."""
     shared = [name for name in runs[0].settings["benchmarks"] if all(name in run.settings["data"] for run in runs)]
     if not shared:
         raise UserError("The runs have no benchmark in common, so they cannot be compared.")
@@ -232,7 +233,7 @@ def comparison_text(compared: dict[str, Any]) -> str:
     titled_rows = [(SETS[name].title, row) for name, row in compared["benchmarks"].items()]
     titled_rows += [(KINDS[kind], row) for kind, row in compared["averages"].items() if kinds.count(kind) > 1]
     indices, others = range(len(names)), [index for index, name in enumerate(names) if name != baseline]
-    minus = [f"{names[index]} - {baseline}" for index in others]
+    pair_names = [f"{names[index]} - {baseline}" for index in others]
     levels = [[title, *_cells(row, indices)] for title, row in titled_rows]
     differences = [[title, *_cells(row, others, "_difference")] for title, row in titled_rows]
     split = [
@@ -243,7 +244,7 @@ def comparison_text(compared: dict[str, Any]) -> str:
     simple = f"Simple questions: more than half of the completions of {names[0]} are correct."
     tables = [
         ("By benchmark", ["Dataset", *_headings(names)], levels, _notes(compared)),
-        ("Paired differences", ["Dataset", *_headings(minus)], differences, ""),
+        ("Paired differences", ["Dataset", *_headings(pair_names)], differences, ""),
         ("Simple and hard questions", ["Dataset", "Part", "Problems", *_headings(names)], split, simple),
     ]
     for kind, measured in compared["averages"].items():
@@ -256,7 +257,7 @@ def comparison_text(compared: dict[str, Any]) -> str:
             ]
             for title, row, measure_name in entries
         ]
-        tables.append((f"{KINDS[kind]} within token budgets", ["Tokens", *names, *minus], rows, BUDGETS_NOTE))
+        tables.append((f"{KINDS[kind]} within token budgets", ["Tokens", *names, *pair_names], rows, BUDGETS_NOTE))
     parts = [part for title, header, rows, note in tables for part in (f"## {title}", markdown(header, rows), note)]
     return "\n\n".join(filter(None, parts)) + "\n"
 

@@ -26,7 +26,7 @@ from .settings import EvaluationSettings, default_folder, make_settings
 
 
 def choose_backend(settings: EvaluationSettings) -> EvaluationSettings:
-    """Resolve the `"auto"` backend, and check what the machine must have."""
+    """Resolve the `"auto"` backend, and check that this machine has the required software."""
     check_code(settings.code_benchmarks(), settings.allow_code_execution)
     backend, installed = settings.backend, find_spec("vllm") is not None
     if backend == "auto":
@@ -100,8 +100,8 @@ def list_requests(settings: EvaluationSettings, problems: Sequence[Problem], pro
 
 def pending_batches(requests: Sequence[Request], done: set[Key], batch_size: int | None) -> list[list[Request]]:
     """
-    Return all batches with a missing completion. They are not split, because rounding depends on the batch. Without a
-    batch size, return one batch of all missing completions.
+    Return all batches with a missing completion. Batches are not split, because rounding depends on the batch. Without
+    a batch size, return one batch of all missing completions.
     """
     if batch_size is None:
         missing = [request for request in requests if not done.issuperset(request.keys)]
@@ -111,7 +111,7 @@ def pending_batches(requests: Sequence[Request], done: set[Key], batch_size: int
 
 
 def grade_completions(completions: Sequence[tuple[Request, Sample]], code_grader: CodeGrader) -> list[Sample]:
-    """Grade completions (pairs of request and `GENERATED` fields), or test their programs, and return the samples."""
+    """Grade completions, given as pairs of a request and the `GENERATED` fields, and return the samples."""
     texts = [
         (request, request.problems[0], output) for request, output in completions if request.problems[0].code is None
     ]
@@ -184,11 +184,11 @@ def run_evaluation(
     """
     Evaluate a model, or resume an interrupted evaluation in `output_dir`; return the summary.
 
-    If another process uses `output_dir`, wait for it if `wait` is set; otherwise raise `UserError`.
+    If another process is using `output_dir`, wait for it if `wait` is set; otherwise raise `UserError`.
     """
     check_model(settings.model)
     settings = choose_backend(settings)
-    facts = read_model(settings)  # before the problems, which may have to be downloaded
+    facts = read_model(settings)  # first, because the problems may have to be downloaded
     problems = _load_problems(settings)
     prompts = _encode(settings, facts, problems)
     requests = list_requests(settings, problems, prompts)

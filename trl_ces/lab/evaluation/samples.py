@@ -33,7 +33,7 @@ def read_settings_file(folder: Path) -> dict[str, Any]:
 
 
 def read_samples(file: Path) -> tuple[list[Sample], int]:
-    """Read samples.jsonl, except the incomplete last line of a killed run; return the samples and their size."""
+    """Return the samples in samples.jsonl and their size in bytes; ignore the incomplete last line of a killed run."""
     content = file.read_bytes() if file.is_file() else b""
     length = content.rfind(b"\n") + 1
     return [json.loads(line) for line in content[:length].split(b"\n")[:-1]], length
@@ -45,7 +45,7 @@ class SampleFile:
     def __init__(self, folder: Path):
         self.samples, length = read_samples(folder / SAMPLES)
         self.stream = (folder / SAMPLES).open("ab")
-        self.stream.truncate(length)  # drop an incomplete last line; its sample will be drawn again
+        self.stream.truncate(length)  # drop an incomplete last line; its sample is drawn again
 
     def append(self, samples: Sequence[Sample]) -> None:
         """Append samples in the given order and flush them to the operating system."""
@@ -76,7 +76,7 @@ def _check_settings(folder: Path, settings: dict[str, Any]) -> None:
     """Write settings.json if it is missing; raise `UserError` if it differs from `settings`."""
     if not (folder / SETTINGS).is_file():
         if (folder / SAMPLES).is_file():
-            raise UserError(f"{folder / SAMPLES} has no {SETTINGS} next to it: choose another `--output_dir`.")
+            raise UserError(f"{folder / SAMPLES} exists without {SETTINGS}: choose another `--output_dir`.")
         write_json(folder / SETTINGS, settings)
     differing = differences(read_settings_file(folder), settings)
     if settings.get("fingerprint") is not None:  # the fingerprint identifies the model, even if its files were moved

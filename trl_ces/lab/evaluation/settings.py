@@ -16,7 +16,7 @@ from .benchmarks import OWN, SETS, find_benchmarks
 # Settings that do not affect completions.
 NOT_SAMPLING = {"data_dir", "output_dir", "allow_code_execution", "gpu_memory_utilization"}
 
-# Predicate for valid values, and description of the valid range.
+# Pairs of a predicate for valid values and a description of these values.
 SWITCH = (lambda value: isinstance(value, bool), "true or false")
 COUNT = (lambda value: isinstance(value, int) and value >= 1, "a whole number of at least 1")
 SEED = (lambda value: isinstance(value, int) and value >= 0, "a whole number of at least 0")
@@ -44,7 +44,7 @@ class EvaluationSettings:
     )
     data: str | None = _setting(
         None,
-        "your own problems, in place of benchmarks: a .json, .jsonl or .parquet file, or the Hub id of a data set "
+        "your own problems, instead of benchmarks: a .json, .jsonl or .parquet file, or the Hub id of a data set "
         "without configurations (split test)",
     )
     data_dir: str | None = _setting(None, "folder with math/, reasoning/ and code/; default: load from the Hub")
@@ -65,7 +65,7 @@ class EvaluationSettings:
     )
     seed: int = _setting(0, "sampling seed", SEED)
     system_prompt: str | None = _setting(PAPER_SYSTEM_PROMPT, "system message; null: no system message")
-    prompt_template: str | None = _setting(None, "text prompts for a base model, such as 'Q: {question}'", TEMPLATE)
+    prompt_template: str | None = _setting(None, "plain-text prompt for a base model, e.g. 'Q: {question}'", TEMPLATE)
     dtype: str = _setting("auto", "dtype of the weights; auto: as saved, but vLLM converts float32 to 16 bits", DTYPE)
     batch_size: int = _setting(16, "transformers: completions per batch", COUNT)
     gpu_memory_utilization: float = _setting(0.9, "vLLM: fraction of GPU memory to use", FRACTION)
@@ -96,9 +96,9 @@ class EvaluationSettings:
         object.__setattr__(self, "benchmarks", find_benchmarks(names) if self.data is None else [OWN])
 
     def sampling(self) -> dict[str, Any]:
-        """Return the settings that determine completions and their grades; all samples of a directory share them."""
+        """Return the settings that determine completions and grades; they must not change within a directory."""
         ignored = NOT_SAMPLING if self.code_benchmarks() else {*NOT_SAMPLING, "code_time_limit"}
-        # Older directories have no such settings.
+        # Output directories of earlier versions lack these settings.
         ignored |= {name for name in ("data", "prompt_template") if getattr(self, name) is None}
         return {name: value for name, value in asdict(self).items() if name not in ignored}
 
@@ -107,12 +107,12 @@ class EvaluationSettings:
 
 
 def make_settings(values: dict[str, Any], source: str) -> EvaluationSettings:
-    """Make settings from a mapping; `source` names the mapping in error messages."""
-    known = [setting.name for setting in fields(EvaluationSettings)]
+    """Create settings from a mapping; error messages call the mapping `source`."""
+    keys = [setting.name for setting in fields(EvaluationSettings)]
     refuse_secrets(values, source)
     for name in values:
-        if name not in known:
-            hint = nearest(str(name), known) or f" Keys: {', '.join(known)}."
+        if name not in keys:
+            hint = nearest(str(name), keys) or f" Keys: {', '.join(keys)}."
             raise UserError(f"{source}: the key `{name}` is not an evaluation setting.{hint}")
     return EvaluationSettings(**values)
 

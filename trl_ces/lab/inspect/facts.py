@@ -1,7 +1,7 @@
 """Statistics of sampled completions: token pairs at high-entropy positions, lengths, entropies, and group statistics.
 
-CES lowers the entropy of correct completions at their high-entropy tokens, which favours the likelier alternative at
-each of these tokens. Completions therefore get shorter if the likelier alternative leads to shorter completions.
+CES lowers the entropy of correct completions at their high-entropy tokens, which makes the likelier alternative at
+each of these tokens even likelier. Completions get shorter if the likelier alternative leads to shorter completions.
 
 Any G of a prompt's n >= G completions form a group that training could have sampled. Means over all such groups have
 a closed form: if c of n completions are correct, a group is all incorrect with probability C(n - c, G) / C(n, G) and
@@ -31,7 +31,7 @@ PAIR, SIDES = ["low", "high"], ("likelier", "other")
 
 def all_facts(recipe: Recipe, sample: RecipeSample, sampling: Sampling) -> dict[str, Any]:
     """Collect the settings and statistics of a sample, in the format of `inspect.json`."""
-    tau = sampling.share([len(completion.tokens) for completion in sample.completions])
+    tau = sampling.numeric_tau([len(completion.tokens) for completion in sample.completions])
     facts = {"model": sample.name, "num_prompts": len(sample.prompts), **asdict(sampling), "tau": tau}
     facts |= sample_facts(sample.completions, tau, sample.correct)
     return facts | group_facts(
@@ -84,19 +84,19 @@ def count_pairs(
 
 def shorter_share(pairs: pd.DataFrame) -> float:
     """Compute the entropy-weighted share of positions at which the likelier alternative has fewer tokens left."""
-    gap = (pairs.likelier_tokens_left - pairs.other_tokens_left)[pairs.entropy > 0].dropna()
-    if gap.empty:
+    difference = (pairs.likelier_tokens_left - pairs.other_tokens_left)[pairs.entropy > 0].dropna()
+    if difference.empty:
         return math.nan
-    known = pairs.loc[gap.index]
-    # At the remaining positions (1 - leads), the other alternative is likelier, so the gap changes sign.
-    shorter = known.leads.where(gap < 0, 1 - known.leads).where(gap != 0, 0.0)
-    return float(np.average(shorter, weights=known["count"] * known.entropy))
+    pairs = pairs.loc[difference.index]
+    # At the remaining positions (1 - leads), the other alternative is likelier, so the difference changes sign.
+    shorter = pairs.leads.where(difference < 0, 1 - pairs.leads).where(difference != 0, 0.0)
+    return float(np.average(shorter, weights=pairs["count"] * pairs.entropy))
 
 
 def sample_facts(
     completions: Sequence[SampledCompletion], tau: float, correct: Sequence[bool | None] | None = None
 ) -> dict[str, float]:
-    """Compute means over all completions: lengths in tokens, entropies in bits, other values as shares in [0, 1]."""
+    """Compute means over all completions: lengths in tokens, entropies in bits, all other values in [0, 1]."""
     lengths = [len(completion.tokens) for completion in completions]
     sizes = selection_size(torch.tensor(lengths), tau)
     return {
@@ -127,7 +127,7 @@ def group_facts(
 
     `shaped_share` is the share of tokens that CES shapes (Eq. 5). The last two values are shares of the shaped
     tokens: tokens in all-correct or all-incorrect groups, and tokens in incorrect completions with A' > 0 (Eq. 7),
-    which the cap of incorrect completions (`capped`) prevents.
+    which the cap on incorrect completions (`capped`) prevents.
     """
     by_prompt: dict[int, list[tuple[SampledCompletion, bool]]] = {}
     for completion, score in zip(completions, correct or [None] * len(completions), strict=True):
@@ -142,18 +142,18 @@ def group_facts(
                 continue
             length, highest = len(completion.tokens), sorted(completion.entropies, reverse=True)
             tokens += length
-            # `others`: number of correct completions among the other G - 1 of the group, drawn from n - 1.
-            for others in range(size):
-                ways = math.comb(c - score, others) * math.comb(n - 1 - (c - score), size - 1 - others)
-                chance = ways / math.comb(n - 1, size - 1)
-                b = multiplier(torch.tensor([score]), torch.tensor([others + score]), group_size)
+            # The group's other G - 1 completions are drawn from n - 1; `other_correct` of them are correct.
+            for other_correct in range(size):
+                ways = math.comb(c - score, other_correct) * math.comb(n - 1 - (c - score), size - 1 - other_correct)
+                probability = ways / math.comb(n - 1, size - 1)
+                b = multiplier(torch.tensor([score]), torch.tensor([other_correct + score]), group_size)
                 k = selection_size(torch.tensor([length]), tau, b if dynamic_multiplier else None)
                 selected = highest[: int(k)] if (beta_correct if score else beta_incorrect) else []
-                shaped += chance * len(selected)
-                equal += chance * len(selected) * (others + score in (0, size))
+                shaped += probability * len(selected)
+                equal += probability * len(selected) * (other_correct + score in (0, size))
                 if not score and not capped:
-                    advantage = advantage_of_incorrect(others, size)
-                    rewarded += chance * sum(advantage + beta_incorrect * bits > 0 for bits in selected)
+                    advantage = advantage_of_incorrect(other_correct, size)
+                    rewarded += probability * sum(advantage + beta_incorrect * bits > 0 for bits in selected)
     return {
         "num_generations": size,
         "groups_all_incorrect": mean([math.comb(n - c, size) / math.comb(n, size) for n, c in counts]),
@@ -168,8 +168,8 @@ def advantage_of_incorrect(group_correct: int, size: int) -> float:
     """Compute the advantage A of an incorrect completion for rewards of 0 and 1, with scaling by the group's std."""
     if group_correct == size:
         return 0.0
-    share = group_correct / size
-    return -math.sqrt(share / (1 - share) * (size - 1) / size)
+    accuracy = group_correct / size
+    return -math.sqrt(accuracy / (1 - accuracy) * (size - 1) / size)
 
 
 def mean(values: Sequence[float]) -> float:

@@ -30,7 +30,7 @@ def render_page(recipe: Recipe, samples: Sequence[RecipeSample], tau: float) -> 
     """
     Render one self-contained HTML page with a column per sample; all samples must have the same prompts.
 
-    All text of prompts, completions and names is escaped, and the page's security policy forbids scripts and requests.
+    Prompts, completions and names are escaped, and the page's content security policy forbids scripts and requests.
     """
     from jinja2 import Environment, StrictUndefined
 
@@ -76,7 +76,7 @@ def token_shaping(sample: RecipeSample, settings: dict[str, Any], mask_truncated
 
 
 def model_view(sample: RecipeSample, shaping: Tensor) -> dict[str, Any]:
-    """Build a column: for each prompt, the correct and the incorrect completion with the most shaped tokens."""
+    """Build a column that has, per prompt, the correct and the incorrect completion with the most shaped tokens."""
     scores = sample.correct or [None] * len(sample.completions)
     counts = (shaping != 0).sum(dim=1).tolist()
     best: list[dict[bool | None, int]] = [{} for _ in sample.prompts]  # score -> row
@@ -86,9 +86,9 @@ def model_view(sample: RecipeSample, shaping: Tensor) -> dict[str, Any]:
             rows[score] = row
     shown_rows = [[rows[score] for score in (True, False) if score in rows] or [rows[None]] for rows in best]
     entropies = [bits for completion in sample.completions for bits in completion.entropies]
-    known = [score for score in scores if score is not None]
+    scored = [score for score in scores if score is not None]
     facts = [
-        f"{percent(mean(known))} % correct" if known else "unscored",
+        f"{percent(mean(scored))} % correct" if scored else "unscored",
         f"{len(entropies) / len(sample.completions):.1f} tokens per completion",
         f"{mean(entropies):.3f} bits per token",
         f"{percent(sum(counts) / len(entropies))} % of the tokens shaped",

@@ -52,12 +52,12 @@ class RecipeSample:
     tokenizer: Any
     prompts: list[str]  # with the chat template applied
     completions: list[SampledCompletion]  # grouped by prompt, in the order of the prompts
-    correct: list[bool | None] | None  # per completion (`None`: unscored); `None` if no completion could be scored
-    reason: str | None  # why no completion could be scored, or an example if no completion is correct
+    correct: list[bool | None] | None  # one per completion (`None`: unscored); `None` if scoring was not possible
+    reason: str | None  # why scoring was not possible, or an example if no completion is correct
 
 
 def sample_recipe(recipe: Recipe, prompts: Prompts, sampling: Sampling, *, build: bool = False) -> RecipeSample:
-    """Sample completions of a recipe's model and grade them with its accuracy reward; `build` allows its builder."""
+    """Sample completions of a recipe's model and grade them with its reward; `build` allows its `model_builder`."""
     name, model, tokenizer = _load_model(recipe, build)
     system, question = recipe.script.system_prompt, recipe.script.prompt_template
     if prompts.typed and (question or tokenizer.chat_template is not None):
@@ -141,7 +141,7 @@ def sample_completions(
             for tokens in generate_batch(model, [prompts[number] for number in numbers], settings):
                 length = len(cut_at_end(tokens, ends)[0]) + 1  # includes the end token
                 sampled.append(tokens[:length])
-        tau = sampling.share([len(tokens) for tokens in sampled])
+        tau = sampling.numeric_tau([len(tokens) for tokens in sampled])
         for numbers in batches:
             batch_prompts, batch = [prompts[number] for number in numbers], sampled[len(completions) :][: len(numbers)]
             results = high_entropy_tokens(
@@ -187,7 +187,7 @@ def _grade(
     reward = guard(func, reward_name(func), "stop")  # as in training
     try:
         values = asyncio.run(reward(**arguments)) if is_async_callable(reward) else reward(**arguments)
-    except RewardError as error:  # the other results are useful without grades
+    except RewardError as error:  # the remaining results are useful without grades
         return None, str(error)
     threshold = recipe.setting("ces_correct_threshold")
     correct = [None if value is None else value >= threshold for value in values]

@@ -40,8 +40,8 @@ class Sampling:
             raise UserError(f"`--tau` is {self.tau!r:.80}: it must be a number in [0, 1] or `{AUTO}`.")
 
     @classmethod
-    def of_recipe(cls, recipe: Recipe, **given: Any) -> Sampling:
-        """Use the values in `given` that are not `None`, then the values of the recipe, then the defaults."""
+    def from_recipe(cls, recipe: Recipe, **given: Any) -> Sampling:
+        """Take each value from `given` if it is not `None`, else from the recipe, else from the defaults."""
         training = recipe.training
         recipe_values = {
             "num_samples": max(cls.num_samples, training.get("num_generations") or 0),  # at least one group
@@ -52,7 +52,7 @@ class Sampling:
         values = recipe_values | {name: value for name, value in given.items() if value is not None}
         return cls(**{name: value for name, value in values.items() if value is not None})
 
-    def share(self, lengths: Sequence[int]) -> float:
+    def numeric_tau(self, lengths: Sequence[int]) -> float:
         """Return tau as a number; compute `auto` from the completions' lengths in tokens."""
         from ...methods.ces import automatic_tau
 
@@ -76,7 +76,7 @@ def recipe_to_sample(
     if data is not None:
         overrides |= {"dataset_name": [data], "dataset_builder": ["null"], "dataset_kwargs": ["null"]}
         if not names or compose(names).get("dataset_name") != data:
-            overrides.setdefault("dataset_config", ["null"])  # the recipe's value applies only to the recipe's data
+            overrides.setdefault("dataset_config", ["null"])  # the recipe's value applies only to its own data
     if prompts and not all(text.strip() for text in prompts):
         raise UserError("`--prompt` is empty: pass a text for the model to complete.")
     if prompts and "dataset_name" in overrides:
@@ -110,11 +110,11 @@ class Prompts:
 
     prompts: list[Any]
     columns: dict[str, list[Any]] = field(default_factory=dict)  # if empty, completions cannot be graded
-    typed: bool = False  # whether the prompts are command-line texts, to which the chat template is applied
+    typed: bool = False  # whether the prompts come from `--prompt`; the chat template is then applied to them
 
 
 def read_prompts(recipe: Recipe, num_prompts: int | None = None) -> Prompts:
-    """Read prompts from the recipe's data, and the other columns if the recipe has a reward."""
+    """Read prompts from the recipe's data; if the recipe has a reward, also read the other columns."""
     from ...train.data import load_datasets, read_rows
 
     script = recipe.script

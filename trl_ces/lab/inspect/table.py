@@ -25,7 +25,7 @@ MOSTLY_INCORRECT, RARELY_CORRECT = 0.5, 0.1  # accuracies below which a warning 
 
 
 def report(facts: dict[str, Any], pairs: pd.DataFrame, tokenizer: Any, top: int, reason: str | None = None) -> str:
-    """Render the report with the first `top` pairs; [`RecipeSample`] describes `reason`."""
+    """Render the report with the first `top` pairs; `reason`: see [`RecipeSample`]."""
     note = ""
     if len(pairs) > top:
         weight = pairs["count"] * pairs.entropy
@@ -124,12 +124,13 @@ def explanation(facts: dict[str, Any], shorter: float) -> str:
     if facts["truncated"] > 0:
         paragraphs.append(
             f"{percent(facts['truncated'])} % of the completions were truncated and are excluded from `tokens left`, "
-            "so alternatives that lead to long completions appear shorter than they are: increase --max_new_tokens."
+            "so it is too low for alternatives that lead to long completions: increase --max_new_tokens."
         )
     if facts["too_short"] > 0:
         paragraphs.append(
-            f"{percent(facts['too_short'])} % of the completions are so short that floor(length x tau) is 0: CES "
-            "would not shape them. This report uses their highest-entropy token. A larger tau selects more tokens."
+            f"{percent(facts['too_short'])} % of the completions are so short that floor(length x tau) is 0, so "
+            "CES would not shape them. This report uses the highest-entropy token of each. A larger tau selects more "
+            "tokens."
         )
     if math.isnan(facts["shaped_share"]) and not math.isnan(facts["accuracy"]):
         paragraphs.append(

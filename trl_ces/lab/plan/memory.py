@@ -32,7 +32,7 @@ class Engine:
 
     processes: int  # number of processes on all nodes, one per device
     zero_stage: int = 0  # 0 without DeepSpeed; 1 shards the optimizer state, 2 also gradients, 3 also weights
-    offload_optimizer: bool = False  # whether the optimizer is in host memory
+    offload_optimizer: bool = False  # whether the optimizer state is in host memory
     offload_weights: bool = False  # whether ZeRO-3's weight shards are in host memory
     fsdp: bool = False  # whether FSDP2 shards weights, gradients and optimizer state
     nodes: int = 1  # machines, each with the same number of processes
@@ -59,7 +59,7 @@ class Generation:
 
     vllm: bool  # whether vLLM runs on the training devices, instead of transformers' `generate` or a vLLM server
     server: bool = False  # whether vLLM runs on other devices, whose memory is not included
-    utilization: float = 0.0  # vLLM's share of the device, 0 to 1
+    utilization: float = 0.0  # vLLM's fraction of the device memory, 0 to 1
     sleeps: bool = False  # whether vLLM frees its memory during training
     tensor_parallel: int = 1  # devices per vLLM engine
     sequences: int = 0  # completions that one engine or process generates at a time
@@ -143,7 +143,7 @@ def plan_memory(setup: Setup) -> Memory:
 
 
 def _states(count: StepCount, setup: Setup) -> tuple[int, int, int, int]:
-    """Return the bytes of weights, gradients and optimizer state per device, and of offloaded state per node."""
+    """Return the bytes of weights, gradients and optimizer state per device, and the offloaded bytes per node."""
     engine = setup.engine
     processes, stage = engine.processes, 3 if engine.fsdp else engine.zero_stage
     weights = setup.frozen_bytes * (count.weights - count.trained) + setup.trained_bytes * count.trained
@@ -185,11 +185,11 @@ def _buffers(count: StepCount, setup: Setup) -> int:
 
 
 def _vllm(setup: Setup, count: StepCount) -> tuple[int, int, float]:
-    """Return vLLM's bytes during generation and training, and how many full-length completions fit in its cache."""
+    """Return vLLM's bytes in generation and training, and the full-length completions that its cache holds."""
     generation = setup.generation
     if not generation.vllm or setup.device is None:
         return 0, 0, float("inf")
-    share = int(generation.utilization * setup.device)
-    cache = share - 2 * count.weights // generation.tensor_parallel - VLLM_WORKSPACE
+    reserved = int(generation.utilization * setup.device)
+    cache = reserved - 2 * count.weights // generation.tensor_parallel - VLLM_WORKSPACE
     full_completions = max(cache, 0) / (generation.kv_bytes * setup.step.tokens)
-    return share, VLLM_SLEEPING if generation.sleeps else share, full_completions
+    return reserved, VLLM_SLEEPING if generation.sleeps else reserved, full_completions

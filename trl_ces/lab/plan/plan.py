@@ -28,7 +28,7 @@ DEVICES = {
 }
 # High and low estimates of the utilization of these peaks, as (FLOP/s, bandwidth). FLOP/s: experiments/h100 measured
 # 0.26 during an update of a 1.5B model on an H100; Llama 3 reports 0.38 to 0.43 (arXiv 2407.21783, section 3.3).
-# Bandwidth: an assumption that accounts for the time spent on scheduling and sampling.
+# Bandwidth: an assumption that includes the time for scheduling and sampling.
 UTILIZATION = ((0.45, 0.6), (0.25, 0.25))
 # Assumptions: the number of tokens per prompt, and the deciles of R1's completion lengths, as fractions of 12,000
 # tokens (log-normal distribution with median 3,200 and sigma 0.7).
@@ -55,7 +55,7 @@ class Plan:
 
     @property
     def hours(self) -> tuple[float, float] | None:
-        """Low and high estimates; `None` unless vLLM is colocated on the GPUs of one node and `rollouts` is known."""
+        """Low and high estimates, or `None` unless vLLM is colocated on one node's GPUs and `rollouts` is known."""
         setup, rollouts = self.setup, self.schedule.rollouts
         if not (setup.step.gpu and setup.generation.vllm and setup.engine.nodes == 1 and rollouts):
             return None

@@ -34,7 +34,7 @@ def read_engine(settings: dict[str, Any], processes: int, nodes: int | None = No
     if kind in ("NO", "MULTI_GPU", "MULTI_CPU"):
         return Engine(processes, nodes=nodes)
     if kind == "FSDP":
-        # The defaults are accelerate's.
+        # Use accelerate's defaults.
         shards, offloads = fields.get("fsdp_reshard_after_forward", True), fields.get("fsdp_offload_params", False)
         if fields.get("fsdp_version", 1) != 2 or offloads or not shards:
             raise UserError("For FSDP, `trl-ces plan` supports only FSDP2, with resharding and without offloading.")
@@ -53,7 +53,7 @@ def read_engine(settings: dict[str, Any], processes: int, nodes: int | None = No
 
 
 def prompt_tokens(config: CESConfig, prompt_length: int | None) -> tuple[int, str]:
-    """Return the maximum prompt length in tokens, and the source of this number."""
+    """Return the maximum prompt length in tokens, and where this number comes from."""
     if prompt_length is not None:
         return prompt_length, "--prompt_length"
     if config.use_vllm and config.vllm_max_model_length is not None:

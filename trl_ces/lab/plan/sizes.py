@@ -78,14 +78,14 @@ class Disk:
 
     @property
     def max_checkpoints(self) -> int | None:
-        """Maximum number of checkpoints on disk: the Trainer writes a new checkpoint before it deletes an old one."""
+        """Maximum number of checkpoints on disk; the Trainer writes a new checkpoint before it deletes an old one."""
         if self.limit is None or self.saves is None:
             return self.saves if self.limit is None else self.limit + 1
         return min(self.saves, self.limit + 1)
 
     @property
     def peak(self) -> int:
-        """Peak disk usage in bytes, including the final model; an unknown number of checkpoints counts as one."""
+        """Peak disk usage in bytes, including the final model; if the number of checkpoints is unknown, assume one."""
         on_disk = 1 if self.max_checkpoints is None else self.max_checkpoints
         remaining = on_disk if self.limit is None else min(on_disk, self.limit)
         return max(on_disk * self.checkpoint, remaining * self.checkpoint + self.model)

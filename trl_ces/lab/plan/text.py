@@ -11,7 +11,7 @@ REMEDIES = (
     "Try `gradient_checkpointing: true`, a smaller `per_device_train_batch_size`, `--accelerate_config zero3` on more "
     "devices or `zero3_offload`, a shorter `max_completion_length`, or the `lora` overlay."
 )
-# Prefix of the header line that states how far a recipe has been run.
+# Prefix of the line in a recipe's header that states whether the recipe has been run.
 STATUS = "# Run so far: "
 # Recipe and overlays -> options of `trl-ces plan`, and the devices of a vLLM server. For each model, the
 # smallest machine comes first.
@@ -34,7 +34,7 @@ def plan_text(plan: Plan) -> str:
     """Format a plan as text."""
     lines = [f"{plan.name}: {plan.model}, {plan.setup.engine.name}", "", *_schedule_lines(plan), ""]
     lines += [*_memory_lines(plan), "", _disk_line(plan), "", *_hours_lines(plan), "", _fit_line(plan), ""]
-    return "\n".join([*lines, "docs/plan.md compares the planned with the measured memory."])
+    return "\n".join([*lines, "docs/plan.md compares planned and measured memory."])
 
 
 def format_range(low: float, high: float, digits: int) -> str:
@@ -95,10 +95,10 @@ def _disk_line(plan: Plan) -> str:
     disk = plan.disk
     if disk.saves == 0:
         return f"Disk: {disk.model / 1e9:.1f} GB for the trained model."
-    retention, peak = "all are kept (`save_total_limit` limits them)", ""
-    if disk.max_checkpoints is not None:
-        retention, peak = f"at most {disk.max_checkpoints} at a time", f"{disk.peak / 1e9:.1f} GB at the peak: "
-    return f"Disk: {peak}a checkpoint takes {disk.checkpoint / 1e9:.1f} GB; {retention}."
+    size = f"{disk.checkpoint / 1e9:.1f} GB per checkpoint"
+    if disk.max_checkpoints is None:
+        return f"Disk: {size}; all are kept (set `save_total_limit` to keep fewer)."
+    return f"Disk: {disk.peak / 1e9:.1f} GB at the peak, with {size} and at most {disk.max_checkpoints} at a time."
 
 
 def _hours_lines(plan: Plan) -> list[str]:

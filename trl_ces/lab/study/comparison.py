@@ -34,22 +34,22 @@ MEASURES = {
     "entropy_bits": ("Entropy, bits", 1.0, 3),
 }
 NOTE = (
-    "Means over seeds, ± half the 95 % interval (Student's t). Differences from {} are paired by seed. The interval "
-    "is over training runs; all models are measured on the same problems."
+    "Means over seeds ± half-width of the 95 % interval (Student's t). Differences from {} are paired by seed. The "
+    "interval is over training runs; all models are measured on the same problems."
 )
 VARIANTS_NOTE = (
-    "Each variant counts once, with the mean over its seeds. The interval is over variants; it applies to further "
+    "Each variant counts once, with the mean over its seeds. The interval is over variants; it applies to other "
     "variants only if the variants of this study were drawn at random."
 )
 RESULTS, CURVES, COMPARISON = "results.csv", "curves.csv", "comparison.md"
 # Column of curves.csv -> key of a curve.
 CURVE_KEYS = dict(zip(MEASURES, ("accuracy", "length", "entropy"), strict=True))
-# If the study has no `evaluation`, the measures of a run are means over this final fraction of its training log.
+# Without an `evaluation`, a run's measures are means over this final fraction of its training log.
 FINAL_FRACTION = 0.1
 
 
 class Results:
-    """Results of the finished runs of a study."""
+    """Results of a study's finished runs."""
 
     def __init__(self, study: Study):
         self.study = study
@@ -132,7 +132,7 @@ def average(benchmarks: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 
 
 def final_training(curve: Curve) -> dict[str, float]:
-    """Average the last `FINAL_FRACTION` of the logged points (at least one point); NaN if no accuracy was logged."""
+    """Average the last `FINAL_FRACTION` of the logged points, but at least one; NaN if no accuracy was logged."""
     if not curve["step"]:
         return dict.fromkeys(CURVE_KEYS, math.nan)
     count = max(1, round(FINAL_FRACTION * len(curve["step"])))
@@ -164,7 +164,7 @@ def write_curves(file: Path, curves: Mapping[tuple[str, str, int], Curve]) -> No
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over seeds and the half width of its 95 % interval (`nan` for a single seed)."""
+    """A mean over seeds and the half-width of its 95 % interval (`nan` for a single seed)."""
 
     mean: float
     half_width: float
@@ -187,7 +187,7 @@ def estimate(values: Sequence[float]) -> Estimate:
 def paired_difference(runs: DataFrame, baseline: DataFrame, measure: str) -> Estimate | None:
     """
     Estimate the mean difference from the baseline runs of the same seeds, which start from the same model and
-    problems; `None` without a shared seed. A model before training that all seeds share is compared with each seed.
+    problems; `None` without a shared seed. If all seeds share one untrained model, compare it with each seed.
     """
     if len(runs) == 1 and "train/steps" in runs and runs["train/steps"].isna().all():
         runs = runs.loc[runs.index.repeat(len(baseline))].assign(seed=baseline["seed"].to_numpy())

@@ -1,4 +1,4 @@
-"""Files that record the progress of a run in its folder.
+"""Files in a run's folder that record its progress.
 
 `recipe.yaml` is written first, `clock.json` whenever training starts, `training.json` when training has ended, and
 `evaluation.json` when the model has been measured. All writes are atomic, so a killed run can always be resumed.
@@ -38,7 +38,7 @@ def write_recipe(cell: Cell) -> None:
 
 
 def is_trained(cell: Cell) -> bool:
-    """Return whether the cell needs no more training."""
+    """Return whether the cell needs no further training."""
     return not cell.trained or (cell.folder / TRAINING).is_file()
 
 
@@ -63,7 +63,7 @@ def check_unchanged(cell: Cell, processes: int | None = None) -> None:
         if stored.get(name) != expected.get(name) and name not in LOCATION_FIELDS
     ]
     previous_processes = (read_json(cell.folder / CLOCK) or {}).get("processes")
-    # More processes make a larger batch, unless `responses_per_step` fixes it.
+    # The batch grows with the number of processes, unless `responses_per_step` fixes its size.
     has_fixed_batch = cell.checked_recipe.script.responses_per_step is not None
     if processes and previous_processes and processes != previous_processes and not has_fixed_batch:
         differing.append(f"`num_processes` was {previous_processes} and is now {processes}")
@@ -81,7 +81,7 @@ def begin_training(cell: Cell, processes: int = 1) -> None:
     seconds = 0.0
     if previous is not None and checkpoint is not None:
         saved_at = (checkpoint / "trainer_state.json").stat().st_mtime
-        # The checkpoint may be older than the last start, if the last attempt did not save a checkpoint.
+        # If the last attempt saved no checkpoint, this checkpoint is older than the last start.
         seconds = previous["seconds_before"] + max(0.0, saved_at - previous["started"])
     attempts = previous["attempts"] + 1 if previous else 1
     clock = {"seconds_before": seconds, "started": time.time(), "attempts": attempts, "processes": processes}

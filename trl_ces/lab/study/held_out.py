@@ -32,14 +32,15 @@ def evaluate(
 
     `config` defaults to the recipe of the measured run; training with this recipe never uses the problems. If `config`
     names another recipe, the runs must use the same data and `dataset_seed` as that recipe. `data` replaces the
-    problems with a file or a Hub data set. `group_by` is a column of the data; each of its values becomes a benchmark.
+    problems with those of a file or a Hub data set. `group_by` is a column of the data; each of its values becomes a
+    benchmark.
     """
     from ..inspect.sampling import sample_recipe
 
     recipe = recipe_to_sample(config, {}, model=str(model_dir), data=data)
     problems, groups = _problems_and_groups(recipe, num_problems, group_by, data)
     columns = {name: list(problems[name]) for name in problems.column_names if name != "prompt"}
-    sampling = Sampling.of_recipe(
+    sampling = Sampling.from_recipe(
         recipe, num_samples=num_samples, seed=seed, max_new_tokens=max_new_tokens, batch_size=batch_size
     )
     sample = sample_recipe(recipe, Prompts(list(problems["prompt"]), columns), sampling)

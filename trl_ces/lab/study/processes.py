@@ -1,4 +1,4 @@
-"""Run several sequences of processes in parallel, each in a locked folder; a signal stops all of them."""
+"""Run sequences of processes in parallel, each in a locked folder; a signal stops all of them."""
 
 from __future__ import annotations
 
@@ -61,9 +61,10 @@ def run_all(
     grace_seconds: float = 30.0,
 ) -> list[RunFailed]:
     """
-    Run `runs` in order, one per slot (environment variables that assign devices) at a time, and return the failures.
+    Start `runs` in order, at most one per slot at a time, and return the failures. A slot consists of the environment
+    variables that assign devices.
 
-    Ctrl-C and SIGTERM end all runs; processes that are still alive after `grace_seconds` seconds are killed.
+    Ctrl-C and SIGTERM end all runs; processes that are still alive after `grace_seconds` are killed.
     """
     pending, failures = list(runs), []
     running: dict[int, Generator[Child, None, None]] = {}  # slot -> its run

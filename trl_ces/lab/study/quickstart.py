@@ -68,7 +68,7 @@ def quickstart(
     """
     if find_spec("matplotlib") is None:
         raise UserError(f"the plot needs matplotlib: {install_line('quickstart')}.")
-    # A second thread hardly speeds up such a small model, and on a busy machine the threads wait for each other.
+    # A second thread hardly speeds up such a small model, and on a busy machine threads wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     folders = {"before": output_dir / f"base-{seed}", **{method: output_dir / method.lower() for method in METHODS}}
     with stage("1/3  Train a base model on additions") as line:
@@ -87,18 +87,18 @@ def quickstart(
             steps=base_steps,
         )
     problems = load_problems("held_out", num_problems, SAMPLING_SEED)
-    to_measure, found = ["before"], {}
+    to_measure, results = ["before"], {}
 
     def measure_next() -> None:
         name = to_measure.pop(0)
-        found[name] = measure(folders[name], problems, SAMPLES, SAMPLING_SEED)
+        results[name] = measure(folders[name], problems, SAMPLES, SAMPLING_SEED)
 
     fields = {"model_name_or_path": str(folders["before"]), "seed": seed, "dataset_seed": seed, "max_steps": rl_steps}
     runs = [training(method, folders[method], fields) for method in METHODS]
 
     def on_wait() -> None:
         line.show(progress(runs, rl_steps))
-        if len(found) + len(to_measure) == len(runs) and to_measure:  # the last run leaves a core free
+        if len(results) + len(to_measure) == len(runs) and to_measure:  # the last run leaves one core free
             measure_next()
 
     def on_failure(failure: RunFailed) -> None:
@@ -109,27 +109,27 @@ def quickstart(
     with stage(f"3/3  Measure all models on {num_problems} held-out problems"):
         while to_measure:
             measure_next()
-        measures = {name: {key: found[name][0][key] for key in SHOWN} for name in folders}
+        measures = {name: {key: results[name][0][key] for key in SHOWN} for name in folders}
         accuracy = arithmetic_accuracy_reward.__name__
         plot_curves({name: [read_curves(folders[name], accuracy)] for name in METHODS}, output_dir / PICTURE)
         write_json(output_dir / NUMBERS, {"seed": seed, **measures})
-    return summary(measures, problems, {name: found[name][1] for name in folders})
+    return summary(measures, problems, {name: results[name][1] for name in folders})
 
 
 def summary(measures: Measures, problems: Dataset, completions: dict[str, list[list[str]]]) -> str:
-    """Render examples, the comparison and how it was measured."""
+    """Render examples, the comparison table and the measurement settings."""
     return (
         f"{examples(list(problems['prompt']), list(problems['solution']), completions)}\n\n"
         f"{table(measures)}\n\n"
         f"Measured on {len(problems)} held-out problems x {SAMPLES} completions at temperature 1, sampling seed "
         f"{SAMPLING_SEED}.\n"
         "Length includes the end token; entropy is the mean entropy of the sampling distribution over all tokens.\n"
-        f"{outside_bands(measures)} One seed; experiments/arithmetic has the means of DAPO and CES over ten."
+        f"{outside_bands(measures)}\nThis is one seed; experiments/arithmetic compares DAPO and CES over ten seeds."
     )
 
 
 def training(method: str, folder: Path, fields: dict[str, Any]) -> Pending:
-    """Prepare a run of the training process in `folder`, with its recipe and its log beside it."""
+    """Prepare a training run in `folder`; its recipe and log are written next to the folder."""
     recipe, log = folder.with_suffix(".yaml"), folder.with_suffix(".log")
     log.unlink(missing_ok=True)
     content = compose(METHODS[method]) | {"output_dir": str(folder), "overwrite_output_dir": True, **fields}
@@ -138,7 +138,7 @@ def training(method: str, folder: Path, fields: dict[str, Any]) -> Pending:
 
 
 def progress(runs: Sequence[Pending], steps: int) -> str:
-    """Return how many steps each run has made, read from the Trainer's progress bar in its log (`| 40/160 [`)."""
+    """Return the number of steps that each run has completed, from the progress bar in its log (`| 40/160 [`)."""
     done = {}
     for run in runs:
         log = run.steps[0].log
@@ -148,17 +148,19 @@ def progress(runs: Sequence[Pending], steps: int) -> str:
 
 
 def table(measures: Measures) -> str:
-    """Render the comparison with one column per model and, below each measure, a row with the bands that exist."""
+    """Render a table with one column per model and, below each measure, a row with the available `BANDS`."""
     rows = []
-    for place, (name, (title, factor, digits)) in enumerate(SHOWN.items()):
+    for index, (name, (title, factor, digits)) in enumerate(SHOWN.items()):
         rows.append([title, *(f"{factor * values[name]:.{digits}f}" for values in measures.values())])
-        bands = {model: "{:.{d}f} to {:.{d}f}".format(*own[place], d=digits) for model, own in BANDS.items()}
+        bands = {
+            model: "{:.{d}f} to {:.{d}f}".format(*model_bands[index], d=digits) for model, model_bands in BANDS.items()
+        }
         rows.append(["95 % of runs", *(bands.get(model, "") for model in measures)])
     return markdown(["", *measures], rows)
 
 
 def outside_bands(measures: Measures) -> str:
-    """List the rounded results that are outside their band."""
+    """Return a sentence that lists the rounded results outside their band."""
     outside = [
         f"{title.partition(',')[0]} of {model}"
         for model, values in measures.items()
@@ -172,8 +174,8 @@ def outside_bands(measures: Measures) -> str:
 
 
 def examples(prompts: list[str], solutions: list[str], completions: dict[str, list[list[str]]], count: int = 2) -> str:
-    """List each model's first completion of the first problems, and how many of its completions are correct."""
-    lines = ['First completions of the first problems ("?" starts a re-check, "#" the final answer):']
+    """List, for the first problems, each model's first completion and its number of correct completions."""
+    lines = ['First completion of each model for the first problems ("?" starts a re-check, "#" the final answer):']
     for row, (prompt, solution) in enumerate(zip(prompts[:count], solutions, strict=False)):
         lines.append(f"  {prompt}")
         for model, texts in completions.items():

@@ -38,7 +38,7 @@ def run_study(study: Study, jobs: int, report: Callable[[str], None]) -> tuple[l
 
 
 def _run_pending(study: Study, jobs: int, report: Callable[[str], None]) -> tuple[list[str], list[RunFailed]]:
-    pending, slots = prepare(study, jobs)  # repeated under the lock: files may have changed
+    pending, slots = prepare(study, jobs)  # repeat under the lock, because files may have changed
     results, count = Results(study), len(study.cells)
     cells = {cell.name: cell for cell in study.cells}
     for name in cells.keys() - {run.name for run in pending}:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 CHARACTERS = "0123456789+=,?#:"
-LETTERS = string.ascii_lowercase  # names of the sums of a problem with several sums
+LETTERS = string.ascii_lowercase  # labels of the sums of a problem with several sums
 SPLITS = ("train", "held_out")
 
 
@@ -43,13 +43,13 @@ class ToyTask:
     """Distribution of the problems and of the base model's training texts."""
 
     digits: int = 2  # digits of each number
-    min_terms: int = 2  # numbers to add; drawn uniformly from `min_terms` to `max_terms`
+    min_terms: int = 2  # the count of numbers to add is drawn uniformly from `min_terms` to `max_terms`
     max_terms: int = 2
     slip_probability: float = 0.2  # probability of an arithmetic error in the first pass
     check_probability: float = 0.3  # probability of a re-check after each pass; must be below 1, so that texts end
     mend_probability: float = 0.7  # probability that a re-check corrects an incorrect pass
     forget_probability: float = 0.0  # probability that the first pass drops a carry from the units
-    guess_first: bool = False  # whether the first pass is only its result, without intermediate steps
+    guess_first: bool = False  # whether the first pass consists only of its result, without intermediate steps
     sums: int = 1  # additions per problem, at most 26; a correct completion solves all of them
 
     def __post_init__(self):
@@ -81,7 +81,7 @@ def write_prompt(problem: list[list[int]]) -> str:
 
 
 def read_prompt(prompt: str) -> list[list[int]]:
-    """Parse `37+48:` to `[[37, 48]]`."""
+    """Parse `37+48:` into `[[37, 48]]`."""
     return [[int(term) for term in terms.split("+")] for terms in re.findall(r"[\d+]+", prompt)]
 
 
@@ -162,8 +162,8 @@ def load_problems(split: str = "train", num_problems: int = 2000, seed: int = 0,
         solutions[write_prompt(problem)] = write_solution(problem)
     if len(solutions) < num_problems:
         raise ValueError(
-            f"num_problems is {num_problems}, but the split {split!r} has about {len(solutions)} problems: lower "
-            "num_problems, or raise digits or max_terms."
+            f"num_problems is {num_problems}, but the split {split!r} has about {len(solutions)} problems: decrease "
+            "num_problems, or increase digits or max_terms."
         )
     return Dataset.from_dict({"prompt": list(solutions), "solution": list(solutions.values())})
 

@@ -48,7 +48,7 @@ def build_base_model(
     """Train a small Llama on texts that solve training problems, and save it with its settings.
 
     `training` overrides `BASE_TRAINING`. `on_step` receives the step, the total number of steps, and the loss in nats
-    per token. `start_from` is the directory of a base model to continue from; every text then has all sums.
+    per token. `start_from` is the directory of a base model to start from; every text then has all sums.
     """
     import torch
     from transformers import LlamaForCausalLM
@@ -83,8 +83,9 @@ def build_base_model(
 
 def sums_at(step: int, steps: int, sums: int) -> int:
     """
-    Return the number of sums per text: 2, 4, 8, ... in the first half of training, then `sums`. A model that starts
-    with `sums` learns nothing.
+    Return the number of sums per text: 2, 4, 8, ... in the first half of training, then `sums`.
+
+    A model that is trained on `sums` from the start learns nothing.
     """
     smaller = [2**power for power in range(1, sums.bit_length()) if 2**power < sums]
     stage = 2 * step * len(smaller) // steps
@@ -124,7 +125,9 @@ def _supervised_batch(
     texts = [prompt + write_text(problem, task, rng) for prompt, problem in zip(prompts, problems, strict=True)]
     if sums < task.sums:  # label the sums with a random subset of the letters, so that the model learns all letters
         subsets = ["".join(sorted(rng.sample(LETTERS[: task.sums], sums))) for _ in texts]
-        texts = [text.translate(str.maketrans(LETTERS[:sums], to)) for text, to in zip(texts, subsets, strict=True)]
+        texts = [
+            text.translate(str.maketrans(LETTERS[:sums], used)) for text, used in zip(texts, subsets, strict=True)
+        ]
     texts = [text + EOS for text in texts]
     batch = tokenizer(texts, return_tensors="pt", padding=True, padding_side="right")
     labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)

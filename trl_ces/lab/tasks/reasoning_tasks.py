@@ -35,8 +35,8 @@ def _make_problems(
         raise UserError("`dataset_kwargs` is empty: list tasks of reasoning-gym, such as `{products: {}}`.")
     problems_by_task = []
     for index, (task, settings) in enumerate(tasks.items()):
-        share = count // len(tasks) + (index < count % len(tasks))
-        problems = _distinct(task, settings or {}, share, seed, excluded)
+        task_count = count // len(tasks) + (index < count % len(tasks))
+        problems = _distinct(task, settings or {}, task_count, seed, excluded)
         problems_by_task.append(
             [
                 {"prompt": build_prompt(question, system_prompt), "solution": solution, "task": task}

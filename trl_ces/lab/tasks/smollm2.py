@@ -80,7 +80,7 @@ def dequantize(gguf: Path, output_dir: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
     AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(output_dir)
-    # Without `dequantize` the model cannot be saved.
+    # Without `dequantize`, the model cannot be saved.
     AutoModelForCausalLM.from_pretrained(
         gguf.parent, gguf_file=gguf.name, dtype=torch.float32, quantization_config=GgufConfig(dequantize=True)
     ).save_pretrained(output_dir)

@@ -247,7 +247,7 @@ ALL_FILES = "--ro-bind / / --dev-bind /dev /dev"
         ('exec "$@"', "the ipc namespace, the mnt namespace, the net namespace, the pid namespace"),
         ('"$@"', "the pid namespace"),
         (f'exec {REAL} --unshare-all --share-net {ALL_FILES} -- "$@"', "the net namespace, /"),
-        (f'exec {REAL} --unshare-all {ALL_FILES} -- "$@"', "bwrap shares /"),
+        (f'exec {REAL} --unshare-all {ALL_FILES} -- "$@"', "bwrap exposes /"),
         (f'exec {REAL} --unshare-net --unshare-user --dev-bind / / -- "$@"', "the pid namespace"),
     ],
 )

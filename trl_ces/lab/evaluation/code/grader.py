@@ -28,10 +28,10 @@ _PYTHON = ("", "python", "python3", "py")
 
 @dataclass(frozen=True)
 class CodeGrade:
-    """Program and test results of a completion."""
+    """A completion's program and test results."""
 
     program: str | None  # `None` if the completion has no program
-    # For each group of inputs, whether this group and all previous groups passed; `None` if the reference fails.
+    # For each group of inputs, whether it and all previous groups passed; `None` if the reference solution fails.
     passed: list[bool | None]
 
 
@@ -40,7 +40,7 @@ class _Reference:
     """Outputs and time limits from the reference solution of a task."""
 
     outputs: list[str]  # one line per group of inputs
-    plain: list[bool]  # per line, whether equal text implies equal values
+    plain: list[bool]  # for each line, whether equal text implies equal values
     limits: list[float]  # CPU seconds allowed for each input
 
 
@@ -48,16 +48,16 @@ def check_code(benchmarks: Sequence[str], allowed: bool) -> None:
     """Raise `UserError` if code benchmarks are requested but not allowed, or if the sandbox does not work."""
     if benchmarks and not allowed:
         raise UserError(
-            f"{', '.join(benchmarks)}: grading runs model-written programs on this machine, in a sandbox without "
-            "access to your files, the network or privileges (docs/evaluation.md, Code). To allow it, pass "
-            "`--allow_code_execution`."
+            f"{', '.join(benchmarks)}: grading runs model-written programs on this machine, in a sandbox that "
+            "has no privileges and no access to your files or the network (docs/evaluation.md, Code). To allow it, "
+            "pass `--allow_code_execution`."
         )
     if benchmarks:
         check_sandbox()
 
 
 def find_program(text: str, entry_point: str) -> str | None:
-    """Return the last fenced Python block that defines the function, else the last Python block."""
+    """Return the last fenced Python block that defines the function or, if none does, the last Python block."""
     programs = [code for language, code in _BLOCK.findall(text) if language.lower() in _PYTHON]
     defines = re.compile(rf"^(?:async\s+)?(?:def\s+{re.escape(entry_point)}\b|{re.escape(entry_point)}\s*=)", re.M)
     last = programs[-1] if programs else None
@@ -65,14 +65,14 @@ def find_program(text: str, entry_point: str) -> str | None:
 
 
 class CodeGrader:
-    """Grade completions in parallel, one per CPU core, and run each reference solution only once."""
+    """Grade completions in parallel on all CPU cores; run each reference solution only once."""
 
     def __init__(self, time_limit: float):
         self.time_limit = time_limit  # wall-clock seconds for all tests of one completion
         self._references: dict[CodeTask, _Reference | None] = {}
 
     def grade(self, completions: Sequence[tuple[CodeTask, str, bool]]) -> list[CodeGrade]:
-        """Grade triples (task, text, whether the prompt opens `<think>`); ignore code inside the thinking block."""
+        """Grade triples (task, text, whether the prompt opens `<think>`); code in the thinking block is ignored."""
         tasks, programs = [task for task, *_ in completions], []
         for task, text, prefilled in completions:
             final = after_thinking(text, prefilled)
@@ -93,7 +93,7 @@ class CodeGrader:
         return _Reference(lines[:-1], measurements["plain"], limits)
 
     def _solve(self, task: CodeTask, code: str, limits: list[float] | None) -> list[str]:
-        """Return the lines sent by the program. They are untrusted, so they are decoded only in the sandbox."""
+        """Return the lines that the program sends. They are untrusted and are decoded only in the sandbox."""
         groups = [json.loads(group) for group in task.groups]
         job = {"task": "solve", "code": code, "limits": limits, "groups": groups}
         job |= {"entry_point": task.entry_point, "convert": task.convert}

@@ -29,7 +29,7 @@ _RELATIVE = 1e-7
 
 
 class Opaque:
-    """Placeholder for a value that cannot be encoded, such as a generator. It is not equal to any other value."""
+    """Placeholder for a value that cannot be encoded, such as a generator. It is unequal to every other value."""
 
 
 def encode(value: Any) -> Any:
@@ -87,8 +87,8 @@ CONVERSIONS: dict[str | None, Any] = {
 
 def solve(job: dict[str, Any], send: Any) -> None:
     """
-    Call the program's function on all inputs; send a line of outputs per group, then the CPU seconds of each call
-    (`seconds`) and whether equal text implies equal values in each group (`plain`) as JSON.
+    Call the program's function on all inputs. Send one line of outputs per group, then a JSON object with the CPU
+    seconds of each call (`seconds`) and, for each group, whether equal text implies equal values (`plain`).
     """
     module = types.ModuleType("solution")
     sys.modules["solution"] = module  # `dataclasses` looks up the module by name
@@ -101,7 +101,7 @@ def solve(job: dict[str, Any], send: Any) -> None:
         # Compress while writing: HumanEval/15 has 150 MB of outputs. With mtime=0, equal outputs have equal bytes.
         with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1, mtime=0) as lines:
             for arguments in decode(inputs):
-                if limits is not None:  # the sandbox also measures the CPU time between the marks from outside
+                if limits is not None:  # the parent process also measures the CPU time between these marks
                     send(b"\0")
                     signal.setitimer(signal.ITIMER_PROF, next(limits))  # SIGPROF ends the process
                 start = time.process_time()
@@ -154,7 +154,7 @@ def _near(output: Any, expected: Any, atol: float) -> bool:
     if isinstance(expected, list | tuple):
         if not isinstance(output, list | tuple) or len(output) != len(expected):
             return False
-        return all(_near(one, other, atol) for one, other in zip(output, expected, strict=True))
+        return all(_near(*pair, atol) for pair in zip(output, expected, strict=True))
     if not all(isinstance(value, int | float | complex) for value in (output, expected)):
         return False
     if cmath.isinf(output) or cmath.isinf(expected):

@@ -56,15 +56,15 @@ def run_sandboxed(
     output_bytes: int = SANDBOX_OUTPUT_BYTES,
 ) -> Outcome:
     """
-    Run Python source code with the globals `payload` and `send`, which takes `bytes`, for at most `seconds`.
-    Thread-safe.
+    Run Python source code for at most `seconds` of wall-clock time. Its globals are `payload` and the function `send`,
+    which takes `bytes`. Thread-safe.
 
     `call_seconds` limits the CPU time of each call. The program must then send `MARK` before and after each call.
     """
     text = program.encode(errors="surrogatepass")
     limits = [len(text), memory_bytes, output_bytes, int(seconds) + 2]
     command = [*_bubblewrap(), "-P", "-S", "-s", "-c", START, *map(str, limits), *_python_path()]
-    # Write the output to a file in memory: the kernel limits its size, so no reader is needed.
+    # Write the output to a file in memory. The kernel limits its size, so no thread has to read from a pipe.
     with open(os.memfd_create("output"), "rb", buffering=0) as output:
         process = subprocess.Popen(
             command,
@@ -73,7 +73,7 @@ def run_sandboxed(
             stderr=subprocess.PIPE,
             # With a fixed hash seed, sets have the same order in the reference and in the program.
             env={"PYTHONHASHSEED": "0"},
-            start_new_session=True,  # Ctrl-C interrupts only this process; the sandbox ends with it
+            start_new_session=True,  # Ctrl-C interrupts only this process, and the sandbox ends with it
             bufsize=0,
         )
         with process:
@@ -114,7 +114,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes]) -> psutil.Process:
         raise SandboxError(f"its isolation cannot be verified: {error}") from None
     if shared or extra or is_writable:
         exposed = [f"the {name} namespace" for name in shared] + [f"/{name}" for name in sorted(extra)[:3]]
-        raise SandboxError(f"{shutil.which('bwrap')} shares {', '.join(exposed) or 'a writable /'} with programs")
+        raise SandboxError(f"{shutil.which('bwrap')} exposes {', '.join(exposed) or 'a writable /'} to programs")
     return inside
 
 
@@ -125,7 +125,7 @@ def _finish(
     """Send `data`, wait until the program ends or exceeds a limit, and return the status.
 
     The CPU time of calls is measured from outside, because a program can change its own timers. The program is a
-    single process, because the filter denies new ones. It can send false marks, so its total CPU time is also limited.
+    single process, because the filter blocks new ones. It can send false marks, so its total CPU time is also limited.
     """
     deadline, cpu_seconds, call_start, position, marks = time.monotonic() + seconds, 0.0, 0.0, 0, 0
     while (remaining := deadline - time.monotonic()) > 0:
@@ -153,12 +153,12 @@ def _bubblewrap() -> list[str]:
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         raise SandboxError("bwrap is not installed")
-    rights = ["--unshare-all", "--unshare-user", "--uid", NOBODY, "--gid", NOBODY, "--cap-drop", "ALL"]
+    isolation = ["--unshare-all", "--unshare-user", "--uid", NOBODY, "--gid", NOBODY, "--cap-drop", "ALL"]
     files = [word for path in visible_folders() for word in ("--ro-bind", path, path)]
     python = f"{sys.base_prefix}/bin/python3"  # path next to its libraries, even if sys.executable is a link
     files += ["--ro-bind", os.path.realpath(sys.executable), python]
     files += ["--dev-bind", "/dev/null", "/dev/null", "--remount-ro", "/", "--chdir", "/"]
-    return [bwrap, *rights, *files, "--die-with-parent", "--new-session", "--", python]
+    return [bwrap, *isolation, *files, "--die-with-parent", "--new-session", "--", python]
 
 
 @cache
@@ -170,7 +170,7 @@ def _python_path() -> list[str]:
 
 @cache
 def visible_folders() -> list[str]:
-    """List the folders that a program can read: Python's libraries, installed packages, and system libraries."""
+    """List the paths that a program can read: Python's libraries, installed packages and system libraries."""
     folders = [*_python_path(), f"{sys.base_prefix}/lib", *_LIBRARIES]
     existing = sorted({os.path.normpath(path) for path in folders if os.path.exists(path)})
     return [path for path in existing if not any(path.startswith(other + "/") for other in existing)]
@@ -179,7 +179,7 @@ def visible_folders() -> list[str]:
 def check_sandbox() -> None:
     """Raise `UserError` if the sandbox does not work on this machine."""
     try:
-        outcome = run_sandboxed("import os\ntry: os.fork()\nexcept PermissionError: send(b'here')", seconds=60.0)
+        outcome = run_sandboxed("import os\ntry: os.fork()\nexcept PermissionError: send(b'isolated')", seconds=60.0)
     except SandboxError as error:
         raise UserError(
             f"Model-written code runs only in a sandbox, which cannot be created here ({error}): it requires Linux "
@@ -187,5 +187,5 @@ def check_sandbox() -> None:
             "libseccomp`) and user namespaces. In a container, allow namespaces (docker run --security-opt "
             "seccomp=unconfined --security-opt apparmor=unconfined), or grade on another machine."
         ) from None
-    if outcome != Outcome("ok", b"here"):
+    if outcome != Outcome("ok", b"isolated"):
         raise UserError(f"Model-written code runs only in a sandbox, which does not work here ({outcome.status}).")

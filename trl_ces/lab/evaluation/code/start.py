@@ -1,8 +1,8 @@
 """First program in the sandbox: drop remaining privileges, report readiness, and run the untrusted program.
 
-sandbox.py passes this file's text with `python -c`; it imports only the standard library. Arguments: the program's
-length, the limits on address space, output and CPU seconds, and the import path. stdin: the program and its payload,
-sent once this process is ready. stdout: the bytes sent by the program. stderr: `READY` or an error message.
+sandbox.py passes this file's text to `python -c`, so this file imports only the standard library. Arguments: the
+program's length, the limits on address space, output and CPU seconds, and the import path. stdin: the program and its
+payload, sent once this process is ready. stdout: the bytes sent by the program. stderr: `READY` or an error message.
 """
 
 import ctypes
@@ -44,7 +44,7 @@ def limit(memory_bytes: int, output_bytes: int, cpu_seconds: int) -> None:
 
 
 def filter_system_calls() -> None:
-    """Make the kernel deny the calls in `DENIED`, and kill the process if it makes a call of another architecture."""
+    """Make the kernel deny the calls in `DENIED`, and kill the process if it uses another architecture's calls."""
     seccomp = ctypes.CDLL("libseccomp.so.2")
     seccomp.seccomp_init.restype = ctypes.c_void_p
     rules = ctypes.c_void_p(seccomp.seccomp_init(_ALLOW))
@@ -53,7 +53,7 @@ def filter_system_calls() -> None:
         if seccomp.seccomp_rule_add_array(rules, _DENY, number, 0, None):
             raise OSError(f"libseccomp does not know {name}: update it")
     if seccomp.seccomp_load(rules):
-        raise OSError("the kernel does not accept a system call filter")
+        raise OSError("the kernel does not support system call filters")
 
 
 def send(data: bytes) -> None:

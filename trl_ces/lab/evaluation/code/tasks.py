@@ -25,13 +25,13 @@ INSTRUCTION = (
 class CodeTask:
     """Tests for the programs of one problem."""
 
-    entry_point: str  # the function to call
+    entry_point: str  # name of the function to call
     reference: str  # reference solution; its outputs are the expected outputs
     groups: tuple[str, ...]  # encoded lists of argument lists: the base inputs, then EvalPlus' additional inputs
-    atol: float  # absolute tolerance for numbers; 0: 1e-6 for floats, otherwise exact
+    atol: float  # absolute tolerance for numbers; 0: use 1e-6 for floats and compare other values exactly
     convert: str | None = None  # `"set"`: compare outputs as sets; `"not_none"`: compare only whether they are `None`
     rule: str = "equal"  # or `"root"`: the output must be a root of the input polynomial
-    accepted: tuple[str, ...] | None = None  # encoded alternative outputs of each group
+    accepted: tuple[str, ...] | None = None  # encoded alternative outputs, one text per group
 
     @property
     def digest(self) -> str:
@@ -114,10 +114,10 @@ def _surface_area(base: float, height: float) -> int:
     return round(base**2 + 2 * base * math.sqrt((base / 2) ** 2 + height**2))
 
 
-def _digit_distance(one: int, other: int) -> int:
+def _digit_distance(first: int, second: int) -> int:
     """Sum the differences of digits with the same place value; the reference subtracts the numbers first."""
-    pairs = zip_longest(reversed(str(one)), reversed(str(other)), fillvalue="0")
-    return sum(abs(int(digit) - int(other_digit)) for digit, other_digit in pairs)
+    pairs = zip_longest(reversed(str(first)), reversed(str(second)), fillvalue="0")
+    return sum(abs(int(first_digit) - int(second_digit)) for first_digit, second_digit in pairs)
 
 
 # MBPP functions whose problem statements allow several outputs.
