@@ -39,7 +39,7 @@ def measure(
             top_p=1.0,
             num_return_sequences=num_samples,
             max_new_tokens=max_new_tokens,
-            cache_implementation="static",  # a growing cache is copied at every token, which more than doubles the time
+            cache_implementation="static",  # a growing cache is copied at each token, which doubles the time
             return_dict_in_generate=True,
             output_logits=True,
         )
