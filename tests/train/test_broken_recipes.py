@@ -175,7 +175,7 @@ def test_an_invalid_recipe_is_refused_in_one_line(job, refused, changes, rest, p
         (["--num_proceses", "2"], ["command line: the key `num_proceses`", "`num_processes`"]),
         (["--num_processes", "two"], ["`num_processes` is 'two'", "whole number"]),
         (["--num_processes", "8"], ["`responses_per_step` is 4, which 8 processes cannot share", "1, 2, 4 processes"]),
-        (["--config_file", "x"], ["the key `config_file` is not known"]),
+        (["--config_file", "x"], ["unknown key `config_file`"]),
         (["--use_cpu", "false"], ["no accelerator", "`--use_cpu true`"]),
         (["--use_vllm"], ["`use_vllm` is true, but vLLM is missing", '[vllm]"']),
         (
