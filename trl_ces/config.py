@@ -275,7 +275,7 @@ class CESConfig(GRPOConfig):
         check_generation(self, reject)
         check_best_metric(self, reject)
         if self.shaping_kwargs and (rule is None or rule.settings is None):
-            reject("shaping_kwargs", "it is only for your own rule; built-in rules have fields in `CESConfig`.")
+            reject("shaping_kwargs", "it is only for your own rule; set built-in rules with fields of `CESConfig`.")
         if self.use_liger_kernel and not is_liger_kernel_available():
             reject("use_liger_kernel", "liger-kernel is not installed: install it, or set this field to false.")
         if self.packing and not self.trim_padding:

@@ -63,6 +63,6 @@ def describe_example(reward: Any, completion: Any, row: Mapping[str, Any]) -> st
     numbers = [name for name in names if type(row.get(name)) in (int, float)]
     if numbers:
         example += (
-            f" `{numbers[0]}` is a number, which never equals text: convert it with `str(...)` before the comparison."
+            f" `{numbers[0]}` is a number, which never equals text: a reward that compares text needs `str(...)`."
         )
     return example
