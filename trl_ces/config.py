@@ -27,12 +27,12 @@ CLIPPED_LOSS_TYPES = ("dapo", "grpo", "bnpo", "dr_grpo")
 
 SWITCH: Range = (lambda flag: isinstance(flag, bool), "it must be true or false.")
 BETA = number("(-inf, inf)", note=" (advantage per bit of entropy); the paper uses 0.4")
-CAP = number("[1, inf)", None, note=", by which |A| is divided; arXiv 2506.14758 uses 2, and null is the paper's CES")
+CAP = number("[1, inf)", None, note=" (no cap), for the bound |A| / kappa; arXiv 2506.14758 uses 2")
 RANGES: dict[str, Range] = {
     **TRL_RANGES,
     "ces_tau": (
         lambda tau: tau == AUTO or is_share(tau),
-        "it must be a number in [0, 1] with at most nine decimals, the share of tokens, or `auto`.",
+        "it must be a number in [0, 1] with at most nine decimals (a share of tokens), or `auto`.",
     ),
     **dict.fromkeys(("ces_beta_correct", "ces_beta_incorrect"), BETA),
     **dict.fromkeys(("ces_cap_correct", "ces_cap_incorrect"), CAP),
@@ -43,7 +43,7 @@ RANGES: dict[str, Range] = {
     "num_generations": number("[2, inf)", whole=True, note=", the size of a group; the paper uses 4"),
     "dynamic_sampling_max_rounds": number("[1, inf)", whole=True, note="; 10 is the default"),
     "max_nonfinite_steps": number("[1, inf)", whole=True, note="; 3 is the default"),
-    "max_tokens_per_micro_batch": number("[1, inf)", None, whole=True, note="; 16384 tokens fit many GPUs"),
+    "max_tokens_per_micro_batch": number("[1, inf)", None, whole=True, note="; 16384 tokens fit on many GPUs"),
     "on_reward_error": (lambda action: action in ("stop", "skip"), "choose one of 'stop', 'skip'."),
 }
 
@@ -53,7 +53,7 @@ class CESConfig(GRPOConfig):
     r"""
     Configuration class for the [`CESTrainer`].
 
-    It has all fields of [`~trl.GRPOConfig`] and the fields below, each described by its `help`. One default differs
+    Has all fields of [`~trl.GRPOConfig`] and the fields below, each described by its `help`. One default differs
     from `GRPOConfig`: `epsilon_high` is DAPO's 0.28.
 
     Raises:
@@ -162,28 +162,28 @@ class CESConfig(GRPOConfig):
     trim_padding: bool = field(
         default=True,
         metadata={
-            "help": "Whether to drop columns that are padding in all rows of a forward, and finished completions "
-            "from generation with transformers. Gradients equal TRL's up to rounding."
+            "help": "Whether to drop columns that are padding in all rows of a forward pass, and to drop finished "
+            "completions during generation with transformers. Gradients equal TRL's up to rounding."
         },
     )
     arrange_by_length: bool = field(
         default=True,
         metadata={
-            "help": "Whether rows of similar length share a micro-batch and processes get similar token counts. "
+            "help": "Whether to group rows of similar length into micro-batches and to balance tokens over processes. "
             "Ignored if the loss depends on which rows share a micro-batch."
         },
     )
     packing: bool | None = field(
         default=None,
         metadata={
-            "help": "Whether to pack the rows of a forward into one unpadded sequence. Default: only with "
+            "help": "Whether to pack the rows of a forward pass into one unpadded sequence. Default: only with "
             "FlashAttention, because packing is slow without it."
         },
     )
     max_tokens_per_micro_batch: int | None = field(
         default=None,
         metadata={
-            "help": "Split each micro-batch into forwards of at most this many token positions per process, "
+            "help": "Split each micro-batch into forward passes of at most this many token positions per process, "
             "including padding."
         },
     )
@@ -223,7 +223,7 @@ class CESConfig(GRPOConfig):
         """
         Convert `args` to a `CESConfig`, with defaults for the additional fields. Return a `CESConfig` unchanged.
 
-        The settings of CES are checked again, since they may have changed. If `args` is an instance of a subclass of
+        The CES settings are checked again, because they may have changed. If `args` is an instance of a subclass of
         `GRPOConfig`, the result keeps the values of the subclass's fields, but not its methods.
 
         Raises:
@@ -263,27 +263,25 @@ class CESConfig(GRPOConfig):
             return {}
         if rule.settings is None:
             return {name: getattr(self, f"{rule.name}_{name}") for name in rule.config_fields}
-        return rule.read_settings(self.shaping_kwargs or {}, self._refuse)
+        return rule.read_settings(self.shaping_kwargs or {}, self._reject)
 
-    def _refuse(self, name: str, reason: str) -> NoReturn:
+    def _reject(self, name: str, reason: str) -> NoReturn:
         value = (vars(self) | (self.shaping_kwargs or {})).get(name)
         raise ValueError(f"`{name}` is {value!r}: {reason}")
 
     def _check(self) -> None:
-        refuse, rule = self._refuse, self.rule  # `rule` raises if the name is unknown
+        reject, rule = self._reject, self.rule  # `rule` raises if the name is unknown
         check_ranges(self, RANGES)
-        check_generation(self, refuse)
-        check_best_metric(self, refuse)
+        check_generation(self, reject)
+        check_best_metric(self, reject)
         if self.shaping_kwargs and (rule is None or rule.settings is None):
-            refuse(
-                "shaping_kwargs", "it is only for your own rule; built-in rules are set by the fields of `CESConfig`."
-            )
+            reject("shaping_kwargs", "it is only for your own rule; set built-in rules with fields of `CESConfig`.")
         if self.use_liger_kernel and not is_liger_kernel_available():
-            refuse("use_liger_kernel", "it needs the package liger-kernel: install it, or set it to false.")
+            reject("use_liger_kernel", "liger-kernel is not installed: install it, or set this field to false.")
         if self.packing and not self.trim_padding:
-            refuse("packing", "packing removes the padding that `trim_padding=False` keeps: change one of the two.")
+            reject("packing", "packing removes the padding that `trim_padding=False` keeps: change one of the two.")
         if self.normalize_each_step and self.loss_type != "dapo":
-            refuse("normalize_each_step", 'only `loss_type="dapo"` divides by the number of tokens.')
+            reject("normalize_each_step", 'only `loss_type="dapo"` divides by the number of tokens.')
         if self.max_tokens_per_micro_batch is not None:
             self._check_token_budget()
         if self.needs(Need.RATIOS):
@@ -291,7 +289,7 @@ class CESConfig(GRPOConfig):
         if rule is not None:
             self.shaping_settings()
             if rule.check is not None:
-                rule.check(self, refuse)
+                rule.check(self, reject)
 
     def rows_are_independent(self) -> bool:
         """Return whether the loss of an optimizer step is a sum over rows, regardless of their micro-batches."""
@@ -312,29 +310,29 @@ class CESConfig(GRPOConfig):
 
     def _check_token_budget(self) -> None:
         if not (self.trim_padding and self.arrange_by_length):
-            self._refuse("max_tokens_per_micro_batch", "it needs `trim_padding=True` and `arrange_by_length=True`.")
+            self._reject("max_tokens_per_micro_batch", "it needs `trim_padding=True` and `arrange_by_length=True`.")
         if not self.rows_are_independent():
-            self._refuse(
+            self._reject(
                 "max_tokens_per_micro_batch",
                 'the loss of a micro-batch must be a sum over rows, which excludes `loss_type="bnpo"`, '
                 "`top_entropy_quantile` below 1.0, `entropy_coef` and `use_adaptive_entropy`: change that setting, or "
-                "remove the budget.",
+                "remove this one.",
             )
 
     def _check_ratios(self) -> None:
         if self.loss_type not in CLIPPED_LOSS_TYPES:
             allowed = ", ".join(map(repr, CLIPPED_LOSS_TYPES))
-            self._refuse(
+            self._reject(
                 "loss_type",
                 f'`shaping="{self.shaping}"` needs the clipped objective, Eq. 1: use one of {allowed}, {OR_OFF}.',
             )
         if self.importance_sampling_level != "token":
-            self._refuse(
+            self._reject(
                 "importance_sampling_level",
                 f'A\' is per token, so the importance ratio must be too: set it to "token", {OR_OFF}.',
             )
         if self.off_policy_mask_threshold is not None:
-            self._refuse(
+            self._reject(
                 "off_policy_mask_threshold",
                 f"it masks completions by the sign of A, but A' may have the opposite sign: set it to None, {OR_OFF}.",
             )

@@ -53,8 +53,8 @@ logger = logging.getLogger(__name__)
 
 Completion = str | list[dict[str, Any]]
 
-# Limits on the CPU time of a comparison, in seconds (docs/grading.md, "Limits"). On a slow and busy
-# machine, 15 of 300 correct final answers took more than 0.2 s, and none took more than 0.5 s.
+# Limits on the CPU time of a comparison, in seconds (docs/grading.md, "Limits"). On a slow, busy
+# machine, 15 of 300 comparisons of correct final answers took over 0.2 s, and none took over 0.5 s.
 _FIRST_LIMIT_S = 0.5
 _LIMIT_S = 1.0
 
@@ -142,7 +142,7 @@ def think_format_reward(
         completions, thinking_prefilled, last_turns:
             As in [`accuracy_reward`].
         **kwargs:
-            Additional columns that TRL passes; `prompts` is read if `thinking_prefilled` is `None`.
+            Additional columns that TRL passes. `prompts` is read if `thinking_prefilled` is `None`.
 
     Returns:
         `list[float]`: 1.0 for a well-formed completion, else 0.0. If the prompt opened `<think>`, a completion needs

@@ -44,21 +44,21 @@ from .layers import (
     UpstreamFixes,
 )
 from .layers.divergence import DivergenceWatch
-from .layers.first_rollout import warn_about_rounding
+from .layers.first_rollout import rounding_warning
 from .layers.rows import NUM_ITEMS, rows_of_process
 from .methods.ces import (
     AUTO,
     automatic_tau,
-    warn_about_negative_betas,
-    warn_if_rollout_is_unshaped,
-    warn_if_too_short,
-    warn_if_unshaped,
+    negative_beta_warning,
+    short_completion_warning,
+    unshaped_rollout_warning,
+    unshaped_warning,
 )
 from .methods.group_reward import check_rewards
 from .methods.groups import completion_facts
 from .methods.metrics import ces_metrics, ces_sums, selection_metrics, selection_sums
 from .methods.rule import Need, Rule, ShapedAdvantages
-from .support.models import check_is_no_adapter, check_policy, check_reward_model
+from .support.models import check_not_adapter, check_policy, check_reward_model
 from .support.prompts import check_chat_template
 
 logger = logging.getLogger(__name__)
@@ -99,17 +99,17 @@ class Shaping(Correctness):
         self._warn_before_training()
         if self._is_ces and self.args.ces_beta_incorrect > 0:
             reward = self.reward_func_names[cast(int, self._accuracy_index)]
-            advice = "the overlay `ces_mai` or `ces_correct_only`, or a smaller `ces_tau`"
+            advice = "the `ces_mai` or `ces_correct_only` overlay, or a smaller `ces_tau`"
             self.add_callback(DivergenceWatch(reward, self.args.stop_on_divergence, advice))
 
     def _warn_before_training(self):
         args = self.args
         if self._is_ces:
-            self._log_warning(warn_about_negative_betas(args.ces_beta_correct, args.ces_beta_incorrect))
-            self._log_warning(warn_if_unshaped(args.ces_tau, args.max_completion_length))
+            self._log_warning(negative_beta_warning(args.ces_beta_correct, args.ces_beta_incorrect))
+            self._log_warning(unshaped_warning(args.ces_tau, args.max_completion_length))
         sharded = self.is_deepspeed_enabled or self.is_fsdp_enabled  # both update float32 copies of the weights
         if not sharded and not is_peft_model(self.model):
-            self._log_warning(warn_about_rounding(max(self.model.parameters(), key=torch.numel), args.learning_rate))
+            self._log_warning(rounding_warning(max(self.model.parameters(), key=torch.numel), args.learning_rate))
 
     def _log_warning(self, warning: str):
         """Log a warning on the main process, unless it is empty."""
@@ -135,9 +135,9 @@ class Shaping(Correctness):
             mean = lengths.float().mean().item()
             self.args.ces_tau = automatic_tau(mean)
             result = f"`ces_tau: auto` is {self.args.ces_tau:g}, from the first rollout's mean length."
-            self._log_warning(f"{result} {warn_if_too_short(mean)}".rstrip())
+            self._log_warning(f"{result} {short_completion_warning(mean)}".rstrip())
         if is_first:
-            self._log_warning(warn_if_rollout_is_unshaped(cast(float, self.args.ces_tau), lengths))
+            self._log_warning(unshaped_rollout_warning(cast(float, self.args.ces_tau), lengths))
 
     def _generate_and_score_completions(self, inputs):
         self._facts = {}
@@ -179,7 +179,7 @@ class Shaping(Correctness):
         differentiable = rule.differentiates == "entropies" and settings.get("entropy_gradient", True)
         if differentiable and torch.is_grad_enabled() and not entropies_nats.requires_grad:
             raise RuntimeError(
-                f"The entropies of trl {trl.__version__} carry no gradient, so this would be the paper's ablation "
+                f"The entropies of trl {trl.__version__} carry no gradient, so training would be the paper's ablation "
                 '"w/o Entropy Gradient": install the version in constraints.txt, or set `ces_entropy_gradient=False` '
                 "if this is intended."
             )
@@ -301,14 +301,14 @@ class CESTrainer(
             name = model if isinstance(model, str) else get_config_model_id(model.config)
             args = CESConfig(f"{name.split('/')[-1]}-CES")
         args = CESConfig.from_grpo(args)
-        args.output_dir = os.path.abspath(str(args.output_dir))  # a reward may change the working directory
+        args.output_dir = os.path.abspath(str(args.output_dir))  # a reward function may change the working directory
         if kwargs.get("environment_factory") is None and reward_funcs is not None:
             funcs = reward_funcs if isinstance(reward_funcs, list) else [reward_funcs]
-            check_rewards(args, funcs)  # before loading the model
+            check_rewards(args, funcs)  # before the model is loaded
             for func in funcs:
                 check_reward_model(func)
         if isinstance(model, str):
-            check_is_no_adapter(model)
+            check_not_adapter(model)
         arguments = dict(zip(("train_dataset", "eval_dataset", "processing_class"), positional, strict=False)) | kwargs
         data, tokenizer = arguments.get("train_dataset"), arguments.get("processing_class")
         if isinstance(data, Dataset) and data and "prompt" in data.column_names and not arguments.get("rollout_func"):

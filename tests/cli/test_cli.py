@@ -68,7 +68,7 @@ def test_a_smoke_run_makes_two_short_steps_and_keeps_nothing(job):
     result = trl_ces("train", "--config", recipe, "--smoke", *words)
     assert result.returncode == 0, result.stderr
     assert set(output.parent.rglob("*")) == before
-    assert "two optimizer steps with completions of at most 8 tokens. Nothing was kept." in result.stdout
+    assert "two optimizer steps with completions of at most 8 tokens. No files were kept." in result.stdout
     assert "Peak memory" not in result.stdout  # a CPU
     first, last = result.stdout.splitlines()[-2:]
     assert first.endswith(f" some of the problems: trl-ces inspect --config {recipe} {' '.join(words)}")

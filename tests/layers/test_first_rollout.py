@@ -9,7 +9,7 @@ from peft import LoraConfig
 from tiny import tiny_model
 from trainers import tiny_trainer
 
-from trl_ces.layers.first_rollout import describe_example, warn_about_rounding, warn_if_nothing_to_learn
+from trl_ces.layers.first_rollout import describe_example, first_rollout_warning, rounding_warning
 from trl_ces.methods.groups import Groups
 
 
@@ -39,7 +39,7 @@ def compares_text(completions, solution, answer, level, **kwargs):
     ],
 )
 def test_a_first_rollout_without_a_learning_signal_causes_a_warning(rollout, warning):
-    assert re.search(warning, warn_if_nothing_to_learn(rollout, "EXAMPLE"))
+    assert re.search(warning, first_rollout_warning(rollout, "EXAMPLE"))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_the_trainer_warns_once(tmp_path, caplog):
     ],
 )
 def test_weights_that_rounding_leaves_unchanged_cause_a_warning(dtype, rate, share):
-    assert re.search(share, warn_about_rounding(torch.tensor([0.5, 0.5, 0.1, 0.1], dtype=dtype), rate))
+    assert re.search(share, rounding_warning(torch.tensor([0.5, 0.5, 0.1, 0.1], dtype=dtype), rate))
 
 
 def test_the_trainer_warns_about_16_bit_weights_unless_it_trains_an_adapter(tmp_path, caplog):

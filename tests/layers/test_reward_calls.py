@@ -143,7 +143,7 @@ def test_a_function_that_reads_messages_as_text_gets_a_hint():
         return [float(completion.strip() == "4") for completion in completions]
 
     chats = [[{"role": "assistant", "content": "4"}]]
-    with pytest.raises(RewardError, match=r"no attribute 'strip' .*its text is `completion\[-1\]\[\"content\"\]`\)"):
+    with pytest.raises(RewardError, match=r"no attribute 'strip' .*the text is `completion\[-1\]\[\"content\"\]`\)"):
         guard(strips, "some_reward", "stop")(prompts=["2+2="], completions=chats)
 
     def unreachable(completions, **kwargs):

@@ -126,8 +126,8 @@ def test_rows_keep_their_order_with_one_warning_if_an_input_has_irregular_rows(
     ignored = " and `max_tokens_per_micro_batch` is ignored" if budget else ""
     assert not is_sorted_by_length(trainer)
     assert [record.message for record in caplog.records if "keep their order" in record.message] == [
-        f"In rollouts with these inputs, rows keep their order{ignored}, because the inputs do not have one row of "
-        f"known shape per completion on every process: {name}."
+        f"Rows keep their order{ignored} in rollouts with the following inputs, which do not have one row of known "
+        f"shape per completion on every process: {name}."
     ]
 
 

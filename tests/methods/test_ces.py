@@ -11,11 +11,11 @@ from trl_ces.methods.ces import (
     ces_advantages,
     conditional_entropy_shaping,
     multiplier,
+    negative_beta_warning,
     selection_size,
     top_entropy_tokens,
-    warn_about_negative_betas,
-    warn_if_rollout_is_unshaped,
-    warn_if_unshaped,
+    unshaped_rollout_warning,
+    unshaped_warning,
 )
 from trl_ces.methods.entropy_advantage import entropy_advantage
 from trl_ces.methods.groups import group_accuracy, group_counts
@@ -264,7 +264,7 @@ def test_entropy_advantage_is_detached():
     ],
 )
 def test_negative_betas_cause_a_warning(correct, incorrect, parts):
-    warning = warn_about_negative_betas(correct, incorrect)
+    warning = negative_beta_warning(correct, incorrect)
     assert [part for part in parts if part not in warning] == []
     assert bool(warning) == bool(parts)
 
@@ -278,12 +278,12 @@ def test_automatic_tau_selects_two_tokens_per_completion_between_0_01_and_0_05(l
 
 @pytest.mark.parametrize(
     ("tau", "longest", "warning"),
-    [(0.01, 99, "at most 99 tokens .* `ces_tau` 0.01 .* Set it to 0.0202,"), (0.01, 100, "^$"), (0.0, 9, "^$")],
+    [(0.01, 99, "at most 99 tokens .* `ces_tau` 0.01 .* Set `ces_tau` to 0.0202 "), (0.01, 100, "^$"), (0.0, 9, "^$")],
 )
 def test_completions_too_short_for_tau_cause_a_warning(tau, longest, warning):
-    assert re.search(warning, warn_if_unshaped(tau, longest))
-    rollout = warn_if_rollout_is_unshaped(tau, ints(longest, longest // 3))
-    assert re.search("^$" if warning == "^$" else "has 99 tokens, .* one token in 100. Set it to 0.0303,", rollout)
+    assert re.search(warning, unshaped_warning(tau, longest))
+    rollout = unshaped_rollout_warning(tau, ints(longest, longest // 3))
+    assert re.search("^$" if warning == "^$" else "has 99 tokens, .* in 100. Set `ces_tau` to 0.0303 ", rollout)
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_completions_too_short_for_tau_cause_a_warning(tau, longest, warning):
     [(0.01, 39, True), ("auto", 19, True), ("auto", 20, False), (0.01, None, False), ("auto", None, False)],
 )
 def test_completions_under_40_tokens_are_too_short_for_any_tau(tau, longest, warned):
-    warning = warn_if_unshaped(tau, longest)
+    warning = unshaped_warning(tau, longest)
     assert warning.endswith("Completions under about 40 tokens are too short for CES.") == warned
     assert bool(warning) == warned
 

@@ -34,7 +34,7 @@ def test_rows_are_read(text):
 @pytest.mark.parametrize(
     ("content", "location", "problem"),
     [
-        ("\n".join(LINES).encode("utf-16"), "", "byte order mark (BOM) of UTF-16)"),
+        ("\n".join(LINES).encode("utf-16"), "", "UTF-16 byte order mark (BOM))"),
         (b'{"question": "caf\xe9"}', "", "'utf-8' codec can't decode byte 0xe9"),
         (f'{LINES[0]}\n\n{{"question": "a'.encode(), "line 3", "Unterminated string"),
         (b'[{"a": 1},\n\n{"a": 2}', "line 3", "Expecting ',' delimiter"),

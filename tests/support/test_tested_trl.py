@@ -65,9 +65,7 @@ def test_a_trainer_warns_about_a_changed_method_and_names_the_remedy(tmp_path, s
 
 def test_env_lists_the_changed_method(stand_in, capsys):
     assert main(["env"]) == 0
-    assert (
-        "- functions of TRL that differ from all tested versions: GRPOTrainer._compute_loss" in capsys.readouterr().out
-    )
+    assert "- TRL functions that differ from all tested versions: GRPOTrainer._compute_loss" in capsys.readouterr().out
 
 
 def test_a_method_that_trl_removed_counts_as_changed(monkeypatch):
@@ -80,7 +78,7 @@ def test_the_installed_trl_is_a_tested_version_without_a_warning(capsys):
         warnings.simplefilter("error")
         check_trl_version("1.16.7")  # also if its number is new: only the code counts
     assert main(["env"]) == 0
-    assert "- functions of TRL that differ from all tested versions: none" in capsys.readouterr().out
+    assert "- TRL functions that differ from all tested versions: none" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -102,5 +102,5 @@ def test_a_file_that_is_too_large_is_refused_without_being_read(tmp_path):
     file = tmp_path / "data.yaml"
     with file.open("wb") as sparse:
         sparse.truncate(2**40)
-    with pytest.raises(UserError, match=r"data\.yaml: 1099511627776 bytes are too many for settings"):
+    with pytest.raises(UserError, match=r"data\.yaml: the file has 1099511627776 bytes, but the limit"):
         read_yaml(file)

@@ -79,7 +79,7 @@ def test_the_card_contains_settings_results_and_citations(run):
         'from_pretrained("me/my-model")',
         "--config recipe.yaml --output_dir my-run --push_to_hub false --num_processes 2\n",
         "| `torch` | 2.13.0 |",
-        "The licence of [some-org/base-model](https://huggingface.co/some-org/base-model) applies",
+        "The license of [some-org/base-model](https://huggingface.co/some-org/base-model) applies",
         "wei2026taming",
         "yu2025dapo",
         "vonwerra2020trl",
@@ -103,7 +103,7 @@ def test_the_card_of_an_adapter_explains_how_to_load_it(tmp_path):
     assert adapter.data.library_name == "peft"
     assert "# an adapter: needs peft" in adapter.text
     assert "The weights are a LoRA adapter, which is loaded together with its base." in adapter.text
-    assert "without it, this adapter does not load" in adapter.text
+    assert "without it, the adapter cannot be loaded" in adapter.text
 
 
 def test_local_models_and_data_are_named_without_links_and_paths(run):

@@ -71,7 +71,7 @@ def test_a_checkpoint_without_a_manifest_is_incomplete(tmp_path, caplog):
     (bad / "manifest.json").unlink()
     assert [find_damage(good), newest_checkpoint(tmp_path)] == [None, good]
     assert f"{bad} is damaged (manifest.json, which" in caplog.text
-    with pytest.raises(UserError, match=r"checkpoint-12' has no manifest\.json: .* a checkpoint of a script"):
+    with pytest.raises(UserError, match=r"checkpoint-12' has no manifest\.json: .* a checkpoint that a script saved"):
         check_resume(tmp_path, str(bad))
 
 
@@ -123,7 +123,7 @@ def check_resume(folder, value, **changes):
 
 def test_train_refuses_to_resume_without_steps_left_or_optimizer_state(tmp_path):
     last = checkpoint(tmp_path, 20)
-    with pytest.raises(UserError, match="is the end of a finished run, step 20: raise `max_steps`"):
+    with pytest.raises(UserError, match=r"is the last checkpoint of a finished run \(step 20\): raise `max_steps`"):
         check_resume(tmp_path, str(last))
     for value in (True, str(tmp_path)):
         with pytest.raises(UserError, match="has no complete checkpoint with steps left"):

@@ -67,7 +67,7 @@ def test_settings_of_a_replaced_rule_are_dropped(write):
     [
         ({"reward_funcs+": {"a": 1}}, r"o.yaml: `reward_funcs\+` adds a mapping to a list: use two lists"),
         ({"output_dir+": "x"}, r"`output_dir\+` adds a str to a str"),
-        ({"max_step": 3}, "the key `max_step` is not known. Did you mean `max_steps`"),
+        ({"max_step": 3}, "unknown key `max_step`. Did you mean `max_steps`"),
     ],
 )
 def test_an_incompatible_overlay_is_refused(write, overlay, message):
@@ -77,7 +77,7 @@ def test_an_incompatible_overlay_is_refused(write, overlay, message):
 
 def test_the_recipes_section_for_a_later_overlay_cannot_replace_a_batch_size():
     assert compose(["R1-7B", "dler", "colocate"])["responses_per_step"] == 48
-    with pytest.raises(UserError, match=r"for the overlay `dler`, .* name `colocate` after `dler`"):
+    with pytest.raises(UserError, match=r"for the `dler` overlay, .* name `colocate` after `dler`"):
         compose(["R1-7B", "colocate", "dler"])
 
 

@@ -166,9 +166,9 @@ def test_missing_values_are_reported_and_refused_if_there_are_no_others(tmp_path
     assert sorted(data["solution"]) == sorted(golds)
     numbers = ", ".join(str(row) for row in shuffled(7, 42) if row in (1, 3, 5, 6))
     assert messages[1].endswith(
-        f"4 reference answers look like missing values ('N/A', 'NaN', 'None', 'null'), in the rows: {numbers}."
+        f"4 reference answers look like missing values ('N/A', 'NaN', 'None', 'null'), in rows: {numbers}."
     )
-    with pytest.raises(UserError, match=r"every reference answer looks missing \('NaN', 'None'"):
+    with pytest.raises(UserError, match=r"all reference answers look like missing values \('NaN', 'None'"):
         load_datasets(script(write_lines(tmp_path, [rows[1], rows[3]])))
 
 
@@ -229,9 +229,9 @@ def test_a_prompt_template_creates_text_prompts(tmp_path):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"prompt_template": "Q:"}, "`prompt_template` is 'Q:': it must contain {question} once"),
-        ({"prompt_template": ""}, "must contain {question} once"),
-        ({"prompt_template": "{question} {question}"}, "must contain {question} once"),
+        ({"prompt_template": "Q:"}, "`prompt_template` is 'Q:': it must have one {question}"),
+        ({"prompt_template": ""}, "must have one {question}"),
+        ({"prompt_template": "{question} {question}"}, "must have one {question}"),
         ({"prompt_template": "{question}", "system_prompt": "Think."}, "cannot be combined with `system_prompt`"),
         (
             {"prompt_template": "{question}", "dataset_name": None, "dataset_builder": "x.y"},
@@ -300,7 +300,7 @@ def test_the_error_for_a_row_without_a_question_names_the_row(question):
 def test_a_prompt_that_ends_with_an_assistant_message_is_refused():
     turns = [{"role": role, "content": role} for role in ("user", "assistant", "user", "assistant")]
     assert make_prompt(turns[:3], None, "data, row 7") == turns[:3]
-    with pytest.raises(UserError, match="data, row 7: the chat messages end with the assistant's"):
+    with pytest.raises(UserError, match="data, row 7: the last chat message is the assistant's"):
         make_prompt(turns, None, "data, row 7")
 
 

@@ -83,5 +83,5 @@ def test_settings_of_an_unknown_reward_are_refused():
         rewards_of({"reward_funcs": ["get_alp_length_reward"], "reward_kwargs": {"get_alp_reward": {"beta": 1}}})
     with pytest.raises(UserError, match=r"`reward_kwargs`: expected dict"):
         rewards_of({"reward_kwargs": {"accuracy_reward": 1}})
-    with pytest.raises(UserError, match=r"there is no reward 'get_alp_length'.*get_alp_length_reward"):
+    with pytest.raises(UserError, match=r"unknown reward 'get_alp_length'.*get_alp_length_reward"):
         rewards_of({"reward_funcs": ["get_alp_length"]})

@@ -13,7 +13,7 @@ from trainers import tiny_trainer
 
 from trl_ces.cli import train_worker
 from trl_ces.cli.main import main
-from trl_ces.support.locks import TRAINING_LOCK, lock_file, sign
+from trl_ces.support.locks import TRAINING_LOCK, lock_file, write_pid
 from trl_ces.train import launch
 from trl_ces.train.callbacks import SaveOnSigterm
 from trl_ces.train.checkpoints import find_damage
@@ -78,7 +78,7 @@ def test_a_failed_start_does_not_change_a_finished_run(job, capsys):
     before = contents(job.output)
     assert job.train("--overwrite_output_dir", "true", "--seed", "3", body="raise ValueError('broken')") == 2
     assert job.train("--seed", "3") == 2
-    assert "holds checkpoints of another run" in capsys.readouterr().err
+    assert "contains checkpoints of another run" in capsys.readouterr().err
     assert contents(job.output) == before
 
 
@@ -120,7 +120,7 @@ def test_a_damaged_checkpoint_is_skipped_when_a_run_resumes(job, caplog, capsys)
 def test_two_runs_cannot_share_a_directory(job, capsys):
     job.output.mkdir()
     with lock_file(job.output / TRAINING_LOCK) as lock:
-        sign(lock, 4711)
+        write_pid(lock, 4711)
         assert job.train() == 2
     assert "Process 4711 is running in" in capsys.readouterr().err
     assert not list(job.output.glob("*.safetensors"))

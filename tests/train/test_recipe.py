@@ -97,7 +97,7 @@ def test_the_command_line_overrides_the_recipe(tmp_path):
         ("env: [A]", ["`env`: expected a mapping"]),
         ("max_train_samples: 0", ["`max_train_samples` is 0"]),
         ("solution_pattern: '####'", ["`solution_pattern` is '####'", "one group"]),
-        ("5: x", ["the key `5` is not known"]),
+        ("5: x", ["unknown key `5`"]),
         ("dataset_kwargs: {max_terms: 3}", ["`dataset_kwargs`", "needs a `dataset_builder`"]),
         (
             "dataset_builder: a.b",
@@ -163,7 +163,7 @@ def test_step_and_rollout_sizes_do_not_depend_on_the_number_of_processes(step, r
 
 
 def test_eight_processes_cannot_share_four_completions():
-    with pytest.raises(UserError, match=r"8 processes cannot share: start 1, 2, 4 processes"):
+    with pytest.raises(UserError, match=r"8 processes cannot share: set --num_processes to one of 1, 2, 4"):
         batch_sizes(4, 48, 8)
 
 

@@ -5,7 +5,7 @@ from saved_checkpoints import checkpoint
 
 from trl_ces.support.errors import UserError
 from trl_ces.train.recipe import make_recipe
-from trl_ces.train.resume import changed_settings, check_resume, refuse_to_overwrite
+from trl_ces.train.resume import changed_settings, check_output_dir, check_resume
 
 RUN = {"model_name_or_path": "m", "dataset_name": "d", "max_steps": 20, "learning_rate": 1e-3, "num_generations": 2}
 SIZES = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "steps_per_generation": 4}
@@ -93,11 +93,11 @@ def test_automatic_tau_matches_the_number_that_replaced_it(tmp_path):
 def test_a_new_run_does_not_overwrite_checkpoints(tmp_path, complete):
     checkpoint(tmp_path, 12, *(() if complete else ("",)))
     with pytest.raises(UserError, match=r"`output_dir` .*checkpoint-12.*`--overwrite_output_dir true`"):
-        refuse_to_overwrite(recipe_of(tmp_path))
+        check_output_dir(recipe_of(tmp_path))
     for changes in ({"overwrite_output_dir": True}, {"resume_from_checkpoint": True}):
-        refuse_to_overwrite(recipe_of(tmp_path, **changes))
-    refuse_to_overwrite(recipe_of(tmp_path, resume_from_checkpoint=str(tmp_path / "checkpoint-12")))
-    refuse_to_overwrite(recipe_of(tmp_path / "another"))
+        check_output_dir(recipe_of(tmp_path, **changes))
+    check_output_dir(recipe_of(tmp_path, resume_from_checkpoint=str(tmp_path / "checkpoint-12")))
+    check_output_dir(recipe_of(tmp_path / "another"))
 
 
 def test_a_run_resumed_from_another_directory_does_not_overwrite_checkpoints(tmp_path):
@@ -105,8 +105,8 @@ def test_a_run_resumed_from_another_directory_does_not_overwrite_checkpoints(tmp
     (tmp_path / "b").mkdir()
     saved = checkpoint(tmp_path / "a", 4)
     checkpoint(tmp_path / "b", 8)
-    with pytest.raises(UserError, match="holds checkpoints of another run"):
-        refuse_to_overwrite(recipe_of(tmp_path / "b", resume_from_checkpoint=str(saved)))
+    with pytest.raises(UserError, match="contains checkpoints of another run"):
+        check_output_dir(recipe_of(tmp_path / "b", resume_from_checkpoint=str(saved)))
 
 
 def test_relative_paths_are_absolute_in_a_recipe(tmp_path, monkeypatch):

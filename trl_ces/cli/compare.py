@@ -9,16 +9,16 @@ def run(argv: list[str]) -> int:
         "compare",
         usage="trl-ces compare A B [C ...] [--names NAME ...] [--baseline NAME] [--correctness correct_qwen]",
         description="Compare evaluations (output directories of `trl-ces eval`) in the layout of the paper's Table 1.",
-        epilog="The first directory is the reference model, which determines the simple and the hard questions "
-        "(section 5.2 of the paper).",
+        epilog="The first directory is that of the reference model. Its results determine which questions are simple "
+        "and which are hard (section 5.2 of the paper).",
     )
     add = parser.add_argument
     add("folders", nargs="+", type=path, metavar="DIR", help="output directories of `trl-ces eval`")
     add("--names", nargs="+", metavar="NAME", help="names in the tables (default: the directories' names)")
     add("--baseline", metavar="NAME", help="run to compare the other runs with (default: the first)")
-    by = ("correct", "correct_qwen")
+    choices = ("correct", "correct_qwen")
     text = "correct: mathematical equality (default); correct_qwen: rules of the Qwen2.5-Math script, as in the paper"
-    add("--correctness", choices=by, default=by[0], help=text)
+    add("--correctness", choices=choices, default=choices[0], help=text)
     add("--output", type=path, metavar="FILE", help="write all numbers to FILE as JSON")
     options = parser.parse_args(argv or ["--help"])
 

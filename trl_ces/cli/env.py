@@ -9,6 +9,6 @@ def run(argv: list[str]) -> int:
     """Print one line per version or device."""
     Parser("env", description="Print versions and devices for a bug report.").parse_args(argv)
     changed = ", ".join(changed_functions()) or "none"
-    versions = environment() | {"functions of TRL that differ from all tested versions": changed}
+    versions = environment() | {"TRL functions that differ from all tested versions": changed}
     print("\n".join(f"- {name}: {value}" for name, value in versions.items()))
     return 0

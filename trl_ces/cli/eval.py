@@ -24,11 +24,11 @@ def run(argv: list[str]) -> int:
     parser = Parser(
         "eval",
         usage="trl-ces eval --model MODEL --benchmarks math12|gsm8k,... | --data FILE [--config FILE] [options]",
-        description="Sample a model's completions on benchmarks; report accuracy and mean length as the paper does.",
+        description="Sample a model's completions on benchmarks; report accuracy and mean length, as in the paper.",
         epilog=EPILOG,
     )
     names = ", ".join(shipped_files("evaluation"))
-    parser.add_argument("--config", metavar="FILE", help=f"YAML file with these options, or a shipped one: {names}")
+    parser.add_argument("--config", metavar="FILE", help=f"YAML file with these options, or a shipped file: {names}")
     for setting in dataclasses.fields(EvaluationSettings):
         name, default, text = setting.name, setting.default, setting.metadata["help"]
         if default not in (None, "", dataclasses.MISSING) and name != "system_prompt":

@@ -21,13 +21,13 @@ def run(argv: list[str]) -> int:
     parser = Parser("inspect", usage=usage, description="Show a model's accuracy and entropies.", epilog=EPILOG)
     add = parser.add_argument
     add("--model", help="directory of a saved model or a LoRA adapter, or a Hub id (default: the recipe's model)")
-    add("--config", nargs="+", default=[], metavar="NAME", help="recipe and overlays; they set the other defaults")
+    add("--config", nargs="+", default=[], metavar="NAME", help="recipe and overlays, which set other defaults")
     add("--prompt", action="append", metavar="TEXT", help="a prompt; may be repeated")
     add("--data", metavar="FILE", help="prompts: a .json, .jsonl or .parquet file, or a dataset on the Hub")
-    add("--num_prompts", type=count, metavar="N", help=f"prompts to draw from the data (default {NUM_PROMPTS})")
+    add("--num_prompts", type=count, metavar="N", help=f"number of prompts to draw (default {NUM_PROMPTS})")
     add("--num_samples", type=count, metavar="N", help="completions per prompt (default: num_generations, at least 8)")
     add("--temperature", type=float, metavar="T", help="sampling temperature (default: the recipe's, or 1)")
-    add("--max_new_tokens", type=count, metavar="N", help="limit per completion (default: the recipe's, or 512)")
+    add("--max_new_tokens", type=count, metavar="N", help="tokens per completion (default: the recipe's, or 512)")
     add("--tau", type=number_or_text, help="share of high-entropy tokens, or auto (default: the recipe's, or 0.01)")
     add("--top", type=count, default=15, metavar="N", help="number of token pairs to print (default 15)")
     add("--seed", type=int, help="sampling seed (default 0)")
@@ -38,9 +38,9 @@ def run(argv: list[str]) -> int:
     options, remaining = parser.parse_known_args(argv or ["--help"])
     line = read_words(remaining, vars(options))
     if line.accelerate_flags or line.accelerate_config:
-        raise UserError("`trl-ces inspect` runs in one process: remove accelerate's flags.")
+        raise UserError("`trl-ces inspect` runs in one process: remove the flags of `accelerate launch`.")
     if options.compare and not options.html:
-        raise UserError("`--compare` shows two models next to each other on an HTML page: add `--html FILE`.")
+        raise UserError("`--compare` adds a second model to the HTML page: also add `--html FILE`.")
     sources = {"data": options.data, "prompts": options.prompt}
     recipe = recipe_to_sample(options.config, line.overrides, model=options.model, **sources)
     other = options.compare and recipe_to_sample(options.config, line.overrides, model=options.compare, **sources)

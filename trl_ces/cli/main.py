@@ -30,16 +30,16 @@ def main(argv: list[str] | None = None) -> int:
         try:
             return _run(command, args)
         finally:
-            sys.stdout.flush()  # not at exit, where a closed pipe would be reported
+            sys.stdout.flush()  # at exit, Python would report a closed pipe
     except UserError as error:
         print(f"trl-ces {command}: error: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:
         poll = select.poll()
         poll.register(sys.stdout, 0)
-        if not poll.poll(0):  # the error is of another pipe
+        if not poll.poll(0):  # another pipe was closed
             raise
-        # The reader ended, as in `trl-ces recipes | head`.
+        # The reader has exited, as in `trl-ces recipes | head`.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except KeyboardInterrupt:
@@ -52,7 +52,7 @@ def _run(command: str, args: list[str]) -> int:
     if command in ("-h", "--help", "help"):
         print("usage: trl-ces COMMAND [...]\n\nConditional Entropy Shaping (arXiv 2605.19358) for TRL.\n\ncommands:")
         print("\n".join(f"  {name:<12}{text}" for name, text in COMMANDS.items()))
-        print("\n`trl-ces COMMAND --help` explains a command.")
+        print("\nRun `trl-ces COMMAND --help` for help on a command.")
         return 0
     if command in ("-V", "--version"):
         from .. import __version__

@@ -7,8 +7,8 @@ from .parser import Parser, count
 DEVICES = ("A800", "A100", "H100", "L40S", "RTX4090")
 EPILOG = """\
 Print the schedule of rollouts and steps, the memory per device for completions of maximum length, the disk space for
-checkpoints, a rough estimate of the hours, and whether the run fits. Nothing is downloaded except the config.json of
-models whose shape is not included in `trl-ces`.
+checkpoints, a rough estimate of the run time, and whether the run fits. Nothing is downloaded, except the config.json
+of models whose shape is not included in `trl-ces`.
 
   trl-ces plan --config R1-7B --gpus 2 --gpu_memory 80 --accelerate_config zero3_offload
 """

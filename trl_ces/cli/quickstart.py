@@ -9,11 +9,11 @@ from pathlib import Path
 
 from .parser import Parser, path
 
-NEXT = r"""Next, your own model (a directory or a Hub id) and problems (.jsonl with question and answer):
+NEXT = r"""Next, use your own model (a directory or a Hub id) and problems (.jsonl with question and answer):
   trl-ces inspect --model MODEL --data FILE
   trl-ces train --model_name_or_path MODEL --dataset_name FILE --reward_funcs accuracy_reward \
     --ces_beta_incorrect 0 --ces_tau auto --output_dir runs/mine
-docs/tutorial.md explains each step, docs/quickstart.md these results."""
+docs/tutorial.md explains each step, and docs/quickstart.md explains these results."""
 
 
 class StageLine:

@@ -13,7 +13,7 @@ def run(argv: list[str]) -> int:
     parser = Parser("recipes", description="List the shipped recipes and overlays, or print a recipe in full.")
     actions = "print the composed recipe, copy it to a new file, or compute the cost table"
     parser.add_argument("action", nargs="?", choices=["show", "copy", "costs"], help=actions)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="a recipe and overlays; `copy` also takes a new file")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="recipe and overlays; for `copy`, also a new file")
     options = parser.parse_args(argv)
     if options.action is None:
         print(_listing())
@@ -41,7 +41,7 @@ def _listing() -> str:
     costs = next(folder / "costs.md" for folder in shipped_folders("recipes"))
     lines = [costs.read_text(encoding="utf-8")]
     for folder, title in zip(OVERLAY_FOLDERS, ("methods", "machines"), strict=True):
-        lines.append(f"Overlays: {title}:")
+        lines.append(f"Overlays ({title}):")
         for name, file in shipped_files(folder).items():
             lines.append(f"  {name:<30}{file.read_text(encoding='utf-8').splitlines()[0].removeprefix('#').strip()}")
     examples = ("recipes show R1-7B alp", "recipes copy R1-7B alp my.yaml", "train --config R1-7B alp")

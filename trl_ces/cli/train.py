@@ -19,19 +19,19 @@ from ..train.checkpoints import STATE
 from ..train.checks import check
 from ..train.launch import VISIBLE, make_launch, run_training
 from ..train.recipe import Recipe, load_recipe, shipped_files
-from ..train.resume import refuse_to_overwrite
+from ..train.resume import check_output_dir
 
 USAGE = """\
 trl-ces train --config RECIPE [OVERLAY ...] [--accelerate_config NAME|FILE] [--FIELD VALUE ...]
 
-Train a model from a recipe and overlays, which are applied from left to right. Each of them is a YAML file or the name
-of a shipped file (`trl-ces recipes` lists the names). Every FIELD below can be set in these files or on the command
-line. Flags of `accelerate launch` are passed on to it. Exit code 2 means that the input was refused, or that the run
-stopped with an explanation.
+Train a model from a recipe and overlays, which are applied from left to right. Each is a YAML file or the name of a
+shipped file (`trl-ces recipes` lists the names). Every FIELD below can be set in these files or on the command
+line. Flags of `accelerate launch` are passed on to it. Exit code 2 means that the input is invalid, or that the run
+stopped with an error message.
 
   trl-ces train --config smollm2_135m
   trl-ces train --config R1-7B alp --accelerate_config zero3_offload
-  trl-ces train --config R1-7B --smoke  # two steps with short completions, to see whether the run works
+  trl-ces train --config R1-7B --smoke  # two steps with short completions, to check that the run works
   trl-ces train --config my.yaml --shaping none --max_steps 100 --resume_from_checkpoint true
 """
 
@@ -74,9 +74,9 @@ def _start(line: CommandLine, recipe: Recipe) -> int:
         (output_dir / TRAINING_LOCK).touch()
     except OSError as error:
         raise UserError(
-            f"`output_dir` {str(output_dir)!r} cannot be written ({error.strerror}): name another."
+            f"`output_dir` {str(output_dir)!r} cannot be written ({error.strerror}): choose another directory."
         ) from None
-    refuse_to_overwrite(recipe)
+    check_output_dir(recipe)
     if any(output_dir.glob("*.safetensors")):
         print(f"Note: {output_dir} contains a trained model, which this run will replace.", file=sys.stderr)
     if script.model_builder is None and not recipe.setting("push_to_hub"):  # offline mode would prevent the push
@@ -86,7 +86,7 @@ def _start(line: CommandLine, recipe: Recipe) -> int:
 
 
 def _smoke(line: CommandLine, recipe: Recipe, words: list[str]) -> int:
-    """Make two optimizer steps with short completions in a temporary folder; print the memory and what to check."""
+    """Take two optimizer steps with short completions in a temporary folder; print the memory and what to check."""
     longest = recipe.setting("max_completion_length") or SMOKE_TOKENS
     tokens, on_gpu = min(longest, SMOKE_TOKENS), shutil.which("nvidia-smi") and not recipe.setting("use_cpu")
     output_dir = Path(recipe.setting("output_dir"))
@@ -103,15 +103,15 @@ def _smoke(line: CommandLine, recipe: Recipe, words: list[str]) -> int:
             if query:
                 query.terminate()
                 query.wait()
-        if code or not (Path(folder) / STATE).exists():  # stopped by a signal, or not the first machine
+        if code or not (Path(folder) / STATE).exists():  # stopped by a signal, or not on the first machine
             return code
         memory.seek(0)
         readings = [tuple(map(int, row)) for row in re.findall(r"^(\d+), (\d+)$", memory.read(), re.MULTILINE)]
-    print(f"\nSmoke run: two optimizer steps with completions of at most {tokens} tokens. Nothing was kept.")
+    print(f"\nSmoke run: two optimizer steps with completions of at most {tokens} tokens. No files were kept.")
     if readings:
         used, total = (size / 1024 for size in max(readings))
-        print(f"Peak memory of a GPU: {used:.1f} of {total:.1f} GiB, {_planned(line, recipe, total)}.")
-    print(f"Check next:\n- Warnings above: {tokens} tokens may be too few for complete, correct or shaped completions")
+        print(f"Peak memory per GPU: {used:.1f} of {total:.1f} GiB, {_plan_summary(line, recipe, total)}.")
+    print(f"Check next:\n- Any warnings above: {tokens} tokens may be too few for correct or shaped completions")
     if line.config:
         fields = {name: values for name, values in line.overrides.items() if name != "output_dir"}
         inspected = [*line.config, *(word for name, values in fields.items() for word in (f"--{name}", *values))]
@@ -120,13 +120,13 @@ def _smoke(line: CommandLine, recipe: Recipe, words: list[str]) -> int:
     return 0
 
 
-def _planned(line: CommandLine, recipe: Recipe, gpu_memory: float) -> str:
-    """Return the planned peak memory of a GPU for completions of full length, as text."""
+def _plan_summary(line: CommandLine, recipe: Recipe, gpu_memory: float) -> str:
+    """Return the planned peak memory per GPU for completions of full length, as text."""
     from ..lab.plan.plan import plan_recipe
 
     gpus, file = make_launch(line, recipe).num_processes, line.accelerate_config
     try:
         plan = plan_recipe(line.config, line.overrides, gpus=gpus, accelerate_config=file, gpu_memory=gpu_memory)
     except UserError as error:
-        return f"not planned ({error})"
+        return f"no plan available ({error})"
     return f"planned {plan.memory.peak / 2**30:.1f} GiB for completions of {plan.config.max_completion_length} tokens"

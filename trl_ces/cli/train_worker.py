@@ -8,9 +8,9 @@ from pathlib import Path
 
 from ..support.parent import end_with_launcher
 
-if __name__ == "__main__":  # before imports that take seconds
+if __name__ == "__main__":  # before the imports, which take seconds
     end_with_launcher()
-    # Until training handles these signals, exit with code 0, because launchers report all other codes.
+    # Until training handles these signals, exit with code 0, because launchers report all other exit codes as errors.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os._exit(0))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])

@@ -1,8 +1,8 @@
 """Arrange the rows of an optimizer step into forward passes.
 
 The loss is a sum over rows, so a row may be in any micro-batch. Micro-batches of rows with similar lengths need little
-padding, and similar token counts keep processes from waiting for each other. Integer arithmetic gives the same result
-on every process.
+padding, and similar token counts keep processes from waiting for each other. All processes get the same result,
+because the arithmetic uses integers.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Gather the correctness, length and truncation of each completion, once per rollout, with the rewards.
+"""Gather the correctness, length and truncation of each completion once per rollout, together with the rewards.
 
 Overrides of TRL: `_generate`, `_calculate_rewards`.
 """
@@ -11,7 +11,7 @@ from accelerate.utils import gather
 
 from ..methods.group_reward import accuracy_column
 from ..methods.groups import Groups, graded_reward
-from .first_rollout import describe_example, warn_if_nothing_to_learn
+from .first_rollout import describe_example, first_rollout_warning
 from .layer import Layer
 from .reward_calls import RewardError
 from .turns import policy_lengths
@@ -64,8 +64,8 @@ class Correctness(Layer):
         if not self._inputs:
             return rewards
         index = cast(int, self._accuracy_index)
-        # TRL excludes rows of NaN from Eq. 3. With only its other rewards, an unscored completion would be trained on
-        # as if it were wrong.
+        # TRL excludes rows from Eq. 3 only if all their rewards are NaN. Otherwise, an unscored completion would be
+        # trained on as if it were wrong.
         rewards = rewards.masked_fill(rewards[:, index : index + 1].isnan(), torch.nan)
         accuracy = rewards[:, index]
         lengths = torch.tensor(policy_lengths(completion_ids_list, self._masks), device=rewards.device)
@@ -84,7 +84,7 @@ class Correctness(Layer):
             if self.model.training and not self._had_rollout:
                 self._had_rollout = True
                 example = describe_example(self.reward_funcs[index], completions[0], inputs[0])
-                warning = warn_if_nothing_to_learn(self._groups, example)
+                warning = first_rollout_warning(self._groups, example)
                 if warning and self.accelerator.is_main_process:
                     logger.warning(warning)
         return rewards
@@ -106,8 +106,8 @@ class Correctness(Layer):
     def _check_graded(self, accuracy: torch.Tensor) -> None:
         """
         Raise an error if graded accuracy rewards never reached the default threshold. Otherwise, warn once about
-        graded rewards, unless the user named the reward or set a threshold. A constant below 0 may be the reward of
-        wrong completions.
+        graded rewards, unless the user named the reward or set a threshold. A negative constant raises no error,
+        because it may be the reward of wrong completions.
         """
         if self.model.training:
             self._had_correct = self._had_correct or bool(self._groups.correct.any())

@@ -25,14 +25,14 @@ from .rows import rows_of_process
 from .sampler import DynamicSampler, PromptStream, check_dataset, informative_groups
 from .upstream import keep_awake
 
-# File in the checkpoint folder that stores the position in the prompt stream.
+# Checkpoint file that stores the position in the prompt stream.
 STATE_FILE = "dynamic_sampling.json"
 # TRL's placeholder prompt for environments that supply the data.
 NO_PROMPT = [{"role": "user", "content": ""}]
 
 
 class Group(NamedTuple):
-    """Data of one group that is kept after its round."""
+    """Data that is kept for a group after its round."""
 
     prompt: int  # row number in the dataset
     rewards: torch.Tensor  # (G, functions), float, over all processes
@@ -123,17 +123,17 @@ class DynamicSampling(Correctness):
         )
         examples = [{"prompt": NO_PROMPT, **example} for example in self._examples(rows)]
         self._replay = Replay(
-            self._generated(groups),
+            self._collect_generated(groups),
             torch.cat([group.rewards for group in groups]),
             Groups.concatenate([group.facts for group in groups]),
         )
         try:
-            with self._discarded_metrics(), self._hidden_environments():
+            with self._discard_metrics(), self._hide_environments():
                 return super()._generate_and_score_completions(examples)
         finally:
             self._replay = None
 
-    def _generated(self, groups: list[Group]) -> tuple:
+    def _collect_generated(self, groups: list[Group]) -> tuple:
         """Collect this process's rows of `groups` from the processes that generated them, in `_generate`'s format."""
         size = self.num_generations
         local_outputs = {
@@ -155,7 +155,7 @@ class DynamicSampling(Correctness):
         return ids, completion_ids, tool_masks, completions, logps if has_logps else None, {}, None, []
 
     @contextmanager
-    def _discarded_metrics(self) -> Iterator[None]:
+    def _discard_metrics(self) -> Iterator[None]:
         """Discard metrics logged within the context, except vLLM's sampling metrics, which the rounds did not log."""
         metrics, logs = self._metrics, self._logs
         self._metrics, self._logs = copy.deepcopy(metrics), copy.deepcopy(logs)
@@ -167,7 +167,7 @@ class DynamicSampling(Correctness):
             self._metrics, self._logs = metrics, logs
 
     @contextmanager
-    def _hidden_environments(self) -> Iterator[None]:
+    def _hide_environments(self) -> Iterator[None]:
         """Hide the environments within the context, because they already ran in the rounds."""
         saved = self.environment_factories, self.environments
         self.environment_factories = self.environments = None

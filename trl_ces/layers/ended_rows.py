@@ -1,6 +1,6 @@
-"""Remove ended completions from the batch while transformers generates.
+"""Remove finished completions from the batch during generation with transformers.
 
-`generate` computes all rows until the last one has ended, but most completions are far shorter than the longest. This
+`generate` computes all rows until the last row has ended, but most completions are far shorter than the longest. This
 layer calls `generate` for a few tokens at a time, with the cache of the unfinished rows. Tokens are sampled from the
 same distributions in a different order, so completions differ from TRL's for the same seed.
 
@@ -20,7 +20,7 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 from .layer import Layer
 from .padding import padding_support
 
-PIECE = 16  # tokens between two checks for ended rows
+PIECE = 16  # number of tokens between checks for ended rows
 TEXT_INPUTS = {"input_ids", "attention_mask", "generation_config"}
 
 
@@ -34,7 +34,7 @@ class EndedRows(Layer):
 
     def _generate_single_turn(self, *args, **kwargs):
         policy = self.accelerator.unwrap_model(self.model)
-        with dropping_ended_rows(policy) if self._may_drop_rows() and can_drop_rows(policy) else nullcontext():
+        with drop_ended_rows(policy) if self._may_drop_rows() and can_drop_rows(policy) else nullcontext():
             return super()._generate_single_turn(*args, **kwargs)
 
     def _may_drop_rows(self) -> bool:
@@ -55,7 +55,7 @@ def can_drop_rows(model: Any) -> bool:
 
 
 @contextmanager
-def dropping_ended_rows(model: Any) -> Iterator[None]:
+def drop_ended_rows(model: Any) -> Iterator[None]:
     """Replace `model.generate` with [`generate_in_pieces`] within the context."""
     original = model.generate
 

@@ -5,7 +5,7 @@ state. This layer saves the rollout, the metrics and the state of the other laye
 sampler's random draws.
 
 Overrides of TRL and transformers: `_save_checkpoint`, `_load_optimizer_and_scheduler`, `_get_train_sampler`, `log`.
-Reads and writes `_step`, `_buffered_inputs`, `_metrics` and `log_completions`, reads `_logs`.
+Reads and writes `_step`, `_buffered_inputs`, `_metrics` and `log_completions`; reads `_logs`.
 """
 
 import logging

@@ -8,10 +8,10 @@ import torch
 from ..methods.groups import Groups
 from .reward_calls import parameters_of
 
-_MAX_SHOWN = 160  # characters of a completion and of a reference answer
+_MAX_SHOWN = 160  # maximum characters of a completion or reference answer
 
 
-def warn_about_rounding(weight: torch.Tensor, rate: float) -> str:
+def rounding_warning(weight: torch.Tensor, rate: float) -> str:
     """Return a warning if rounding to 16 bits cancels Adam's steps of about size `rate`, else an empty string."""
     if weight.dtype not in (torch.bfloat16, torch.float16):
         return ""
@@ -27,7 +27,7 @@ def warn_about_rounding(weight: torch.Tensor, rate: float) -> str:
     )
 
 
-def warn_if_nothing_to_learn(groups: Groups, example: str) -> str:
+def first_rollout_warning(groups: Groups, example: str) -> str:
     """
     Return a warning, with cause and remedy, if the first rollout has no reward to learn from, else an empty string.
     `example` is from [`describe_example`].
@@ -35,16 +35,16 @@ def warn_if_nothing_to_learn(groups: Groups, example: str) -> str:
     count = groups.correct.numel()
     if not groups.scored.any():
         return (
-            f"The accuracy reward is None for all {count} completions of the first rollout, so nothing is trained: no "
-            f"reference answer is usable. {example}"
+            f"The accuracy reward is None for all {count} completions of the first rollout, so there is nothing "
+            f"to train on: no reference answer is usable. {example}"
         )
     if not groups.correct.any():
         truncated = 100 * groups.truncated.float().mean().item()
         return (
             f"None of the {count} completions of the first rollout is correct ({truncated:.0f} % were truncated at "
             f"`max_completion_length`). {example} If that completion is correct, the reward expects a different "
-            "format. Otherwise try easier problems, longer completions, or a stronger model. `trl-ces inspect` shows "
-            "more."
+            "format. Otherwise try easier problems, longer completions, or a stronger model. Use "
+            "`trl-ces inspect` to see more completions."
         )
     if groups.correct[groups.scored].all():
         return (
@@ -55,7 +55,7 @@ def warn_if_nothing_to_learn(groups: Groups, example: str) -> str:
 
 
 def describe_example(reward: Any, completion: Any, row: Mapping[str, Any]) -> str:
-    """Describe what an accuracy reward receives for one completion; warn if it would compare a number with text."""
+    """Describe what an accuracy reward receives for one completion, with a hint if it receives a number."""
     text = str(completion if isinstance(completion, str) else completion[-1].get("content") or "")
     gold = "" if row.get("solution") is None else f" with the reference answer {str(row['solution'])[:_MAX_SHOWN]!r}"
     example = f"For example, it received {'...' if len(text) > _MAX_SHOWN else ''}{text[-_MAX_SHOWN:]!r}{gold}."

@@ -14,7 +14,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOTrainer
 
 from ..config import CESConfig
-from ..support.settings import replaced_generation_config
+from ..support.settings import replace_generation_config
 from ..support.tested_trl import check_trl_version
 
 
@@ -39,7 +39,7 @@ class Layer(GRPOTrainer):
         # Ignore the sampling defaults in the model's generation config. TRL passes the model's end tokens itself, and
         # passes all sampling parameters to vLLM.
         neutral = GenerationConfig(top_k=0)  # transformers' default is 50
-        with replaced_generation_config(self.accelerator.unwrap_model(self.model), neutral):
+        with replace_generation_config(self.accelerator.unwrap_model(self.model), neutral):
             return super()._generate_single_turn(*args, **kwargs)
 
     def state_dict(self) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class Layer(GRPOTrainer):
         """Restore the state that [`state_dict`] returned before the restart."""
 
     def _rollout_settings(self) -> dict[str, Any]:
-        """Return, as JSON, the settings that a saved rollout depends on; if they change, it is generated again."""
+        """Return the settings that a saved rollout depends on, as JSON; if they change, the rollout is regenerated."""
         return {}
 
     def _checkpoint_folder(self, trial: Any) -> Path:

@@ -47,8 +47,8 @@ def arrange_rows(
     """
     Move rows between the micro-batches of each optimizer step, and between processes; see [`arrange`].
 
-    All of this process's `micro_batches` have the same number of rows (see [`movable_entries`]); `per_step` of them
-    belong to one optimizer step. Row lengths are rounded up to a multiple of `multiple`. With a `budget`, adds
+    All of this process's `micro_batches` have the same number of rows (see [`movable_entries`]). An optimizer step has
+    `per_step` micro-batches. Row lengths are rounded up to a multiple of `multiple`. With a `budget`, adds
     `PIECES`; see [`piece_sizes`].
     """
     names = [name for name, values in micro_batches[0].items() if values is not None and values.dim() > 0]

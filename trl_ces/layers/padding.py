@@ -47,7 +47,7 @@ class PaddingSupport(NamedTuple):
     left: bool  # padding of prompts; needs relative positions
     right: bool  # padding of completions
     pack: bool  # all padding, by packing all rows into one, in which positions restart at each original row
-    reason: str = ""  # why some padding stays
+    reason: str = ""  # why some padding is kept
 
 
 def padding_support(model: torch.nn.Module) -> PaddingSupport:
@@ -83,8 +83,8 @@ def padding_plan(
         raise ValueError(f"Rows cannot be packed for this model ({support.reason}): set `packing=False`.")
     if pack and not flash:
         logger.warning(
-            "`packing=True` without FlashAttention: each forward computes attention between all of its rows and "
-            "discards most of the result. Set `packing=False`, or set `attn_implementation` to "
+            "`packing=True` without FlashAttention: each forward pass computes attention between all of its rows "
+            "and discards most of the result. Set `packing=False`, or set `attn_implementation` to "
             '"flash_attention_2" in `model_init_kwargs`.'
         )
     if support.reason and trim and (not support.left or flash):
@@ -93,7 +93,7 @@ def padding_plan(
     return support._replace(left=support.left and trim, right=support.right and trim, pack=packs)
 
 
-def unpadded(model: Any, padding: PaddingSupport, spans: list[Span], multiple: int) -> Any:
+def without_padding(model: Any, padding: PaddingSupport, spans: list[Span], multiple: int) -> Any:
     """Wrap `model`, which has TRL's fused LM head, so that it drops the padding outside `spans`, one per row."""
     if padding.pack:
         return PackedModel(model, spans)
@@ -155,9 +155,9 @@ class TrimmedModel:
 
 class PackedModel:
     """
-    Wrapper that takes TRL's padded rows and passes them to the model packed into one row, in which positions restart.
+    Wrapper that takes TRL's padded rows and packs them into one row for the model; positions restart at each row.
 
-    Row boundaries (`cu_seq_lens_q`, ...) are passed too. Otherwise, FlashAttention would derive them from the
+    Row boundaries (`cu_seq_lens_q`, ...) are also passed. Otherwise, FlashAttention would derive them from the
     positions in every layer, with a device synchronization each time.
     """
 

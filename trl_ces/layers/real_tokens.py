@@ -21,7 +21,7 @@ from trl.models.utils import disable_gradient_checkpointing
 
 from .layer import Layer
 from .micro_batches import arrange_rows, forward_batches, movable_entries, pieces, without_sync
-from .padding import padding_plan, real_spans, unpadded
+from .padding import padding_plan, real_spans, without_padding
 from .rows import row_layout
 
 logger = logging.getLogger(__name__)
@@ -78,16 +78,16 @@ class RealTokens(Layer):
     def _arrange(self, buffer: list[dict]) -> list[dict]:
         layout, budget = row_layout(self._tokenizer.pad_token_id), self.args.max_tokens_per_micro_batch
         # Gather the entries, because only some processes may have images or tool masks.
-        everywhere = gather_object([movable_entries(buffer, layout, self.accelerator.num_processes)])
-        names = {name for movable in everywhere for name in movable}
-        irregular = sorted(name for name in names if not all(movable.get(name) for movable in everywhere))
+        movable_by_process = gather_object([movable_entries(buffer, layout, self.accelerator.num_processes)])
+        names = {name for movable in movable_by_process for name in movable}
+        irregular = sorted(name for name in names if not all(movable.get(name) for movable in movable_by_process))
         if not irregular:
             unit = cast(Any, self.pad_to_multiple_of) or 1
             return arrange_rows(buffer, self._per_step, layout, self.accelerator, self._padding, budget, unit)
         if not self._warned_of_irregular and self.accelerator.is_main_process:
             logger.warning(
-                "In rollouts with these inputs, rows keep their order%s, because the inputs do not have one row of "
-                "known shape per completion on every process: %s.",
+                "Rows keep their order%s in rollouts with the following inputs, which do not have one row of known "
+                "shape per completion on every process: %s.",
                 "" if budget is None else " and `max_tokens_per_micro_batch` is ignored",
                 ", ".join(irregular),
             )
@@ -149,13 +149,13 @@ class RealTokens(Layer):
         run, spans = super()._get_per_token_logps_and_entropies, real_spans(attention_mask)
         unit = cast(Any, self.pad_to_multiple_of) or 1
         if batch_size is None:
-            model = unpadded(model, self._padding, spans, unit)
+            model = without_padding(model, self._padding, spans, unit)
             return run(model, input_ids, attention_mask, logits_to_keep, **kwargs)
         sort = self.args.arrange_by_length
         batches = forward_batches(spans, batch_size, sort, self._padding, budget, unit)
         parts = []
         for rows in batches:
-            wrapped = unpadded(model, self._padding, [spans[row] for row in rows], unit)
+            wrapped = without_padding(model, self._padding, [spans[row] for row in rows], unit)
             parts.append(run(wrapped, input_ids[rows], attention_mask[rows], logits_to_keep, **kwargs))
         order = torch.tensor([row for rows in batches for row in rows], device=input_ids.device).argsort()
         logps, entropies = (

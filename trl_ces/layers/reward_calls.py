@@ -31,7 +31,7 @@ LARGEST = torch.finfo(torch.float32).max  # TRL stores rewards as float32
 
 
 class RewardError(RuntimeError):
-    """Raised if a reward function fails or returns an invalid result. Names the function, and the row if known."""
+    """Raised if a reward function fails or returns an invalid result. Names the function and, if known, the row."""
 
 
 class RewardCalls(Layer):
@@ -117,7 +117,7 @@ def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: st
 
 
 def guard(func: Any, name: str, on_error: str) -> Any:
-    """Wrap `func` in a guard that calls it `name` in messages; async if `func` is. Return a reward model unchanged."""
+    """Wrap `func` to check its rewards, with `name` in error messages. Return a reward model unchanged."""
     if isinstance(func, torch.nn.Module):
         return func
 
@@ -153,7 +153,7 @@ def _check(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) ->
     if isinstance(rewards, Exception | SystemExit):
         problem = f"raised {type(rewards).__name__}: {rewards}"
         if isinstance(rewards, AttributeError | TypeError) and count and isinstance(arguments["completions"][0], list):
-            location = ' (this completion is a list of messages: its text is `completion[-1]["content"]`)'
+            location = ' (completions are lists of messages: the text is `completion[-1]["content"]`)'
     elif not isinstance(rewards, list):
         problem = f"returned {reprlib.repr(rewards)}, a {type(rewards).__name__}, not one reward per completion"
     elif len(rewards) != count:

@@ -100,8 +100,8 @@ class DynamicSampler:
         """
         Return the data of the batch's groups, and its metrics.
 
-        `generate` takes the row numbers of a round's prompts. It returns whether each group is informative, and its
-        data.
+        `generate` takes the row numbers of a round's prompts. It returns whether each group is informative, and the
+        groups' data.
         """
         self._rollout_start = self.stream.position
         kept_groups: list[tuple[int, Any]] = []  # (position, data) of each group
@@ -115,7 +115,7 @@ class DynamicSampler:
                 if len(kept_groups) == self.batch_size:  # later prompts are drawn again for the next batch
                     break
                 if not is_informative and len(kept_groups) + len(dropped_groups) >= self.batch_size:
-                    group = None  # free the data: at most `batch_size` groups are needed to fill the batch
+                    group = None  # free the data: `batch_size` groups are enough to fill the batch
                 (kept_groups if is_informative else dropped_groups).append((self.stream.position, group))
                 self.stream.position += 1
             first_round_end = first_round_end or time.perf_counter()
@@ -146,12 +146,12 @@ class DynamicSampler:
             )
 
     def state_dict(self, inside_rollout: bool) -> dict[str, int]:
-        """Return the positions to save. A run resumed `inside_rollout` without its saved batch generates it again."""
+        """Return the positions to save. Inside a rollout, the batch is generated again if it cannot be restored."""
         position = self._rollout_start if inside_rollout else self.stream.position
         return {"position": position, "after_rollout": self.stream.position}
 
     def load_state_dict(self, state: dict[str, int], with_rollout: bool = False):
-        """Restore the position; `with_rollout` states whether the saved batch was restored too."""
+        """Restore the position; `with_rollout`: whether the saved batch was also restored."""
         self.stream.position = state["after_rollout" if with_rollout else "position"]
         self._rollout_start = state["position"]
 

@@ -1,7 +1,7 @@
 """Workarounds for bugs in TRL, accelerate, DeepSpeed and peft, and the conditions under which they become obsolete.
 
 Overrides of TRL and transformers: `create_accelerator_and_postprocess`, `_load_optimizer_and_scheduler`,
-`_tool_call_loop`, `_generate_single_turn`. Reads `vllm_generation`: its client's `session`, its `llm`, `mode`,
+`_tool_call_loop`, `_generate_single_turn`. Of `vllm_generation`, reads the client's `session`, `llm`, `mode`,
 `enable_sleep_mode` and `_llm_weights_sleeping`. Relies on TRL calling the model's `merge_adapter` before it reads the
 weights, and `unmerge_adapter` afterwards.
 """
@@ -25,7 +25,7 @@ CONNECT_SECONDS = 30
 
 class UpstreamFixes(Layer):
     """
-    Apply the workarounds of this file.
+    Apply the workarounds in this file.
 
     Raises:
         `requests.exceptions.ReadTimeout`, `ConnectionError`: During training, if a vLLM server does not respond.
@@ -56,7 +56,7 @@ class UpstreamFixes(Layer):
 
     def _generate_single_turn(self, prompt_ids, *args, **kwargs):
         run: Any = partial(super()._generate_single_turn, **kwargs)
-        with restored_mode(self.model):
+        with restore_mode(self.model):
             if self._in_tool_loop:
                 return generate_with_dummies(run, prompt_ids, *args)
             return run(prompt_ids, *args)
@@ -91,7 +91,7 @@ def generate_with_dummies(run: Any, prompt_ids: list, *args: Any) -> Any:
 
 
 @contextmanager
-def restored_mode(model: torch.nn.Module) -> Iterator[None]:
+def restore_mode(model: torch.nn.Module) -> Iterator[None]:
     """
     Restore the model's mode. With `use_transformers_continuous_batching`, TRL sets it to training, even in evaluation.
 
@@ -99,7 +99,7 @@ def restored_mode(model: torch.nn.Module) -> Iterator[None]:
     """
     training = model.training
     yield
-    if model.training != training:  # otherwise keep the modes of submodules, which may differ
+    if model.training != training:  # otherwise, keep the modes of submodules, which may differ
         model.train(training)
 
 
@@ -153,7 +153,7 @@ def keep_awake(generation: Any) -> Iterator[None]:
         return
     sleep = generation.llm.sleep
 
-    def stay_awake(level: int) -> None:  # TRL does not wake it or send weights until `enable_sleep_mode` is restored
+    def stay_awake(level: int) -> None:  # TRL neither wakes vLLM nor sends weights while it is `False`
         generation.enable_sleep_mode = False
 
     generation.llm.sleep = stay_awake

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .rule import OR_OFF, Need, Refuse, Rule, ShapedAdvantages, entropy_in_bits, exact
+from .rule import OR_OFF, Need, Reject, Rule, ShapedAdvantages, entropy_in_bits, to_fraction
 
 
 def multiplier(correct: Tensor, group_correct: Tensor, group_scored: Tensor) -> tuple[Tensor, Tensor]:
     """
-    Compute b of Eq. 6 as an exact fraction: the group accuracy for correct completions, 1 minus it for wrong ones.
+    Compute b of Eq. 6 as an exact fraction: a for correct completions, 1 - a for wrong ones (a: group accuracy).
 
     Args:
         correct (`Tensor`): Shape (B,), bool, r_acc = 1.
@@ -48,7 +48,7 @@ def selection_size(lengths: Tensor, tau: float, multiplier: tuple[Tensor, Tensor
     Returns:
         `Tensor`: k, shape (B,), int64.
     """
-    rate = exact(tau)
+    rate = to_fraction(tau)
     if multiplier is None:
         return lengths * rate.numerator // rate.denominator
     numerator, denominator = multiplier
@@ -92,7 +92,7 @@ def ces_advantages(
 
     With a cap kappa, selected tokens get A + min(beta_2 H, max(0, -A) / kappa) in wrong completions and
     A - min(beta_1 H, max(0, A) / kappa) in correct ones. The gradient of H flows only if the cap does not bind. For
-    kappa >= 1, shaping does not raise a wrong completion's advantage above max(A, 0), or lower a correct one's below
+    kappa >= 1, shaping does not raise a wrong completion's advantage above max(A, 0), nor lower a correct one's below
     min(A, 0) (docs/algorithm.md, "The caps").
 
     Args:
@@ -154,7 +154,7 @@ def conditional_entropy_shaping(
     lengths = mask.sum(dim=1, dtype=torch.int64)
     is_shaped = scored & torch.where(correct, beta_correct != 0, beta_incorrect != 0)
     k = selection_size(lengths, tau, b) * is_shaped
-    largest = math.floor(mask.size(1) * exact(tau))  # no device synchronization
+    largest = math.floor(mask.size(1) * to_fraction(tau))  # no device synchronization
     selected = top_entropy_tokens(entropies, mask, k, largest)
     betas = beta_correct, beta_incorrect, cap_incorrect, cap_correct
     shaped = ces_advantages(batch["advantages"], entropies, selected, correct, *betas)
@@ -176,15 +176,15 @@ def automatic_tau(mean_length: float) -> float:
     return round(max(0.01, min(2 / max(mean_length, 1), LARGEST_AUTO)), 4)
 
 
-def warn_if_too_short(length: float) -> str:
-    """Return a sentence if completions of about `length` tokens are too short for CES, else an empty string."""
+def short_completion_warning(length: float) -> str:
+    """Return a warning if completions of about `length` tokens are too short for CES, else an empty string."""
     return "" if length * LARGEST_AUTO >= 2 else "Completions under about 40 tokens are too short for CES."
 
 
-def warn_if_unshaped(tau: float | str, longest: int | None) -> str:
+def unshaped_warning(tau: float | str, longest: int | None) -> str:
     """Return a warning if completions of up to `longest` tokens have no shaped token (Eq. 5), else an empty string."""
     largest = LARGEST_AUTO if isinstance(tau, str) else tau
-    if longest is None or largest == 0 or longest * exact(largest) >= 1:
+    if longest is None or largest == 0 or longest * to_fraction(largest) >= 1:
         return ""
     return (
         f"No token will be shaped: a completion of at most {longest} tokens (`max_completion_length`) is too short "
@@ -192,10 +192,10 @@ def warn_if_unshaped(tau: float | str, longest: int | None) -> str:
     )
 
 
-def warn_if_rollout_is_unshaped(tau: float, lengths: Tensor) -> str:
+def unshaped_rollout_warning(tau: float, lengths: Tensor) -> str:
     """Return a warning if no completion of the first rollout has a shaped token; `lengths` has any shape."""
     longest, mean = lengths.max().item(), lengths.float().mean().item()
-    if tau == 0 or longest * exact(tau) >= 1:
+    if tau == 0 or longest * to_fraction(tau) >= 1:
         return ""
     return (
         f"No token of the first rollout is shaped: its longest completion has {longest:.0f} tokens, and `ces_tau` "
@@ -205,10 +205,10 @@ def warn_if_rollout_is_unshaped(tau: float, lengths: Tensor) -> str:
 
 def _advice(length: float) -> str:
     """Return advice on a tau that is too small for completions of about `length` tokens."""
-    return warn_if_too_short(length) or f"Set it to {automatic_tau(length):g}, or to `auto`."
+    return short_completion_warning(length) or f"Set `ces_tau` to {automatic_tau(length):g} or `auto`."
 
 
-def warn_about_negative_betas(beta_correct: float, beta_incorrect: float) -> str:
+def negative_beta_warning(beta_correct: float, beta_incorrect: float) -> str:
     """Return a warning that describes the effect of negative betas, or an empty string if no beta is negative."""
     if beta_correct < 0 and beta_incorrect < 0:
         return (
@@ -222,16 +222,16 @@ def warn_about_negative_betas(beta_correct: float, beta_incorrect: float) -> str
     return ""
 
 
-def check(args: Any, refuse: Refuse) -> None:
+def check(args: Any, reject: Reject) -> None:
     """Reject a second entropy term in the loss, and settings that would drop tokens or groups that CES needs."""
     if args.entropy_coef != 0.0:
-        refuse("entropy_coef", f"CES already adds the entropy to the loss: set it to 0.0, {OR_OFF}.")
+        reject("entropy_coef", f"CES already adds the entropy to the loss: set it to 0.0, {OR_OFF}.")
     if args.use_adaptive_entropy:
-        refuse("use_adaptive_entropy", f"CES already adds the entropy to the loss: set it to False, {OR_OFF}.")
+        reject("use_adaptive_entropy", f"CES already adds the entropy to the loss: set it to False, {OR_OFF}.")
     if args.top_entropy_quantile < 1.0:
-        refuse("top_entropy_quantile", f"it would drop the tokens that CES does not shape: set it to 1.0, {OR_OFF}.")
+        reject("top_entropy_quantile", f"it would drop the tokens that CES does not shape: set it to 1.0, {OR_OFF}.")
     if args.dynamic_sampling and not args.ces_allow_dynamic_sampling:
-        refuse(
+        reject(
             "dynamic_sampling",
             "it drops groups whose completions all have the same accuracy. CES keeps them (section 3.2 of the paper): "
             "A is 0, but A' = -/+ beta H still has a gradient. Set `dynamic_sampling=False`, or, if intended, "

@@ -50,7 +50,7 @@ def group_reward(rule: Callable[[Groups], Tensor]) -> Callable[..., Any]:
             "trl_ces.layers.GroupRewards layer compute: use one of them instead of GRPOTrainer."
         )
 
-    del raise_error.__wrapped__  # otherwise its signature would be that of the rule
+    del raise_error.__wrapped__  # otherwise, it would have the rule's signature
     raise_error.of_groups = rule  # type: ignore[attr-defined]
     return raise_error
 
@@ -103,7 +103,7 @@ def accuracy_column(name: str | None, names: list[str], funcs: list[Any]) -> int
 
 
 def check_rewards(config: Any, funcs: list[Any]) -> None:
-    """Raise `ValueError` if settings of a `CESConfig` that name or count rewards do not fit the reward functions."""
+    """Raise `ValueError` if settings of a `CESConfig` that name or count rewards do not match the functions."""
     names, weights = [reward_name(func) for func in funcs], config.reward_weights
     if weights is not None and len(weights) != len(names):
         raise ValueError(
@@ -112,6 +112,6 @@ def check_rewards(config: Any, funcs: list[Any]) -> None:
         )
     if config.needs_accuracy or any(map(is_group_reward, funcs)):
         accuracy_column(config.ces_accuracy_reward, names, funcs)
-    # With this argument, a reward function may log its own metrics.
+    # A reward function with this argument may log its own metrics.
     if not any("log_metric" in getattr(getattr(func, "__code__", None), "co_varnames", ()) for func in funcs):
         check_logged(config.metric_for_best_model, names)

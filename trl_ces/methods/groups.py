@@ -108,7 +108,7 @@ def equal_rewards(rewards_per_func: Tensor, weights: Tensor, group_size: int) ->
 
 
 def group_extremes(rewards: Tensor, group_size: int) -> tuple[Tensor, Tensor]:
-    """Return each group's lowest and highest reward, (N,) to (N / G,), without NaN; +inf and -inf if all are NaN."""
+    """Return each group's lowest and highest reward, (N,) to (N / G,), ignoring NaN; +inf and -inf if all are NaN."""
     groups = rewards.view(-1, group_size)
     is_nan = groups.isnan()
     lowest = groups.masked_fill(is_nan, torch.inf).amin(dim=1)
@@ -116,6 +116,6 @@ def group_extremes(rewards: Tensor, group_size: int) -> tuple[Tensor, Tensor]:
 
 
 def graded_reward(accuracy: Tensor) -> float | None:
-    """Return the first reward that is a number other than 0 and 1, or `None`. `accuracy` has any shape."""
+    """Return the first reward that is a number other than 0 or 1, else `None`. `accuracy` has any shape."""
     graded = accuracy[~accuracy.isnan() & (accuracy != 0) & (accuracy != 1)]
     return graded[0].item() if graded.numel() > 0 else None

@@ -1,5 +1,5 @@
 """
-Length rewards, computed per group. Each method has a function, and a factory that turns it into a reward function.
+Length rewards, computed per group. Each method has a function and a factory that turns it into a reward function.
 
 `NAME_length_reward(groups, *, settings)` computes the rewards of a rollout, given as [`Groups`], and
 `get_NAME_length_reward(settings)` returns the reward function for `reward_funcs`. In the formulas, l_i is the length
@@ -34,7 +34,7 @@ def kimi_length_reward(groups: Groups, *, correct_only: bool = False) -> Tensor:
 
     Minimum and maximum are over the whole group, including unscored completions, so one very long completion sets the
     scale for the others. The strength is set by the reward's entry in `reward_weights`. open-r1's `len_reward` instead
-    uses characters, and the minimum and maximum over the whole batch.
+    measures characters, with the minimum and maximum over the whole batch.
 
     The reward is 0 if all lengths are equal, and at most 0 if no completion is correct.
 
@@ -96,8 +96,8 @@ def alp_length_reward(
     The penalty per token is higher on problems that the policy solves more often. It also applies to incorrect
     completions.
 
-    If no completion is correct, the penalty is the same as with p = 1 / G. If all lengths are equal, so are all
-    penalties, and A = 0.
+    If no completion is correct, the penalty is the same as with p = 1 / G. If all lengths are equal, all penalties
+    are equal, so A = 0.
 
     Args:
         groups ([`Groups`]): Reads `correct`, `scored`, `lengths`, and `max_length` if `normalizer` is `None`.
@@ -132,7 +132,7 @@ def get_alp_length_reward(
 
 def linear_length_reward(groups: Groups, *, coefficient: float = 0.25, correct_only: bool = False) -> Tensor:
     """
-    Compute the linear length penalty of prime-rl (`length_penalty` in its documentation of algorithms, output tokens).
+    Compute the linear length penalty of prime-rl (`length_penalty` in its algorithm documentation, for output tokens).
 
         reward_i = -c * p * l_i / max l
 
@@ -167,8 +167,8 @@ def shorter_length_reward(groups: Groups, *, beta: float = 0.001, correct_only: 
 
         reward_i = -beta * abs(l_i - l*);    l* = shortest correct length, or mean length if no completion is correct
 
-    Completions shorter than l* are penalized too. The paper's reward is alpha * 1[correct] plus this term, where alpha
-    is the accuracy reward's entry in `reward_weights`. The authors' code uses alpha = 2 and beta = 0.001.
+    Completions shorter than l* are also penalized. The paper's reward is alpha * 1[correct] plus this term, where
+    alpha is the accuracy reward's entry in `reward_weights`. The authors' code uses alpha = 2 and beta = 0.001.
 
     The mean length includes unscored completions. If all lengths are equal, all rewards are 0.
 
@@ -251,7 +251,7 @@ def get_mai_length_reward(weight: float = 0.25) -> Callable[..., Any]:
 
 def smart_thinker_length_reward(groups: Groups) -> Tensor:
     """
-    Compute the length penalty of SmartThinker, arXiv 2603.08000, as in its code (SJTU-RTEAS/SmartThinker,
+    Compute the length penalty of SmartThinker, arXiv 2603.08000, as in the authors' code (SJTU-RTEAS/SmartThinker,
     src/workers/reward_manager/SmartThinker.py).
 
         reward_i = -Lambda * pen_i;    pen_i = max(0, l_i - l*) if correct, 0 if incorrect
@@ -261,9 +261,9 @@ def smart_thinker_length_reward(groups: Groups) -> Tensor:
            = (v1 mu2 - v2 mu1) / (v1 - v2), in [min l, max l]   if v2 < v1
            = max l if mu2 < mu1, else min l                     if v2 = v1 up to 1e-6
 
-    mu1 and v1 are mean and variance (dividing by n) of all lengths; mu2 and v2 are mean and variance of the correct
-    lengths. If both are normal distributions, l* is the length at which correct completions are most over-represented.
-    Unscored completions count only in mu1, v1, min and max.
+    mu1 and v1 are the mean and variance (dividing by n) of all lengths; mu2 and v2 are those of the correct lengths.
+    If both are normal distributions, l* is the length at which correct completions are most over-represented. Unscored
+    completions count only towards mu1, v1, min and max.
 
     All rewards are 0 if all completions are correct (Lambda = 0), if no completion is correct, or if exactly one
     completion is correct (l* is its length).

@@ -7,8 +7,8 @@ or a KL term. In other words, A = 1 for correct completions and A = 0 for wrong 
 
     A' = 1 / ratio in correct completions, 0 elsewhere
 
-with the ratio detached gives a loss of -1 and a gradient of -grad log pi. The clip range must be so wide that it never
-clips.
+with a detached ratio gives a loss of -1 and a gradient of -grad log pi. The clip range must be wide enough never to
+clip.
 
 The authors' code drops wrong completions before the mean over tokens. Here, their tokens stay in the divisor, so a
 batch is weighted by its share of correct completions.
@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .rule import OR_OFF, Need, Refuse, Rule, ShapedAdvantages
+from .rule import OR_OFF, Need, Reject, Rule, ShapedAdvantages
 
 # In nats. Below it, 1 / ratio would overflow float32.
 LOWEST_LOG_RATIO = -64.0
@@ -48,17 +48,17 @@ def on_policy_sft(batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor
     return ShapedAdvantages(torch.where(batch["correct"].unsqueeze(1), inverse, 0.0), mask.bool())
 
 
-def check(args: Any, refuse: Refuse) -> None:
+def check(args: Any, reject: Reject) -> None:
     """Reject a clip range that could clip, and a KL term."""
     remedy = f"on-policy SFT has no clipping: set `epsilon=1.0`, `epsilon_high={NO_CLIP}` and `delta=None`, {OR_OFF}."
     if args.epsilon < 1:
-        refuse("epsilon", remedy)
+        reject("epsilon", remedy)
     if (args.epsilon if args.epsilon_high is None else args.epsilon_high) < NO_CLIP:
-        refuse("epsilon_high", remedy)
+        reject("epsilon_high", remedy)
     if args.delta is not None:
-        refuse("delta", remedy)
+        reject("delta", remedy)
     if args.beta:
-        refuse("beta", f"on-policy SFT has no KL term: set it to 0.0, {OR_OFF}.")
+        reject("beta", f"on-policy SFT has no KL term: set it to 0.0, {OR_OFF}.")
 
 
 rule = Rule(

@@ -1,4 +1,4 @@
-"""Interface of a token rule: its function, its settings and its needs.
+"""Interface of a token rule: its function, its settings and what it needs from the trainer.
 
 A rule turns the advantages of a micro-batch, (B,), into A', (B, T). The settings of the built-in rules are fields of
 [`CESConfig`]. The settings of your own rule are fields of a dataclass, created with [`setting`] and [`share`] and set
@@ -17,13 +17,13 @@ from torch import Tensor
 
 from ..support.errors import nearest
 
-# With at most nine decimals in a share, the numerator of len * share * b fits int64 if len * G < nine billion.
+# With at most nine decimals in a share, the numerator of len * share * b fits in int64 if len * G < nine billion.
 MAX_DECIMALS = 9
 # End of error messages about TRL's settings.
 OR_OFF = 'or set `shaping="none"` (a field of `CESConfig`)'
 
 # Function that raises an error about a setting, given its name and a clause with the remedy.
-Refuse = Callable[[str, str], None]
+Reject = Callable[[str, str], None]
 
 
 class Need(Enum):
@@ -66,7 +66,7 @@ class Rule:
         needs (`frozenset[Need]`): See [`Need`].
         differentiates (`str`, *optional*):
             Source of gradients besides the importance ratio: `"entropies"`, `"logps"` or `None`.
-        check (`Callable[[CESConfig, Refuse], None]`, *optional*):
+        check (`Callable[[CESConfig, Reject], None]`, *optional*):
             Rejects settings of TRL, or combinations of the rule's settings, that contradict the rule's definition.
         config_fields (`tuple[str, ...]`):
             Settings of a built-in rule: keyword arguments of `function`, and fields `NAME_SETTING` of [`CESConfig`].
@@ -78,20 +78,20 @@ class Rule:
     settings: type | None = None
     needs: frozenset[Need] = frozenset()
     differentiates: str | None = None
-    check: Callable[[Any, Refuse], None] | None = None
+    check: Callable[[Any, Reject], None] | None = None
     config_fields: tuple[str, ...] = ()
 
-    def read_settings(self, values: Mapping[str, Any], refuse: Refuse) -> dict[str, Any]:
-        """Complete `values` with the defaults; call `refuse` for an unknown name or a value out of range."""
+    def read_settings(self, values: Mapping[str, Any], reject: Reject) -> dict[str, Any]:
+        """Complete `values` with the defaults; call `reject` for an unknown name or a value out of range."""
         entries = {entry.name: entry for entry in dataclasses.fields(self.settings)} if self.settings else {}
         for name in values.keys() - entries.keys():
             names = ", ".join(entries) or "none"
-            refuse(name, f"{self.name} has no such setting.{nearest(name, entries)} Its settings: {names}.")
+            reject(name, f"{self.name} has no such setting.{nearest(name, entries)} Its settings: {names}.")
         settings = {name: values.get(name, entry.default) for name, entry in entries.items()}
         for name, value in settings.items():
             problem = _problem(entries[name], value)
             if problem is not None:
-                refuse(name, problem)
+                reject(name, problem)
         return settings
 
 
@@ -104,7 +104,7 @@ def setting(default: Any, help: str, is_valid: Callable[[Any], bool] | None = No
             A number, a bool or a string, which also defines the type. With `None`, values are numbers or `None`.
         help (`str`): The setting's meaning, with its symbol and equation in the paper, in one sentence.
         is_valid (`Callable`, *optional*): Returns whether a value is in range.
-        reason (`str`): Clause with the remedy that ends the error message for a value out of range.
+        reason (`str`): End of the error message for a value out of range: a clause with the remedy.
     """
     if is_valid is None and isinstance(default, float):
         is_valid, reason = math.isfinite, "it must be a finite number."
@@ -123,11 +123,11 @@ def is_share(value: Any) -> bool:
     """Return whether `value` is a number in [0, 1] with at most `MAX_DECIMALS` decimals."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return 0 <= value <= 1 and (exact(value) * 10**MAX_DECIMALS).denominator == 1
+    return 0 <= value <= 1 and (to_fraction(value) * 10**MAX_DECIMALS).denominator == 1
 
 
-def exact(value: float) -> Fraction:
-    """Convert a number to the exact decimal that the user wrote, without the rounding of a float."""
+def to_fraction(value: float) -> Fraction:
+    """Convert a number to a fraction equal to the decimal that the user wrote, without float rounding."""
     return Fraction(repr(float(value)))
 
 

@@ -1,8 +1,8 @@
-"""Shared by the rules of grading and by those of the Qwen2.5-Math script: the type of the algebra, number words."""
+"""Types and number words shared by the grader and the rules of the Qwen2.5-Math script."""
 
 from collections.abc import Callable
 
-# Whether two texts are equal by computer algebra.
+# Function that returns whether two texts are equal according to computer algebra.
 Algebra = Callable[[str, str], bool]
 _ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
 _ONES += "seventeen eighteen nineteen"

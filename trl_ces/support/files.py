@@ -1,4 +1,4 @@
-"""Atomic writes, and JSON rows."""
+"""Write files atomically, and parse rows of JSON files."""
 
 import json
 import os
@@ -15,7 +15,7 @@ UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 @contextmanager
 def atomic_file(file: Path) -> Iterator[Path]:
-    """Yield a path to write to, and rename it to `file` at the end: the old file survives a kill or a full disk."""
+    """Yield a temporary path and rename it to `file` at the end; the old file survives a kill or a full disk."""
     partial = file.with_name(file.name + ".partial")
     try:
         yield partial
@@ -28,13 +28,13 @@ def atomic_file(file: Path) -> Iterator[Path]:
 
 
 def write_text(file: Path, text: str) -> None:
-    """Write the file atomically."""
+    """Write text to a file atomically."""
     with atomic_file(file) as partial:
         partial.write_text(text, encoding="utf-8", newline="")
 
 
 def write_json(file: Path, content: Any) -> None:
-    """Write the file atomically."""
+    """Write `content` as JSON to a file atomically."""
     write_text(file, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -59,7 +59,7 @@ def parse_rows(content: bytes, file: Path) -> list[dict[str, Any]]:
     except (ValueError, RecursionError) as error:
         if isinstance(error, json.JSONDecodeError):
             location = f"{file}, line {number + error.lineno - 1}"
-        problem = "byte order mark (BOM) of UTF-16" if content[:2] in UTF16_MARKS else getattr(error, "msg", error)
+        problem = "UTF-16 byte order mark (BOM)" if content[:2] in UTF16_MARKS else getattr(error, "msg", error)
         expected = "an array of objects, or one object per line, in UTF-8"
         raise UserError(f"{location} cannot be read ({problem}): expected {expected}.") from None
     return rows

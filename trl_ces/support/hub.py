@@ -19,8 +19,8 @@ def nearest_model(name: str) -> str:
     """Return `" Did you mean ...?"` with the saved model whose path is most similar, or an empty string."""
     path = Path(expand_home(name))
     above = next(folder for folder in (path, *path.parents) if folder.is_dir())
-    found = [file.parent for depth in ("*", "*/*") for file in above.glob(f"{depth}/*config.json")]
-    return nearest(str(path), map(str, found))
+    models = [file.parent for depth in ("*", "*/*") for file in above.glob(f"{depth}/*config.json")]
+    return nearest(str(path), map(str, models))
 
 
 def expand_home(name: str | Path) -> str:
@@ -34,7 +34,7 @@ def expand_home(name: str | Path) -> str:
 def try_hub_once(*names: str) -> None:
     """Switch this process and its children to offline mode if a name is a Hub id and the Hub does not answer.
 
-    Otherwise the Hub's client would retry each file five times, which takes half a minute.
+    Otherwise, the Hub client would retry each file five times, which takes half a minute.
     """
     from huggingface_hub import constants, get_session
 

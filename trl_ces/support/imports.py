@@ -23,7 +23,7 @@ def install_line(extra: str) -> str:
 def import_path(path: str, field: str) -> Any:
     """Import `my_package.my_object` or `my_package:my_object`.
 
-    The working directory is searched last, so that no file in it replaces a standard or an installed module.
+    The working directory is searched last, so that its files never replace standard or installed modules.
     """
     module_name, _, name = path.replace(":", ".").rpartition(".")
     if not module_name:
@@ -39,7 +39,7 @@ def import_path(path: str, field: str) -> Any:
     if problem is not None:
         other = sys.modules.get(file.stem)  # absent if the user's own module failed
         is_hidden = file.is_file() and other is not None and getattr(other, "__file__", None) != str(file)
-        hint = f" Another module is called {file.stem}: rename {file}." if is_hidden else ""
+        hint = f" Another module has the name {file.stem}: rename {file}." if is_hidden else ""
         raise UserError(f"`{field}`: {problem}{hint}")
     return vars(module)[name]
 

@@ -1,4 +1,4 @@
-"""File locks between processes, which the kernel releases when their holder exits."""
+"""File locks between processes. The kernel releases a lock when its holder exits."""
 
 import errno
 import fcntl
@@ -15,7 +15,7 @@ class Busy(UserError):
 
 
 def lock_file(file: Path, wait: bool = False) -> IO[str]:
-    """Open and lock a file; the lock lasts until this process and all children that inherited the file close it."""
+    """Open and lock a file; the lock lasts until this process and all children that inherit the file close it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     lock = file.open("a+", encoding="utf-8")
     try:
@@ -34,7 +34,7 @@ def lock_file(file: Path, wait: bool = False) -> IO[str]:
     return lock
 
 
-def sign(lock: IO[str], process: int) -> None:
+def write_pid(lock: IO[str], process: int) -> None:
     """Write a process id into a lock file."""
     lock.truncate(0)
     lock.write(str(process))

@@ -1,4 +1,4 @@
-"""Refuse models that cannot be trained as they are, and reward models whose rewards would be wrong."""
+"""Reject models that cannot be trained, and reward models that do not return a single reward."""
 
 import json
 from pathlib import Path
@@ -7,35 +7,35 @@ from typing import Any
 from .errors import UserError
 
 
-def check_is_no_adapter(name: str) -> None:
+def check_not_adapter(name: str) -> None:
     """Raise `UserError` if `name` is the directory of a peft adapter."""
     file = Path(name).expanduser() / "adapter_config.json"
     if file.is_file():
         base = json.loads(file.read_text(encoding="utf-8")).get("base_model_name_or_path") or "?"
         raise UserError(
             f"The model {name!r} is an adapter (LoRA or similar) of {base}: merge it with "
-            "`merge_and_unload` and name the result, or train it in a script with "
+            "`merge_and_unload` and use the result, or train it in a script with "
             "`PeftModel.from_pretrained(..., is_trainable=True)`."
         )
 
 
 def check_policy(model: Any, tokenizer: Any) -> None:
-    """Raise `UserError` if nothing can be trained, or if the tokenizer has tokens without an embedding."""
-    # TRL adds a frozen or trainable copy of an adapter, `ref`, as reference model.
+    """Raise `UserError` if no weight is trainable, or if the tokenizer has tokens without an embedding."""
+    # TRL adds a copy of the adapter, named `ref`, as the reference model; the copy may be frozen or trainable.
     if not any(weight.requires_grad for name, weight in model.named_parameters() if ".ref." not in name):
         raise UserError(
             "All weights of the model are frozen (`requires_grad` is false), so nothing is trainable: load an adapter "
             "with `PeftModel.from_pretrained(..., is_trainable=True)`, pass a `peft_config`, or unfreeze weights."
         )
     rows = getattr(model.get_input_embeddings(), "num_embeddings", None) or model.config.get_text_config().vocab_size
-    # Text models may share the tokenizer of a model for images and sound. transformers adds an unknown token to some
+    # Text models may share the tokenizer of an image or audio model. transformers adds an unknown token to some
     # tokenizers that never produce it.
     others = {getattr(tokenizer, f"{kind}_token", None) for kind in ("image", "video", "audio", "unk")}
     missing = {index: token for token, index in tokenizer.get_vocab().items() if index >= rows and token not in others}
     if missing:
         raise UserError(
-            f"The tokenizer has {len(missing)} tokens without an embedding, the first is {missing[min(missing)]!r} "
-            f"with id {min(missing)}; the vocabulary of the model has {rows}: use the model's own tokenizer, or call "
+            f"The tokenizer has {len(missing)} tokens without an embedding (the first is {missing[min(missing)]!r} "
+            f"with id {min(missing)}; the model has {rows} embeddings): use the model's own tokenizer, or call "
             "`model.resize_token_embeddings(len(tokenizer))` and save the model."
         )
 
@@ -50,7 +50,7 @@ def check_reward_model(reward: Any) -> None:
             config, _ = PreTrainedConfig.get_config_dict(reward)
         except OSError:  # loading it will fail with a message
             return
-        # transformers does not write its default of two labels; for a model without a head, TRL adds a random one.
+        # transformers does not save its default of two labels. TRL adds a random head to a model without one.
         labels = len(config.get("id2label") or "12") if "auto_map" not in config else 1
     if labels != 1:
         name = reward if isinstance(reward, str) else type(reward).__name__

@@ -41,7 +41,7 @@ def _is_interval(value: Any) -> bool:
 
 _STEPS = "it must be a whole number of steps >= 1, or a share of all steps in (0, 1)"
 _GROUPS: dict[str, Range] = {
-    "temperature": number("(0, inf)", note="; with 0, all completions of a prompt are equal; use 1.0"),
+    "temperature": number("(0, inf)", note="; with 0, all completions of a prompt are identical; use 1.0"),
     "repetition_penalty sapo_temperature_neg sapo_temperature_pos num_train_epochs": number("(0, inf)"),
     "learning_rate weight_decay adam_epsilon warmup_steps eval_delay beta epsilon vllm_server_timeout vespo_k_pos "
     "vespo_k_neg vespo_lambda_pos vespo_lambda_neg": number("[0, inf)"),
@@ -80,9 +80,9 @@ _ROWS = "the trainer expects one sampled completion per row, `num_generations` p
 # Keys of `generation_kwargs`, of transformers and vLLM, that contradict what the trainer assumes -> error message
 # before "remove `KEY`".
 _CONTRADICTION_GROUPS = {
-    "max_new_tokens max_tokens max_length": "the limit is the field `max_completion_length`: set it there, and",
+    "max_new_tokens max_tokens max_length": "the field `max_completion_length` sets the limit: set it there, and",
     "eos_token_id pad_token_id stop_strings stop stop_token_ids ignore_eos": _ENDS,
-    "seed": "with the same seed in each call, a group's completions are equal: set the field `seed`, and",
+    "seed": "with the same seed in each call, a group's completions are identical: set the field `seed`, and",
     "do_sample n num_return_sequences num_beams best_of use_beam_search": _ROWS,
     "max_time prompt_lookup_num_tokens use_mtp token_healing truncate_prompt_tokens forced_bos_token_id "
     "forced_eos_token_id thinking_token_budget logprobs prompt_logprobs return_dict_in_generate disable_compile": (
@@ -95,36 +95,38 @@ _FIELDS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "cach
 _NOT_BATCHED = ("encoder_repetition_penalty", "min_length", "min_new_tokens")  # ignored by continuous batching
 
 
-def check_generation(config: Any, refuse: Callable[[str, str], NoReturn]) -> None:
-    """Call `refuse` for settings of a `GRPOConfig` that the generation library ignores or does not support."""
+def check_generation(config: Any, reject: Callable[[str, str], NoReturn]) -> None:
+    """Call `reject` for settings of a `GRPOConfig` that the generation library ignores or does not support."""
     if config.max_completion_length is None and not config.use_vllm:
-        refuse("max_completion_length", "transformers would generate 20 tokens: set a limit, for example 512.")
+        reject("max_completion_length", "transformers would generate 20 tokens: set a limit, for example 512.")
     if config.top_k == (None if config.use_vllm else -1):
-        refuse("top_k", "it must be a whole number >= 0; 0 keeps all tokens.")
+        reject("top_k", "it must be a whole number >= 0; 0 keeps all tokens.")
     if config.use_transformers_continuous_batching and config.repetition_penalty != 1:
-        refuse("repetition_penalty", "continuous batching ignores it: set it to 1.0, or disable continuous batching.")
+        reject("repetition_penalty", "continuous batching ignores it: set it to 1.0, or disable continuous batching.")
     if isinstance(config.generation_kwargs, dict):
-        _check_generation_kwargs(config, lambda reason: refuse("generation_kwargs", reason))
+        _check_generation_kwargs(config, lambda reason: reject("generation_kwargs", reason))
 
 
-def _check_generation_kwargs(config: Any, refuse: Callable[[str], NoReturn]) -> None:
+def _check_generation_kwargs(config: Any, reject: Callable[[str], NoReturn]) -> None:
     from transformers import GenerationConfig  # loading it takes seconds
 
     transformers_fields = vars(GenerationConfig())
     for name, value in config.generation_kwargs.items():
         if name in _FIELDS:
             if value != getattr(config, name):
-                refuse(f"`{name}` is a field of the config: set it there, and remove `{name}` here.")
+                reject(f"`{name}` is a field of the config: set it there, and remove `{name}` here.")
         elif name in _CONTRADICTIONS and (name not in _NEUTRAL or value != _NEUTRAL[name]):
-            refuse(f"{_CONTRADICTIONS[name]} remove `{name}`.")
+            reject(f"{_CONTRADICTIONS[name]} remove `{name}`.")
         elif (name in transformers_fields) == config.use_vllm:
-            refuse(f"{'vLLM' if config.use_vllm else 'transformers'} has no `{name}`: check its name, or remove it.")
+            reject(
+                f"{'vLLM' if config.use_vllm else 'transformers'} has no `{name}`: check its spelling or remove it."
+            )
         elif config.use_transformers_continuous_batching and name in _NOT_BATCHED:
-            refuse(f"continuous batching ignores `{name}`: remove it.")
+            reject(f"continuous batching ignores `{name}`: remove it.")
 
 
 @contextmanager
-def replaced_generation_config(model: Any, config: Any) -> Iterator[None]:
+def replace_generation_config(model: Any, config: Any) -> Iterator[None]:
     """Replace the model's own generation config, from which `generate` takes fields that a call leaves unset."""
     owner = model.get_base_model() if hasattr(model, "get_base_model") else model  # of a PeftModel
     own, owner.generation_config = owner.generation_config, config
@@ -142,8 +144,8 @@ _LOGGED = (
 )  # fmt: skip
 
 
-def check_best_metric(config: Any, refuse: Callable[[str, str], NoReturn]) -> None:
-    """Call `refuse` if `metric_for_best_model` is needed but is the loss, lacks evaluations or has no direction."""
+def check_best_metric(config: Any, reject: Callable[[str, str], NoReturn]) -> None:
+    """Call `reject` if `metric_for_best_model` is needed but is the loss, lacks evaluations or has no direction."""
     readings = {
         "load_best_model_at_end": config.load_best_model_at_end,
         "save_strategy": config.save_strategy == "best",
@@ -152,14 +154,14 @@ def check_best_metric(config: Any, refuse: Callable[[str, str], NoReturn]) -> No
     metric, readers = config.metric_for_best_model, [name for name, reads in readings.items() if reads]
     if metric in (None, "loss", "eval_loss"):
         for name in [*readers, *([] if metric is None else ["metric_for_best_model"])]:
-            refuse(name, "the loss does not measure the policy: set `metric_for_best_model`, such as eval_reward.")
+            reject(name, "the loss does not measure the policy: set `metric_for_best_model` to, e.g., eval_reward.")
         return
     for name in readers if config.eval_strategy == "no" else ():
-        refuse(name, "it reads the metrics of evaluations: set `eval_strategy`, and give evaluation data.")
+        reject(name, "it reads evaluation metrics: set `eval_strategy`, and provide evaluation data.")
     is_reward = re.fullmatch(r"(eval_)?(reward|rewards/.+/mean)", metric) is not None
     if config.greater_is_better is (False if is_reward else None):
-        remedy = "greater is better: remove it." if is_reward else "set it to true or false for this metric."
-        refuse("greater_is_better", f"`metric_for_best_model` is {metric}: {remedy}")
+        remedy = "for which greater is better: remove it." if is_reward else "so set it to true or false."
+        reject("greater_is_better", f"`metric_for_best_model` is {metric}, {remedy}")
 
 
 def scheduler_kwargs(config: Any) -> dict[str, Any] | None:

@@ -29,7 +29,7 @@ def known_fingerprints() -> dict[str, dict[str, str]]:
 
 
 def fingerprint(function: Callable) -> str:
-    """Hash a function's code without comments, docstrings and formatting; the same on every Python version."""
+    """Hash a function's code without comments, docstrings and formatting, identically on every Python version."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and ast.get_docstring(node):

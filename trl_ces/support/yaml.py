@@ -1,4 +1,4 @@
-"""Read and write YAML, and refuse secrets in settings, which are saved with a run. Imports no torch."""
+"""Read and write YAML, and reject secrets in settings, which are saved with a run. Does not import torch."""
 
 import re
 from pathlib import Path
@@ -45,30 +45,30 @@ class _Loader(yaml.SafeLoader):
 
 
 def _check_node(node: yaml.Node, sizes: dict[int, int], depth: int = 1) -> int:
-    """Refuse content that later code cannot handle, and return the number of values with aliases expanded."""
+    """Reject content that later code cannot handle, and return the number of values with aliases expanded."""
     if id(node) not in sizes:
         sizes[id(node)], inner = 0, node.value
         if isinstance(node, yaml.ScalarNode):
             inner = []
             if UNSAVABLE.search(node.value):
-                _refuse(f"{node.value!a:.40} contains a character that cannot be saved", node)
+                _reject(f"{node.value!a:.40} contains a character that cannot be saved", node)
             if node.tag.endswith(":int") and len(node.value) > MAX_DIGITS:
-                _refuse(f"an integer of {len(node.value)} digits", node)
+                _reject(f"an integer of {len(node.value)} digits", node)
         elif isinstance(node, yaml.MappingNode):
             inner, keys = [child for pair in node.value for child in pair], set()
             for key in (key for key in inner[::2] if isinstance(key, yaml.ScalarNode)):
                 if key.value in keys:  # PyYAML would silently keep the last value
-                    _refuse(f"duplicate key {key.value!r}", key)
+                    _reject(f"duplicate key {key.value!r}", key)
                 keys.add(key.value)
         if depth > MAX_DEPTH:
-            _refuse(f"more than {MAX_DEPTH} nested levels", node)
+            _reject(f"more than {MAX_DEPTH} nested levels", node)
         sizes[id(node)] = 1 + sum(_check_node(child, sizes, depth + 1) for child in inner)
     if not 0 < sizes[id(node)] <= MAX_NODES:  # 0: this node is an ancestor of itself
-        _refuse(f"an alias inside its own anchor, or more than {MAX_NODES} values", node)
+        _reject(f"an alias inside its own anchor, or more than {MAX_NODES} values", node)
     return sizes[id(node)]
 
 
-def _refuse(problem: str, node: yaml.Node) -> NoReturn:
+def _reject(problem: str, node: yaml.Node) -> NoReturn:
     raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
 
 
@@ -103,7 +103,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """Read a mapping from a YAML file; an empty file gives an empty mapping."""
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise UserError(f"{path.stat().st_size} bytes are too many for settings (limit {MAX_BYTES}).")
+            raise UserError(f"the file has {path.stat().st_size} bytes, but the limit for settings is {MAX_BYTES}.")
         content = parse_yaml(path.read_text(encoding="utf-8"))
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
@@ -120,15 +120,15 @@ def is_secret(name: str) -> bool:
     return bool(_SECRET.search(words)) and not (_TEXT_TOKEN.search(words) or _NO_VALUE.search(words))
 
 
-def refuse_secrets(value: Any, source: str, key: str = "") -> None:
+def reject_secrets(value: Any, source: str, key: str = "") -> None:
     """Raise `UserError` if a mapping or a list contains, at any depth, a key or a text that looks like a secret."""
     number = type(value) is int and not key.lower().endswith("token")  # a token id is not a secret
     has_value = number or (isinstance(value, str | list | dict) and value)
     if (has_value and is_secret(key.rpartition(".")[2])) or (isinstance(value, str) and _SECRET_TEXT.search(value)):
         raise UserError(
-            f"{source}: `{key}` contains what looks like a secret, which would be saved with the run: remove it here "
-            "and set it in the environment, such as HF_TOKEN or WANDB_API_KEY."
+            f"{source}: `{key}` contains what looks like a secret, which would be saved with the run: remove it "
+            "and set an environment variable instead, such as HF_TOKEN or WANDB_API_KEY."
         )
     items = [("", item) for item in value] if isinstance(value, list) else []
     for name, inner in value.items() if isinstance(value, dict) else items:
-        refuse_secrets(inner, source, f"{key}.{name}".strip("."))
+        reject_secrets(inner, source, f"{key}.{name}".strip("."))

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..support.errors import UserError, kind, nearest
 from ..support.prompts import PAPER_SYSTEM_PROMPT
-from ..support.yaml import UNSAVABLE, parse_yaml, refuse_secrets
+from ..support.yaml import UNSAVABLE, parse_yaml, reject_secrets
 
 
 @dataclass
@@ -26,7 +26,7 @@ class ScriptArguments:
         },
     )
     dataset_config: str | None = field(default=None, metadata={"help": "Configuration of `dataset_name` on the Hub."})
-    dataset_split: str = field(default="train", metadata={"help": "Split to train on."})
+    dataset_split: str = field(default="train", metadata={"help": "Training split of `dataset_name`."})
     prompt_column: str | None = field(
         default=None,
         metadata={"help": "Column with the question, or with chat messages. Default: prompt, question or problem."},
@@ -48,7 +48,7 @@ class ScriptArguments:
             "The paper uses 2500."
         },
     )
-    dataset_seed: int = field(default=42, metadata={"help": "Seed of the draw."})
+    dataset_seed: int = field(default=42, metadata={"help": "Seed for drawing rows."})
     num_eval_samples: int | None = field(
         default=None, metadata={"help": "Number of rows held out for evaluation, drawn after the training rows."}
     )
@@ -59,7 +59,7 @@ class ScriptArguments:
     eval_dataset_split: str = field(default="test", metadata={"help": "Split of `eval_dataset_name`."})
     system_prompt: str | None = field(
         default=PAPER_SYSTEM_PROMPT,
-        metadata={"help": "System message of every prompt; null for none."},
+        metadata={"help": "System message of every prompt, or null for no system message."},
     )
     prompt_template: str | None = field(
         default=None,
@@ -100,7 +100,7 @@ class ScriptArguments:
     responses_per_step: int | None = field(
         default=None,
         metadata={
-            "help": "Completions per optimizer step over all processes (the paper: 4). If set, "
+            "help": "Completions per optimizer step over all processes (4 in the paper). If set, "
             "`gradient_accumulation_steps` and `steps_per_generation` are derived, and "
             "`per_device_train_batch_size` is an upper bound (default 2)."
         },
@@ -135,7 +135,7 @@ class ScriptArguments:
         if self.dataset_seed < 0:
             raise ValueError(f"`dataset_seed` is {self.dataset_seed}: it must be at least 0.")
         if self.dataset_name is None and self.dataset_builder is None:
-            raise ValueError("`dataset_name` is missing: name a Hub data set or a local file, or a `dataset_builder`.")
+            raise ValueError("`dataset_name` is missing: name a Hub dataset, a local file or a `dataset_builder`.")
         if self.dataset_builder is not None and (self.dataset_name or self.eval_dataset_name):
             raise ValueError(
                 "`dataset_builder` cannot be combined with `dataset_name` or `eval_dataset_name`: set one of them "
@@ -143,7 +143,7 @@ class ScriptArguments:
             )
         if self.prompt_template is not None:
             if self.prompt_template.count("{question}") != 1:
-                raise ValueError(f"`prompt_template` is {self.prompt_template!r}: it must contain {{question}} once.")
+                raise ValueError(f"`prompt_template` is {self.prompt_template!r}: it must have one {{question}}.")
             if self.dataset_builder or (self.system_prompt or PAPER_SYSTEM_PROMPT) != PAPER_SYSTEM_PROMPT:
                 other = "dataset_builder" if self.dataset_builder else "system_prompt"
                 raise ValueError(f"`prompt_template` cannot be combined with `{other}`: set one of them to null.")
@@ -194,9 +194,9 @@ def recipe_fields() -> dict[str, RecipeField]:
 def check_key(name: str, source: str, others: Iterable[str] = ()) -> None:
     """Raise `UserError` if `name` is not a recipe key; suggest a key or one of `others`. `source` names the file."""
     if name not in recipe_fields():
-        refuse_secrets({name: "?"}, source)
+        reject_secrets({name: "?"}, source)
         hint = nearest(str(name), [*recipe_fields(), *others]) or " `trl-ces train --help` lists all keys."
-        raise UserError(f"{source}: the key `{name}` is not known.{hint}")
+        raise UserError(f"{source}: unknown key `{name}`.{hint}")
 
 
 def coerce(value: Any, hint: Any) -> Any:

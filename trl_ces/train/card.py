@@ -22,7 +22,7 @@ from .recipe import RECIPE
 
 FACTS = "run.json"  # the rule's title, the resolved settings and the package versions
 ADAPTER, CARD, CURVES = "adapter_config.json", "README.md", "curves.png"
-# Settings that the card lists in addition to those of the token rule; recipe.yaml has all other settings.
+# Settings that the card lists in addition to the token rule's; recipe.yaml contains all other settings.
 TRAINING_FIELDS = (
     "loss_type", "epsilon", "epsilon_high", "beta", "learning_rate", "lr_scheduler_type", "warmup_steps", "adam_beta1",
     "adam_beta2", "max_grad_norm", "num_generations", "per_device_train_batch_size", "gradient_accumulation_steps",

@@ -108,8 +108,8 @@ def newest_checkpoint(
     """
     Return the newest checkpoint in `output_dir` that can be resumed and has steps left, or `None`.
 
-    Skip model-only checkpoints, those saved before time `since`, and damaged ones with a warning. Without
-    `thorough`, compare sizes only, and do not warn.
+    Skip model-only checkpoints and checkpoints saved before time `since`. Skip damaged checkpoints with a warning;
+    without `thorough`, compare only file sizes and do not warn.
     """
     for folder in reversed(list_checkpoints(output_dir)):
         state = read_state(folder)

@@ -9,7 +9,7 @@ from ..methods.group_reward import check_rewards
 from ..support.errors import UserError
 from ..support.hub import is_local, nearest_model
 from ..support.imports import import_path, install_line
-from ..support.models import check_is_no_adapter, check_reward_model
+from ..support.models import check_not_adapter, check_reward_model
 from ..support.prompts import check_chat_template
 from .arguments import RESUME, CommandLine
 from .data import check_source
@@ -63,7 +63,7 @@ def _check_model(recipe: Recipe) -> None:
     if recipe.script.model_builder is not None:
         import_path(recipe.script.model_builder, "model_builder")
     elif is_local(name):
-        check_is_no_adapter(name)
+        check_not_adapter(name)
         for pattern in ("config.json", "*.safetensors"):
             if not any(Path(name).glob(pattern)):
                 raise UserError(

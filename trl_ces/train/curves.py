@@ -8,7 +8,7 @@ from typing import Any
 
 from .checkpoints import STATE
 
-# Line styles of DAPO, CES and further methods, distinguishable without color.
+# Line styles of DAPO, CES and other methods, distinguishable without color.
 STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#8a5a00", "linestyle": "--", "marker": "s", "markerfacecolor": "white"},
     {"color": "#0059b3", "linestyle": "-", "marker": "o"},
@@ -75,7 +75,7 @@ def plot_curves(curves: dict[str, list[Curve]], file: Path) -> Path:
 
 
 def styles_of(methods: list[str]) -> dict[str, dict[str, Any]]:
-    """Map each method to its style; DAPO and CES have the same style in every figure."""
+    """Map each method to its style; DAPO and CES have the same styles in every figure."""
     own = {"DAPO": STYLES[0], "CES": STYLES[1]}
     others = [method for method in methods if method not in own]
     return own | {name: STYLES[2 + index % (len(STYLES) - 2)] for index, name in enumerate(others)}
@@ -91,7 +91,7 @@ def mean_curve(runs: list[Curve], key: str) -> tuple[list[float], list[float]]:
 def running_mean(steps: list[float], values: list[float]) -> tuple[list[float], list[float]]:
     """Return the centered running mean over five points and its steps, from the first full window to the last one.
 
-    A single point at an end would look like a jump. Fewer than five points are returned as they are.
+    A mean over fewer points at the ends would look like a jump. Fewer than five points are returned unchanged.
     """
     reach = 2 if len(values) >= 5 else 0
     inner = range(reach, len(values) - reach)

@@ -1,7 +1,7 @@
 """Load training problems as columns `prompt` and `solution` from the Hub, local files or a `dataset_builder`.
 
 The paper trains on 2,500 problems of DeepMath-103K but does not list them. This module draws rows in the order of a
-hash of seed and row number, which does not depend on the machine, library versions or the number of processes.
+hash of the seed and the row number, independent of the machine, library versions and number of processes.
 """
 
 import hashlib
@@ -28,17 +28,17 @@ SOLUTION_COLUMNS = ("solution", "final_answer", "answer")
 RESERVED = {"prompt", "prompts", "completion", "completions", "completion_ids", "trainer_state", "log_extra"}
 RESERVED |= {"log_metric", "environments", "_row"}
 MEDIA = {"image", "images", "video", "videos", "audio", "audios"}
-# How other programs write a missing or non-finite number.
+# Words that other programs write for missing or non-finite numbers.
 MISSING = {"none", "null", "nil", "nan", "-nan", "nat", "na", "<na>", "n/a", "#n/a", "#na", "inf", "-inf"}
-MAX_QUESTION = 1_000_000  # characters; the tokenizer takes minutes and gigabytes for more
-BATCH = 256  # reference answers graded at a time
+MAX_QUESTION = 1_000_000  # characters; longer texts take the tokenizer minutes and gigabytes
+BATCH = 256  # number of reference answers graded at a time
 DEFAULT_BUILDER_SAMPLES = 2000  # problems of a `dataset_builder` without `max_train_samples`
 Report = Callable[[str], Any] | None
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Data set before rows are drawn: prompts, reference answers, and the other columns for reward functions."""
+    """Dataset before rows are drawn: prompts, reference answers, and the other columns for reward functions."""
 
     source: str
     prompts: Sequence[Any]
@@ -48,7 +48,7 @@ class Rows:
 
 
 def read_rows(script: ScriptArguments, name: str, split: str) -> Rows:
-    """Read all rows of a local path or of a data set on the Hub."""
+    """Read all rows of a local path or of a dataset on the Hub."""
     from datasets import load_dataset
     from datasets.exceptions import DatasetGenerationError
 
@@ -63,7 +63,7 @@ def read_rows(script: ScriptArguments, name: str, split: str) -> Rows:
         raise
     except (*hub_errors(), DatasetGenerationError, AttributeError, TypeError, ValueError, RuntimeError) as error:
         raise UserError(
-            f"The data set {name!r} (split {split!r}) cannot be read ({first_line(error)}): check its name, "
+            f"The dataset {name!r} (split {split!r}) cannot be read ({first_line(error)}): check its name, "
             "`dataset_config`, split and network; a folder of .parquet files works offline."
         ) from None
     prompt_column = find_column(list(columns), "prompt_column", script.prompt_column, PROMPT_COLUMNS, name)
@@ -147,7 +147,7 @@ def make_prompt(
     if is_text:
         return messages if template is None else template.replace("{question}", question)
     if messages[-1]["role"] == "assistant":  # TRL would continue this message
-        raise UserError(f"{location}: the chat messages end with the assistant's message: end them with the question.")
+        raise UserError(f"{location}: the last chat message is the assistant's: end with the question.")
     if not system_prompt:
         return messages
     rest = messages[1:] if messages[0]["role"] == "system" else messages
@@ -170,7 +170,7 @@ def shuffled(number_of_rows: int, seed: int) -> list[int]:
 
 
 def draw_rows(rows: Rows, script: ScriptArguments, count: int | None, grade: bool) -> tuple[list[int], list[int]]:
-    """Draw `count` rows with a reference answer, usable if `grade` is set; return the drawn and dropped rows."""
+    """Draw `count` rows with a reference answer (a usable one if `grade`); return the drawn and dropped rows."""
     from ..grading.judge import usable_golds
 
     grade = grade and bool({"accuracy_reward", "boxed_accuracy_reward"} & set(script.reward_funcs))
@@ -225,7 +225,7 @@ def load_datasets(
 
 
 def _draw_once(rows: Rows, script: ScriptArguments, num_held_out: int, grade: bool, report: Report) -> list[int]:
-    """Draw `max_train_samples` plus `num_held_out` rows. Only the main process grades, due to the time limit."""
+    """Draw `max_train_samples` plus `num_held_out` rows; only the main process grades, because grading is timed."""
     count = None if script.max_train_samples is None else script.max_train_samples + num_held_out
     if grade:
         from accelerate import PartialState
@@ -248,7 +248,9 @@ def _draw_once(rows: Rows, script: ScriptArguments, num_held_out: int, grade: bo
     missing = [row for row in drawn_rows if golds[row].lower() in MISSING]
     texts = ", ".join(map(repr, sorted({golds[row] for row in missing})))
     if len(missing) == len(drawn_rows):
-        raise UserError(f"{rows.source}: every reference answer looks missing ({texts}): set `solution_column`.")
+        raise UserError(
+            f"{rows.source}: all reference answers look like missing values ({texts}): set `solution_column`."
+        )
     if report:
         counts = (
             f"{len(drawn_rows) - num_held_out} training rows and {num_held_out} evaluation rows of {len(rows.golds)}"
@@ -258,7 +260,7 @@ def _draw_once(rows: Rows, script: ScriptArguments, num_held_out: int, grade: bo
             report(rows.note)
         for numbers, problem in (
             (dropped, f"dropped {len(dropped)} rows (no usable reference answer)"),
-            (missing, f"{len(missing)} reference answers look like missing values ({texts}), in the rows"),
+            (missing, f"{len(missing)} reference answers look like missing values ({texts}), in rows"),
         ):
             if numbers:
                 row_list = ", ".join(map(str, numbers[:20])) + (", ..." if len(numbers) > 20 else "")
@@ -267,7 +269,7 @@ def _draw_once(rows: Rows, script: ScriptArguments, num_held_out: int, grade: bo
 
 
 def make_dataset(rows: Rows, numbers: list[int], script: ScriptArguments) -> "Dataset":
-    """Return a data set with the columns `prompt`, `solution`, `_row` (row number in the source) and the others."""
+    """Return a dataset with `prompt`, `solution`, `_row` (row number in the source) and the other columns."""
     from datasets import Dataset
 
     records = []
@@ -279,7 +281,7 @@ def make_dataset(rows: Rows, numbers: list[int], script: ScriptArguments) -> "Da
         records.append(others | {"prompt": prompt, "solution": gold, "_row": row})
     chats = [record["prompt"] for record in records if isinstance(record["prompt"], list)]
     has_keys = any(len(turn) > 2 for chat in chats for turn in chat)
-    mixed_types: Any = "use_json" if has_keys else None  # otherwise Arrow adds each key to all messages
+    mixed_types: Any = "use_json" if has_keys else None  # otherwise, Arrow adds each key to all messages
     for name in records[0]:
         try:
             Dataset.from_list([{name: record[name]} for record in records], on_mixed_types=mixed_types)
@@ -295,6 +297,6 @@ def check_rows(rows: int, prompts: int) -> None:
     """Raise `UserError` if there are too few rows for a rollout: the Trainer would save the base model untrained."""
     if rows < prompts:
         raise UserError(
-            f"There are {rows} training rows, but a rollout takes {prompts} prompts: add rows, or lower "
+            f"There are {rows} training rows, but a rollout needs {prompts} prompts: add rows, or lower "
             "`responses_per_rollout` or `steps_per_generation`."
         )

@@ -1,4 +1,4 @@
-"""Start training processes: one process directly, several on a CPU with torchrun, others with `accelerate launch`.
+"""Start training: one process directly, several on a CPU with torchrun, all others with `accelerate launch`.
 
 On a CPU, `accelerate launch` would silently start a single process. The machine's default accelerate configuration is
 ignored.
@@ -30,7 +30,7 @@ from .recipe import RECIPE, Recipe, find_config
 
 WORKER = "trl_ces.cli.train_worker"
 LAUNCHERS = ("torch.distributed.run", "accelerate.commands.launch")
-REPORTED = "TRL_CES_REPORTED"  # path of a file that a worker creates after printing its error
+REPORTED = "TRL_CES_REPORTED"  # path of the file that a worker creates after printing its error
 ENDED = "ended"  # file next to it that a worker creates after saving the model, or a checkpoint after a signal
 THREADS, VISIBLE = "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"
 
@@ -76,7 +76,7 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
     if distributed_type == "DEEPSPEED" and find_spec("deepspeed") is None:
         raise UserError(f"{config_file} needs DeepSpeed: {install_line('deepspeed')}.")
     expected_type = distributed_type if distributed_type in ("DEEPSPEED", "FSDP") else None
-    # `-P`: a file in the working directory must not replace a module that Python imports, such as `secrets`.
+    # `-P`: files in the working directory must not replace modules that Python imports, such as `secrets`.
     python = [sys.executable, "-P"]
     worker = ["-m", WORKER, "--expect_processes", str(processes)]
     worker += ["--expect_distributed_type", expected_type] if expected_type else []
@@ -135,7 +135,7 @@ def _share_cores(processes: int, *settings: Mapping[str, Any]) -> dict[str, str]
 def run_training(launch: Launch, recipe: Recipe) -> int:
     """Run this machine's training processes, and print how to resume if one is killed or raises an error."""
     output_dir, received = Path(recipe.setting("output_dir")), list[int]()
-    started = (output_dir / TRAINING_LOCK).stat().st_mtime  # by the clock that dates the checkpoints
+    started = (output_dir / TRAINING_LOCK).stat().st_mtime  # by the file system's clock, as for the checkpoints
     with tempfile.TemporaryDirectory() as folder:
         reported, file = Path(folder) / "reported", Path(folder) / RECIPE
         file.write_text(recipe.to_yaml(), encoding="utf-8")

@@ -48,7 +48,7 @@ def _find(name: str, settings: dict[str, Any] | None, recipe: Recipe) -> Callabl
     known |= {other: getattr(own_rewards, other) for other in own_names}
     if "." not in name and name not in known:
         raise UserError(
-            f"`reward_funcs`: there is no reward {name!r}.{nearest(name, sorted(known))} Use one of "
+            f"`reward_funcs`: unknown reward {name!r}.{nearest(name, sorted(known))} Use one of "
             f"{', '.join(sorted(known))}, or give a dotted path."
         )
     function = known[name] if name in known else import_path(name, "reward_funcs")

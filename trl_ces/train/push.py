@@ -40,7 +40,7 @@ class Push:
         args.push_to_hub = False
 
     def open(self) -> None:
-        """Create the repository before training starts; raise `UserError` without write access, or if it is public."""
+        """Create the repository before training; raise `UserError` if it is not writable or is public."""
         try:
             self._create()
         except hub_errors() as error:

@@ -1,7 +1,7 @@
 """Compose recipes from YAML files, left to right, apply command-line overrides and check the result.
 
 A recipe is a complete file, optionally followed by overlays. An overlay's key replaces the earlier value; a key with
-the suffix `+` extends a list or mapping. The section `overlays` of a complete file adapts overlays to its model. This
+the suffix `+` extends a list or mapping. The `overlays` section of a complete file adapts overlays to its model. This
 module loads neither the model nor the data, so that typos are reported within seconds.
 """
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..support.errors import UserError, kind, nearest
 from ..support.hub import expand_home
 from ..support.settings import MODEL_RANGES, check_ranges
-from ..support.yaml import dump_yaml, read_yaml, refuse_secrets
+from ..support.yaml import dump_yaml, read_yaml, reject_secrets
 from .arguments import RESUME, ScriptArguments, check_key, coerce, coerce_words, recipe_fields
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ COUNTS = ("gradient_accumulation_steps", "steps_per_generation", "generation_bat
 
 
 def shipped_folders(name: str) -> list[Path]:
-    """Return the folders called `name` in the installed package or, in a checkout, next to it."""
+    """Return the folders named `name` in the installed package or, in a checkout, next to the package."""
     package = Path(__file__).resolve().parents[1]
     return [folder for folder in (package / name, package.parent / name) if folder.is_dir()]
 
@@ -78,7 +78,7 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
         changes_rule = changes.get(RULE, content.get(RULE)) != content.get(RULE)
         if batches_from is not None and BATCHES in section:
             raise UserError(
-                f"{first} sets `{BATCHES}` for the overlay `{file.stem}`, which would replace the value set by "
+                f"{first} sets `{BATCHES}` for the `{file.stem}` overlay, which would replace the value set by "
                 f"`{batches_from}`: name `{batches_from}` after `{file.stem}`."
             )
         if rule_from is not None and changes_rule:
@@ -123,7 +123,7 @@ def _extend(current: Any, value: Any, location: str) -> Any:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A checked recipe. `training`: the fields of [`CESConfig`] that were set. `given`: all keys that were set."""
+    """A checked recipe. `training`: the [`CESConfig`] fields that were set. `given`: all keys that were set."""
 
     source: str
     script: ScriptArguments
@@ -151,7 +151,7 @@ class Recipe:
         step, rollout = self.script.responses_per_step, self.script.responses_per_rollout
         if step is None:
             if rollout is not None:
-                raise UserError("`responses_per_rollout` needs `responses_per_step`: give both, or remove it.")
+                raise UserError("`responses_per_rollout` needs `responses_per_step`: set both, or remove it.")
             return dict(self.training)
         for name in COUNTS:
             if self.training.get(name) is not None:
@@ -211,7 +211,7 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
     env = {str(name): str(value) for name, value in env.items()}
     values = {name: _check_value(name, value, source) for name, value in values.items()}
     values |= {name: _check_value(name, words, "command line", True) for name, words in overrides.items()}
-    refuse_secrets(values | {"env": env}, source)
+    reject_secrets(values | {"env": env}, source)
     if values.get("push_to_hub") and values.setdefault("hub_strategy", "end") != "end":
         raise UserError(f"{source}: `hub_strategy` is {values['hub_strategy']!r}: a run is pushed once, at its end.")
     for name in values:
@@ -257,8 +257,8 @@ def batch_sizes(
     if responses_per_step % num_processes:
         usable = [n for n in range(1, responses_per_step + 1) if responses_per_step % n == 0]
         raise UserError(
-            f"`responses_per_step` is {responses_per_step}, which {num_processes} processes cannot share: start "
-            f"{', '.join(map(str, usable))} processes with --num_processes, or change `responses_per_step`."
+            f"`responses_per_step` is {responses_per_step}, which {num_processes} processes cannot share: set "
+            f"--num_processes to one of {', '.join(map(str, usable))}, or change `responses_per_step`."
         )
     if responses_per_rollout % responses_per_step:
         raise UserError(

@@ -23,7 +23,7 @@ from .checkpoints import (
 )
 from .recipe import BATCHES, COUNTS, RECIPE, Recipe
 
-# When a run resumes, these settings come from the optimizer's saved state, regardless of the recipe.
+# In a resumed run, these settings come from the optimizer's saved state, regardless of the recipe.
 IN_OPTIMIZER = ("learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "use_peft", "lora_r")
 # Settings that may change on resuming: they control length, evaluation, saving, logging, pushing, memory, speed and
 # the handling of failures, not what is trained. For batch sizes, only the totals over all processes are compared.
@@ -43,21 +43,21 @@ FREE = {
 }  # fmt: skip
 
 
-def refuse_to_overwrite(recipe: Recipe) -> None:
-    """Refuse an `output_dir` with checkpoints that the run does not continue and may not delete."""
+def check_output_dir(recipe: Recipe) -> None:
+    """Raise `UserError` if `output_dir` has checkpoints that the run does not resume and may not delete."""
     output_dir, resumed = Path(recipe.setting("output_dir")), recipe.setting(RESUME)
     folders = list_checkpoints(output_dir)
     if resumed is True or not folders or (recipe.script.overwrite_output_dir and not resumed):
         return
     if not resumed or Path(resumed).resolve().parent != output_dir.resolve():
         raise UserError(
-            f"`output_dir` {output_dir} holds checkpoints of another run ({folders[-1].name}): continue it with "
+            f"`output_dir` {output_dir} contains checkpoints of another run ({folders[-1].name}): resume it with "
             f"`--{RESUME} true`, name another `output_dir`, or delete them with `--overwrite_output_dir true`."
         )
 
 
 def check_resume(recipe: Recipe, output_dir: Path, config: CESConfig) -> Path:
-    """Return the checkpoint to resume from; refuse a damaged one, and settings that differ from those of its run."""
+    """Return the checkpoint to resume from; raise `UserError` if it is damaged or was saved with other settings."""
     value: Any = recipe.setting(RESUME)
     length = Length(config.max_steps, config.num_train_epochs)
     checkpoint = newest_checkpoint(output_dir, length) if value is True else Path(value)
@@ -69,8 +69,8 @@ def check_resume(recipe: Recipe, output_dir: Path, config: CESConfig) -> Path:
         )
     if is_finished(state, length):
         raise UserError(
-            f"`{RESUME}` {value!r} is the end of a finished run, step {state['global_step']}: raise `max_steps` or "
-            "`num_train_epochs` to train longer."
+            f"`{RESUME}` {value!r} is the last checkpoint of a finished run (step {state['global_step']}): raise "
+            "`max_steps` or `num_train_epochs` to train longer."
         )
     if not has_optimizer(checkpoint):
         raise UserError(
@@ -79,13 +79,13 @@ def check_resume(recipe: Recipe, output_dir: Path, config: CESConfig) -> Path:
         )
     if not (checkpoint / MANIFEST).is_file():
         raise UserError(
-            f"`{RESUME}` {value!r} has no {MANIFEST}: `trl-ces train` cannot resume a checkpoint of a script, or one "
-            "whose save was interrupted; name another checkpoint."
+            f"`{RESUME}` {value!r} has no {MANIFEST}: `trl-ces train` cannot resume a checkpoint that a script "
+            "saved or whose saving was interrupted; name another checkpoint."
         )
     if value is not True and (damage := find_damage(checkpoint)):
         raise UserError(
             f"`{RESUME}` {value!r} is damaged ({damage}): name another checkpoint, or set it to true to use the "
-            "newest complete one."
+            "newest complete checkpoint."
         )
     changes = changed_settings(checkpoint, recipe, config)
     for name in filter(changes.get, IN_OPTIMIZER):
@@ -99,7 +99,7 @@ def check_resume(recipe: Recipe, output_dir: Path, config: CESConfig) -> Path:
             f"`{name}` {reprlib.repr(old)} -> {reprlib.repr(new)}" for name, (old, new) in changes.items()
         )
         raise UserError(
-            f"The run of {checkpoint} had different settings: {differences}. Restore them, start a new run in another "
+            f"{checkpoint} was saved with different settings: {differences}. Restore them, start a new run in another "
             "`output_dir`, or allow the changes with `--resume_with_changes true`."
         )
     return checkpoint

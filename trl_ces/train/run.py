@@ -20,7 +20,7 @@ from ..methods.group_reward import accuracy_reward_index
 from ..support.errors import UserError, hub_errors
 from ..support.files import write_text
 from ..support.hub import nearest_model
-from ..support.locks import TRAINING_LOCK, lock_file, sign
+from ..support.locks import TRAINING_LOCK, lock_file, write_pid
 from ..trainer import CESTrainer
 from .arguments import START
 from .callbacks import ProgressWithMetrics, RunFiles, SaveOnSigterm
@@ -51,7 +51,7 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None) -> N
     state = PartialState()
     if state.is_main_process:
         lock = lock_file(Path(recipe.setting("output_dir")) / TRAINING_LOCK)  # until this function returns
-        sign(lock, os.getpid())
+        write_pid(lock, os.getpid())
     push = Push(config) if config.push_to_hub else None
     if push is not None and state.is_main_process:
         push.open()
@@ -113,7 +113,7 @@ def train_to_end(trainer: CESTrainer, recipe: Recipe) -> bool:
     output_dir, is_main = Path(str(trainer.args.output_dir)), trainer.accelerator.is_main_process
     checkpoint: Any = trainer.args.resume_from_checkpoint
     length = Length(trainer.args.max_steps, trainer.args.num_train_epochs)
-    # The lock file was written at the start, by the clock that dates the checkpoints.
+    # The lock file was written at the start, by the file system's clock, as are the checkpoints.
     hint = partial(resume_hint, output_dir, length, (output_dir / TRAINING_LOCK).stat().st_mtime, checkpoint)
     if checkpoint and is_main:
         print(f"Resuming from {checkpoint}.", flush=True)

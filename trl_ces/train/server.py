@@ -51,9 +51,10 @@ def server_failure(error: BaseException, recipe: Recipe) -> str | None:
     """Describe an error that TRL's client raised because of the server; return `None` for any other error."""
     import requests
 
-    refused = type(error) is Exception and str(error).startswith("Request failed: ")  # TRL raises a plain `Exception`
-    if recipe.setting("vllm_mode") != "server" or not (refused or isinstance(error, requests.RequestException)):
+    # TRL raises a plain `Exception`.
+    is_trl_error = type(error) is Exception and str(error).startswith("Request failed: ")
+    if recipe.setting("vllm_mode") != "server" or not (is_trl_error or isinstance(error, requests.RequestException)):
         return None
-    problem = first_line(error) if refused else type(error).__name__
+    problem = first_line(error) if is_trl_error else type(error).__name__
     command = server_command(recipe)
     return f"The vLLM server at {server_url(recipe)} failed ({problem}): see its log, and start it with `{command}`."

@@ -45,5 +45,5 @@ def test_recipes_are_listed_with_their_costs(capsys):
     assert main(["recipes"]) == 0
     listing = capsys.readouterr().out
     assert listing.startswith(SHIPPED.strip())
-    assert "Overlays: methods:" in listing
+    assert "Overlays (methods):" in listing
     assert "  alp  " in listing

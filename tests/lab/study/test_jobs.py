@@ -18,7 +18,7 @@ from trl_ces.lab.study.processes import LOCK, Pending, Step, run_all
 from trl_ces.lab.study.run import prepare
 from trl_ces.support.errors import UserError
 from trl_ces.support.files import write_json
-from trl_ces.support.locks import lock_file, sign
+from trl_ces.support.locks import lock_file, write_pid
 from trl_ces.train import launch
 
 ROOT = Path(__file__).parents[3]
@@ -156,7 +156,7 @@ def write_study(folder, keys=None, **overrides):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"ces_tua": 0.1}, "DAPO, seed 0: .* the key `ces_tua` is not known. Did you mean `ces_tau`?"),
+        ({"ces_tua": 0.1}, "DAPO, seed 0: .* unknown key `ces_tua`. Did you mean `ces_tau`?"),
         ({"ces_tau": 3.0}, "DAPO, seed 0: .*`ces_tau` is 3.0"),
         ({"max_steps": "many"}, "`max_steps`: expected"),
         ({"model_builder": None, "model_builder_kwargs": None, "model_name_or_path": "./no"}, "has no config.json"),
@@ -264,7 +264,7 @@ def test_a_running_study_cannot_be_started_again(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_study(tmp_path)
     with lock_file(tmp_path / "out" / LOCK) as lock:
-        sign(lock, 4711)
+        write_pid(lock, 4711)
         with pytest.raises(UserError, match="Process 4711 is running in out"):
             command.run(["--config", "mini.yaml"])
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ...support.errors import UserError, first_line, hub_errors
-from ...support.settings import replaced_generation_config
+from ...support.settings import replace_generation_config
 from .models import ModelFacts, cut_at_end
 from .settings import EvaluationSettings
 
@@ -130,7 +130,7 @@ def generate_batch(model: Any, prompts: Sequence[list[int]], config: Any, **opti
     width, pad = max(map(len, prompts)), config.pad_token_id
     ids = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts], device=model.device)
     mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=model.device)
-    with replaced_generation_config(model, config), torch.no_grad():
+    with replace_generation_config(model, config), torch.no_grad():
         output = model.generate(input_ids=ids, attention_mask=mask, **options)
     return output[:, width:].tolist()
 

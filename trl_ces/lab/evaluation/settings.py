@@ -10,7 +10,7 @@ from typing import Any
 
 from ...support.errors import UserError, nearest
 from ...support.prompts import PAPER_SYSTEM_PROMPT
-from ...support.yaml import read_yaml, refuse_secrets
+from ...support.yaml import read_yaml, reject_secrets
 from .benchmarks import OWN, SETS, find_benchmarks
 
 # Settings that do not affect completions.
@@ -76,7 +76,7 @@ class EvaluationSettings:
     trust_remote_code: bool = _setting(False, "run code from a Hub model's repository", SWITCH)
 
     def __post_init__(self) -> None:
-        refuse_secrets(vars(self), "The evaluation")
+        reject_secrets(vars(self), "The evaluation")
         for setting in fields(self):
             value, (in_range, description) = getattr(self, setting.name), setting.metadata["range"]
             if value is None and type(None) in typing.get_args(setting.type):
@@ -109,7 +109,7 @@ class EvaluationSettings:
 def make_settings(values: dict[str, Any], source: str) -> EvaluationSettings:
     """Create settings from a mapping; error messages call the mapping `source`."""
     keys = [setting.name for setting in fields(EvaluationSettings)]
-    refuse_secrets(values, source)
+    reject_secrets(values, source)
     for name in values:
         if name not in keys:
             hint = nearest(str(name), keys) or f" Keys: {', '.join(keys)}."

@@ -11,8 +11,8 @@ REMEDIES = (
     "Try `gradient_checkpointing: true`, a smaller `per_device_train_batch_size`, `--accelerate_config zero3` on more "
     "devices or `zero3_offload`, a shorter `max_completion_length`, or the `lora` overlay."
 )
-# Prefix of the line in a recipe's header that states whether the recipe has been run.
-STATUS = "# Run so far: "
+# Prefix of the header line that states how far a recipe has been run.
+STATUS = "# Tested: "
 # Recipe and overlays -> options of `trl-ces plan`, and the devices of a vLLM server. For each model, the
 # smallest machine comes first.
 SETUPS: dict[str, dict] = {
@@ -127,7 +127,7 @@ def _fit_line(plan: Plan) -> str:
 
 def costs_table(names: list[str] | None = None) -> str:
     """Format the costs of all `SETUPS`, or of the recipes in `names`, as a table; each row takes a few seconds."""
-    header = ("`--config`", "GPUs", "accelerate file", "GiB per GPU", "hours, predicted", "steps", "run so far")
+    header = ("`--config`", "GPUs", "accelerate file", "GiB per GPU", "hours, predicted", "steps", "tested")
     return markdown(header, [_costs_row(name) for name in names or SETUPS])
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...support.errors import UserError, kind, nearest
 from ...support.hub import expand_home
-from ...support.yaml import read_yaml, refuse_secrets
+from ...support.yaml import read_yaml, reject_secrets
 from ...train.recipe import RECIPE, Recipe, compose, make_recipe
 
 KEYS = {
@@ -75,7 +75,7 @@ class Study:
 def load_study(path: Path, output_dir: Path | None = None) -> Study:
     """Read a study and its recipes; `output_dir` overrides the study's value."""
     content = read_yaml(path)
-    refuse_secrets(content, str(path))
+    reject_secrets(content, str(path))
     try:
         _check_keys(content)
         content.setdefault("baseline", next(iter(content["methods"]), ""))

@@ -15,7 +15,7 @@ from types import FrameType
 
 import psutil
 
-from ...support.locks import lock_file, sign
+from ...support.locks import lock_file, write_pid
 
 POLL_SECONDS = 0.2
 LOCK = ".lock"  # file in the folder of a study and in the folder of each run
@@ -119,7 +119,7 @@ def _run_steps(run: Pending, env: dict[str, str], on_finish: Callable[[str], Non
                         start_new_session=True,
                         pass_fds=[lock.fileno()],
                     )
-                sign(lock, child.pid)
+                write_pid(lock, child.pid)
                 while child.poll() is None:
                     yield child
                 code = child.returncode

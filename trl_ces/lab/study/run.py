@@ -10,7 +10,7 @@ from importlib.util import find_spec
 
 from ...support.errors import UserError
 from ...support.imports import install_line
-from ...support.locks import lock_file, sign
+from ...support.locks import lock_file, write_pid
 from ...train.arguments import CommandLine
 from ...train.checkpoints import newest_checkpoint
 from ...train.checks import check
@@ -33,7 +33,7 @@ def run_study(study: Study, jobs: int, report: Callable[[str], None]) -> tuple[l
         for cell in {cell.variant: cell for cell in study.cells}.values():  # the last cell of each variant
             check_evaluation(study.evaluation, cell.checked_recipe)
     with lock_file(study.output_dir / LOCK) as lock:
-        sign(lock, os.getpid())
+        write_pid(lock, os.getpid())
         return _run_pending(study, jobs, report)
 
 
