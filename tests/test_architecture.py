@@ -73,7 +73,7 @@ def test_every_module_is_in_a_room():
     assert [module for module in files_of_modules() if room_of(module) is None] == ["__init__", "lab"]
 
 
-def test_rooms_import_only_from_rooms_below_them():
+def test_rooms_import_only_from_earlier_rooms():
     upward = [
         f"{module} imports {name}"
         for module, names in import_graph().items()
@@ -83,7 +83,7 @@ def test_rooms_import_only_from_rooms_below_them():
     assert upward == []
 
 
-def test_training_imports_neither_the_lab_nor_the_packages_of_the_server_client():
+def test_training_imports_neither_the_lab_nor_server_client_packages():
     graph = import_graph()
     core = {module for module in graph if room_of(module) in CORE}
     assert {
@@ -104,7 +104,7 @@ def test_a_training_process_imports_at_most_80_modules_and_10750_lines():
     assert sum(len(files[module].read_text().splitlines()) for module in modules) <= 10_750
 
 
-def test_no_chain_of_imports_is_longer_than_17():
+def test_import_chains_have_at_most_17_modules():
     graph, longest = import_graph(), {}
     for module in TopologicalSorter(graph).static_order():  # imported modules come first; a cycle raises an error
         below = max((longest[name] for name in graph[module]), key=len, default=())
@@ -121,7 +121,7 @@ def test_layers_do_not_depend_on_ces():
     assert [module for module in layers if "ces_tau" in files[module].read_text()] == []
 
 
-def test_the_trainer_has_at_most_12_bases():
+def test_the_trainer_has_at_most_12_base_classes():
     from trl_ces import CESTrainer
 
     assert len(CESTrainer.__bases__) <= 12
@@ -132,7 +132,7 @@ def test_only_the_trainer_and_its_layers_use_trls_private_methods():
     assert named == {"trainer", "layers"}
 
 
-def test_the_package_and_the_grader_load_neither_torch_nor_trl():
+def test_importing_the_package_or_the_grader_loads_neither_torch_nor_trl():
     loaded = python("import sys, trl_ces, trl_ces.grading, trl_ces.support.prompts; print(*sys.modules)")
     assert {"torch", "trl", "transformers"}.isdisjoint(loaded)
 

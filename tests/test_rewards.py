@@ -34,7 +34,7 @@ def test_the_last_assistant_message_of_a_tool_conversation_is_graded():
     assert accuracy_reward([[tool]], ["7"]) == [0.0]
 
 
-def test_thinking_left_open_in_prompt_or_completion_scores_zero():
+def test_unclosed_thinking_scores_zero():
     completions = [r"\boxed{7}", r"<think>\boxed{7}", r"x</think>\boxed{7}", r"\boxed{7}</think>"]
     assert accuracy_reward(completions, ["7"] * 4, thinking_prefilled=True) == [0.0, 0.0, 1.0, 0.0]
     assert accuracy_reward(completions, ["7"] * 4, thinking_prefilled=False) == [1.0, 0.0, 1.0, 0.0]

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from colocated_vllm import ColocatedLLM, colocated_here
+from colocated_vllm import ColocatedLLM, patch_colocated_vllm
 from tiny import tiny_model
-from trainers import ready, tiny_trainer
-from vllm_answers import digest
+from trainers import prepare_trainer, tiny_trainer
+from vllm_sampling import digest
 
 PROMPTS = ["1+2=", "3+4=", "5+6=", "7+8="]
 STEPS = 2
@@ -13,7 +13,7 @@ STEPS = 2
 
 @pytest.fixture
 def model(tmp_path, monkeypatch):
-    colocated_here(monkeypatch)
+    patch_colocated_vllm(monkeypatch)
     tiny_model().save_pretrained(tmp_path / "model")
     return str(tmp_path / "model")
 
@@ -41,7 +41,7 @@ def test_each_rollout_is_sampled_from_the_weights_of_its_step(tmp_path, model, s
 def test_the_seed_determines_the_samples(tmp_path, model):
     samples = []
     for number, seed in enumerate([1, 1, 2]):
-        trainer = ready(make_trainer(tmp_path / str(number), model, seed=seed, shuffle_dataset=False))
+        trainer = prepare_trainer(make_trainer(tmp_path / str(number), model, seed=seed, shuffle_dataset=False))
         samples.append(trainer._prepare_inputs(next(iter(trainer.get_train_dataloader())))["completion_ids"])
     assert torch.equal(samples[0], samples[1])
     assert samples[0].shape != samples[2].shape or not torch.equal(samples[0], samples[2])

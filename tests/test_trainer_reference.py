@@ -9,7 +9,8 @@ import itertools
 
 import pytest
 import torch
-from against_reference import (
+from reference import float64_copy, shaped_loss
+from reference_comparison import (
     PROMPTS,
     assert_loss_and_gradients_agree,
     make_trainer,
@@ -17,7 +18,6 @@ from against_reference import (
     reference_rows,
     rollout,
 )
-from reference import float64_copy, shaped_loss
 from tiny import random_script, scripted_rollout
 
 # name: (accuracies of two groups, settings of the trainer, settings of the reference, options of the script)
@@ -79,7 +79,7 @@ def test_loss_and_gradients_match_algorithm_1(tmp_path, case):
     assert_loss_and_gradients_agree(trainer, loss, model, shaped_loss(model, rows, 4, **reference_changes))
 
 
-def test_the_trainer_selects_the_exact_floor_with_a_group_accuracy_of_two_thirds(tmp_path):
+def test_the_selection_size_is_the_exact_floor_at_group_accuracy_two_thirds(tmp_path):
     # With two of three correct, 100 tokens and tau 0.03, the wrong completion has floor(100 * 0.03 * 1/3) = 1 shaped
     # token. In float32, it would have 0.
     script = random_script(PROMPTS, [[1, 1, 0], [1, 1, 0]], torch.Generator().manual_seed(3), lengths=(100, 101))
@@ -134,7 +134,7 @@ def test_on_policy_sft_has_the_papers_loss_and_gradient_off_policy(tmp_path):
     assert abs(plain - expected) > 1e-3, "the rule must change the loss"
 
 
-def test_evaluation_shapes_with_its_own_group_size_and_without_a_graph(tmp_path):
+def test_evaluation_uses_its_own_group_size_and_builds_no_graph(tmp_path):
     script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
     trainer = make_trainer(tmp_path, script, ces_tau=0.3, num_generations_eval=2)
     trainer.model.eval()

@@ -16,7 +16,7 @@ from tiny import (
     tiny_model,
     tiny_tokenizer,
 )
-from trainers import PROMPTS, ready, recorded, scripted_trainer, vowel_accuracy_reward
+from trainers import PROMPTS, prepare_trainer, record_results, scripted_trainer, vowel_accuracy_reward
 from trl import GRPOTrainer
 
 from trl_ces import CESConfig, CESTrainer
@@ -43,14 +43,14 @@ def make_trainer(tmp_path, rewards=None, columns=None, tokenizer=None, rollout_f
         },
         **{"ces_tau": 0.3, "max_completion_length": 40, **changes},
     )
-    return ready(trainer)
+    return prepare_trainer(trainer)
 
 
 def four_of_each(*prompts):
     return [{"prompt": prompt} for prompt in prompts for _ in range(4)]
 
 
-def test_a_trl_that_reads_advantages_before_entropies_is_rejected(tmp_path, monkeypatch):
+def test_a_trl_version_that_reads_advantages_before_entropies_is_rejected(tmp_path, monkeypatch):
     trainer = make_trainer(tmp_path)
     batch = trainer._generate_and_score_completions(four_of_each(*PROMPTS[:2]))
     plain = GRPOTrainer._get_per_token_logps_and_entropies
@@ -104,7 +104,7 @@ def test_special_thinking_tags_are_kept_for_rewards(tmp_path):
 
     columns = {"prompt": [[{"role": "user", "content": "7"}]], "solution": ["7"]}
     trainer = make_trainer(tmp_path, [accuracy_reward], columns, tokenizer, rollout)
-    rewards = recorded(trainer, "_calculate_rewards")
+    rewards = record_results(trainer, "_calculate_rewards")
     row = {name: values[0] for name, values in columns.items()}
     trainer._generate_and_score_completions([row] * 4)
     assert rewards[0].flatten().tolist() == [1.0] * 4
@@ -125,7 +125,7 @@ def test_dataset_columns_take_precedence_over_the_trainers_keywords(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "warnings"), [({"ces_beta_correct": -0.4}, 1), ({"ces_beta_correct": -0.4, "shaping": "none"}, 0)]
 )
-def test_negative_betas_cause_one_warning_with_ces_only(tmp_path, caplog, changes, warnings):
+def test_negative_betas_cause_one_warning_only_with_ces(tmp_path, caplog, changes, warnings):
     make_trainer(tmp_path, **changes)
     assert caplog.text.count("`ces_beta_correct` is -0.4: the entropy of correct completions rises") == warnings
 
@@ -233,7 +233,7 @@ def test_an_evaluation_between_micro_batches_does_not_change_training_metrics(tm
     assert counted == {"train": [16.0], "eval": [8.0]}
 
 
-def test_the_signature_shows_trls_parameters():
+def test_the_constructor_has_the_parameters_of_trl():
     assert list(inspect.signature(CESTrainer.__init__).parameters) == (
         list(inspect.signature(GRPOTrainer.__init__).parameters)
     )

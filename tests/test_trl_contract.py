@@ -16,7 +16,7 @@ from processes import free_port
 from reference import float64_copy, logps_and_bits
 from requests import Session
 from requests.adapters import HTTPAdapter
-from server_runs import FLAGS, served_here, stub_here
+from server_runs import FLAGS, serve_in_thread, use_vllm_stub
 from tiny import (
     random_script,
     scripted_accuracy_reward,
@@ -200,7 +200,7 @@ def test_the_buffered_rollout_is_returned_again_for_the_next_iteration(trainer, 
     assert trainer._prepare_inputs(examples) is first, "CESTrainer copies the inputs because TRL reuses them"
 
 
-def test_metrics_are_lists_by_mode_and_cleared_by_log(trainer):
+def test_metrics_are_lists_per_mode_and_log_clears_them(trainer):
     trainer._metrics["train"]["ces/x"] += [1.0, 3.0, float("nan")]
     logs = {}
     trainer.log(logs)
@@ -444,8 +444,8 @@ def model(tmp_path):
 
 def test_all_requests_of_the_client_go_through_its_retrying_session(model, monkeypatch):
     """layers/upstream.py sets timeouts and retries in this session."""
-    stub_here(monkeypatch)
-    with served_here(model) as (stand_in, _):
+    use_vllm_stub(monkeypatch)
+    with serve_in_thread(model) as (stand_in, _):
         client, sent = VLLMClient(base_url=stand_in.url, group_port=free_port()), []
         assert isinstance(client.session, Session)
         for adapter in client.session.adapters.values():
@@ -463,8 +463,8 @@ def test_all_requests_of_the_client_go_through_its_retrying_session(model, monke
 
 def test_a_rejected_request_raises_a_plain_exception_with_a_fixed_prefix(model, monkeypatch):
     """train/server.py recognizes the exception by this prefix."""
-    stub_here(monkeypatch)
-    with served_here(model) as (stand_in, _):
+    use_vllm_stub(monkeypatch)
+    with serve_in_thread(model) as (stand_in, _):
         client = VLLMClient(base_url=stand_in.url)
         with pytest.raises(Exception, match=r"^Request failed: 400, .*maximum context length") as caught:
             client.generate([[2, 3]], max_tokens=1000)
@@ -473,14 +473,14 @@ def test_a_rejected_request_raises_a_plain_exception_with_a_fixed_prefix(model, 
 
 def test_the_client_checks_the_configuration_of_a_server(model, monkeypatch):
     """train/server.py checks the same settings before a run; TRL itself only warns about the log-probs mode."""
-    stub_here(monkeypatch)
-    with served_here(model, *FLAGS[2:]) as (stand_in, _):
+    use_vllm_stub(monkeypatch)
+    with serve_in_thread(model, *FLAGS[2:]) as (stand_in, _):
         client = VLLMClient(base_url=stand_in.url)
         assert client.model == str(model)
         assert client.get_server_info()["model_config"]["logprobs_mode"] == "processed_logprobs"
         with pytest.raises(RuntimeError, match="has no weight-transfer engine"):
             client.init_communicator(device="cpu")
-    with served_here(model, development=False) as (stand_in, _):
+    with serve_in_thread(model, development=False) as (stand_in, _):
         client = VLLMClient(base_url=stand_in.url)
         with pytest.raises(RuntimeError, match="does not expose its development endpoints"):
             client.init_communicator(device="cpu")
@@ -488,16 +488,16 @@ def test_the_client_checks_the_configuration_of_a_server(model, monkeypatch):
 
 def test_weights_are_sent_to_a_server_only_from_cuda_devices(model, monkeypatch):
     """The stub in tests/vllm_stub removes this restriction."""
-    stub_here(monkeypatch, any_device=False)
-    with served_here(model) as (stand_in, _):
+    use_vllm_stub(monkeypatch, any_device=False)
+    with serve_in_thread(model) as (stand_in, _):
         client = VLLMClient(base_url=stand_in.url)
         with pytest.raises(NotImplementedError, match=r"needs a CUDA device, got 'cpu'\. Generation .* is unaffected"):
             client.init_communicator(device="cpu")
 
 
 def test_weights_are_sent_and_the_prefix_cache_is_reset_before_each_rollout(model, tmp_path, monkeypatch):
-    stub_here(monkeypatch)
-    with served_here(model) as (stand_in, _):
+    use_vllm_stub(monkeypatch)
+    with serve_in_thread(model) as (stand_in, _):
         server = {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": stand_in.url}
         rewards = {"reward_funcs": lambda completions, **_: [float(len(text)) for text in completions]}
         trainer = make_trainer(tmp_path, more=rewards, max_steps=2, vllm_group_port=free_port(), **server)

@@ -7,7 +7,7 @@ import json
 
 import pytest
 import torch
-from engines_on_a_cpu import on_cpu
+from cpu_engines import write_cpu_config
 from peft import PeftModel
 from processes import run_processes
 from safetensors.torch import load_file
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * TIMEOUT)]
 
 def run_training(folder, engine, lora, name=None, options=None, **settings):
     processes = 1 if engine == "one" else 2
-    config = None if engine in ("one", "ddp") else on_cpu(engine, folder)
+    config = None if engine in ("one", "ddp") else write_cpu_config(engine, folder)
     options = {"lora": lora, "settings": settings, **(options or {})}
     arguments = (str(folder / "start"), json.dumps(options))
     output = folder / (name or engine)

@@ -8,9 +8,9 @@ NaN until `load_weights`.
 from types import SimpleNamespace
 
 import torch
-from server_runs import stub_here
+from server_runs import use_vllm_stub
 from transformers import Qwen2Config, Qwen2ForCausalLM, set_seed
-from vllm_answers import digest, sample
+from vllm_sampling import digest, sample
 from vllm_signatures import keyword_checker
 
 ALL = {"weights", "kv_cache"}
@@ -64,9 +64,9 @@ class ColocatedLLM:
         assert all(value.isfinite().all() for value in self.model.state_dict().values()), "the weights were not loaded"
         self.calls.append("generate")
         self.sampled_from.append(digest(self.model))
-        return [self._answer(prompt["prompt_token_ids"], sampling_params) for prompt in prompts]
+        return [self._sample_output(prompt["prompt_token_ids"], sampling_params) for prompt in prompts]
 
-    def _answer(self, prompt, request):
+    def _sample_output(self, prompt, request):
         [(ids, reported)] = sample(self.model, prompt, request, None, "processed_logprobs")
         logprobs = [
             {token: make_object("Logprob", rank=1, logprob=of_token[token].item())}
@@ -81,18 +81,18 @@ def make_object(name, **fields):
     return SimpleNamespace(**keyword_checker(name)(**fields))
 
 
-def colocated_here(monkeypatch):
+def patch_colocated_vllm(monkeypatch):
     """Make TRL use the stand-in instead of vLLM in this process."""
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.setenv(name, "")  # TRL sets these variables; monkeypatch removes them after the test
         monkeypatch.delenv(name)
-    colocated_in_each(monkeypatch)
+    patch_colocated_vllm_in_worker(monkeypatch)
 
 
-def colocated_in_each(monkeypatch):
-    """Do the same as [`colocated_here`] in a process that was started by a launcher."""
+def patch_colocated_vllm_in_worker(monkeypatch):
+    """Do the same as [`patch_colocated_vllm`] in a process that was started by a launcher."""
     import trl.generation.vllm_generation as generation
 
-    stub_here(monkeypatch)
+    use_vllm_stub(monkeypatch)
     monkeypatch.setattr(generation, "LLM", ColocatedLLM, raising=False)
     monkeypatch.setattr(generation, "SamplingParams", keyword_checker("SamplingParams"), raising=False)

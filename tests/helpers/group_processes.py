@@ -6,7 +6,7 @@ import torch
 from length_oracles import SETTINGS
 from processes import end_processes
 from tiny import random_script, scripted_accuracy_reward
-from trainers import recorded, scripted_trainer
+from trainers import record_results, scripted_trainer
 
 from trl_ces import rewards
 
@@ -37,7 +37,7 @@ def gathered_rewards(output, processes):
         shuffle_dataset=False,
     )
     assert trainer.accelerator.num_processes == processes
-    results = recorded(trainer, "_calculate_rewards")
+    results = record_results(trainer, "_calculate_rewards")
     trainer.train()
     (result,) = results
     return result, trainer.accelerator.process_index

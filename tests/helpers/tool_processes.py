@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from colocated_vllm import ColocatedLLM, colocated_in_each
+from colocated_vllm import ColocatedLLM, patch_colocated_vllm_in_worker
 from processes import end_processes
 from tool_turns import QWEN_END, call, chat_trainer, four_of_each, question, qwen_tokenizer
 
@@ -52,7 +52,7 @@ class ToolCallingLLM(ColocatedLLM):
 
 
 def main(output, processes, model):
-    colocated_in_each(pytest.MonkeyPatch())
+    patch_colocated_vllm_in_worker(pytest.MonkeyPatch())
     import trl.generation.vllm_generation as generation
 
     generation.LLM = ToolCallingLLM

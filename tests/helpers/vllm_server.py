@@ -30,7 +30,7 @@ from urllib.parse import parse_qs, urlsplit
 import torch
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM
-from vllm_answers import choice, digest, end_ids, sample, seeded
+from vllm_sampling import choice, digest, end_ids, make_generator, sample
 
 WORKER_TIMEOUT = 60
 GET = {"/health", "/v1/models", "/stand_in/log", "/server_info", "/get_world_size"}
@@ -219,7 +219,7 @@ class Server(ThreadingHTTPServer):
                     f"This model's maximum context length is {self.max_model_len} tokens. However, you requested "
                     f"{body['max_tokens']} output tokens and your prompt contains {len(prompt)} input tokens."
                 )
-        generator = seeded(self.weights, body)
+        generator = make_generator(self.weights, body)
         choices = []
         for prompt in prompts:
             for tokens, reported in sample(self.model, prompt, body, generator, self.options.logprobs_mode):
@@ -274,7 +274,7 @@ class Handler(BaseHTTPRequestHandler):
             if not url.path.startswith("/stand_in"):
                 entry = {"path": url.path, "weights": self.server.weights}
                 self.server.log.append(
-                    {**entry, "body": body, "answer": content} if "completions" in url.path else entry
+                    {**entry, "body": body, "response": content} if "completions" in url.path else entry
                 )
         return self.send(200, content)
 

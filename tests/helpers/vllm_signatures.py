@@ -36,7 +36,7 @@ MODEL_PATH = {
 }
 
 
-def names(source, name):
+def parameter_names(source, name):
     """Return the parameters of a function or the fields of a class, given its dotted name."""
     node = ast.parse(source)
     for part in name.split("."):
@@ -69,7 +69,7 @@ def main(wheel):
     with zipfile.ZipFile(wheel) as archive:
         for attribute, file in MODEL_PATH.items():
             assert f"self.{attribute}" in archive.read(file).decode(), f"{file} does not set `{attribute}`"
-        facts = {name: names(archive.read(file).decode(), name) for file, of in FACTS.items() for name in of}
+        facts = {name: parameter_names(archive.read(file).decode(), name) for file, of in FACTS.items() for name in of}
     lines = [f'"version": "{Path(wheel).name.split("-")[1]}"']
     for name, parameters in facts.items():
         star = parameters.index("*")

@@ -57,7 +57,7 @@ def test_processes_get_similar_numbers_of_tokens():
         assert packed.max() / packed.min() < 1.3 < 3 < loads_of(lengths, 8).max() / loads_of(lengths, 8).min()
 
 
-def test_deal_alternates_the_direction():
+def test_deal_reverses_its_direction_each_round():
     assert deal([10, 11, 12, 13, 14, 15, 16, 17], 3) == [[10, 15, 16], [11, 14, 17], [12, 13]]
 
 

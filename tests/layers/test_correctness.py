@@ -7,7 +7,7 @@ import re
 import pytest
 import torch
 from tiny import scripted_accuracy_reward, scripted_bonus_reward
-from trainers import PROMPTS, ready, scripted_trainer, tiny_trainer
+from trainers import PROMPTS, prepare_trainer, scripted_trainer, tiny_trainer
 
 from trl_ces.layers import GroupRewards, RewardCalls
 from trl_ces.layers.reward_calls import RewardError
@@ -27,7 +27,7 @@ def script_of(accuracies=(1.0, 1.0, None, 0.0), bonus=1.0):
 
 def make_trainer(folder, rewards=REWARDS, script=None, **changes):
     sizes = {"per_device_train_batch_size": 4, "max_completion_length": 40, "ces_tau": 0.5}
-    return ready(scripted_trainer(folder, script or script_of(), rewards, **{**sizes, **changes}))
+    return prepare_trainer(scripted_trainer(folder, script or script_of(), rewards, **{**sizes, **changes}))
 
 
 def rollout(trainer, size=4):

@@ -10,9 +10,9 @@ from processes import run_processes
 from sampling_runs import PROMPTS, make_trainer, record_batches, rollout_with_logprobs
 from tiny import AS_TRL, random_script, scripted_accuracy_reward, settings, tiny_model
 from trainers import (
-    assert_same_bits,
-    assert_weights_moved,
-    ready,
+    assert_bitwise_equal,
+    assert_weights_changed,
+    prepare_trainer,
     short_reward,
     tiny_trainer,
     vowel_accuracy_reward,
@@ -41,7 +41,7 @@ def make_script(prompts=PROMPTS, outcomes=OUTCOMES, **options):
 
 
 def one_batch(trainer, examples=()):
-    return ready(trainer)._generate_and_score_completions(list(examples))
+    return prepare_trainer(trainer)._generate_and_score_completions(list(examples))
 
 
 def logged_batches(trainer):
@@ -88,8 +88,8 @@ def test_with_one_round_per_batch_training_is_bit_identical_to_trl(tmp_path, acc
         )
         trainer.train()
         runs.append(trainer)
-    assert_weights_moved(runs[0])
-    assert_same_bits(weights(runs[0]), weights(runs[1]))
+    assert_weights_changed(runs[0])
+    assert_bitwise_equal(weights(runs[0]), weights(runs[1]))
     assert [entry["rounds"] for entry in logged_batches(runs[1])] == [1] * 10
     assert runs[1]._sampler.stream.position == 40
     filled = [entry["uninformative_groups"] for entry in logged_batches(runs[1])]
@@ -180,7 +180,7 @@ def test_in_one_epoch_all_batches_are_full_and_each_prompt_is_drawn_once(tmp_pat
     ]
     assert [len(batch) for batch in used_prompts] == [4, 4, 4, 4]
     assert "informative groups in" not in caplog.text
-    assert_weights_moved(trainer)
+    assert_weights_changed(trainer)
 
     logged = logged_batches(trainer)
     ends = [ORDER.index(batch[-1]) + 1 for batch in used_prompts]
@@ -200,7 +200,7 @@ def test_in_one_epoch_all_batches_are_full_and_each_prompt_is_drawn_once(tmp_pat
     ]  # four optimizer steps per batch, as without dynamic sampling
 
 
-def test_if_no_group_is_informative_dropped_groups_fill_the_batch_and_a_warning_is_logged(tmp_path, caplog):
+def test_dropped_groups_fill_the_batch_with_a_warning_if_no_group_is_informative(tmp_path, caplog):
     trainer = make_trainer(tmp_path, make_script(outcomes=OUTCOMES[:1]), max_steps=2, dynamic_sampling_max_rounds=3)
     used_prompts, rounds = record_batches(trainer)
     trainer.train()
@@ -208,7 +208,7 @@ def test_if_no_group_is_informative_dropped_groups_fill_the_batch_and_a_warning_
     assert used_prompts == [ORDER[:4], ORDER[12:16]]
     names = ("rounds", "prompts", "dropped_groups", "uninformative_groups")
     assert [[entry[name] for name in names] for entry in logged_batches(trainer)] == [[3, 12, 1, 1]] * 2
-    assert_weights_moved(trainer)  # the other reward still produces a gradient
+    assert_weights_changed(trainer)  # the other reward still produces a gradient
     assert caplog.text.count("found 0 of 4 informative groups in 3 rounds") == 1
 
 

@@ -89,7 +89,7 @@ def test_sampling_follows_the_models_distribution():
     assert abs(share - 3 / 16) < 4 * math.sqrt(3 / 16 * 13 / 16 / 4000)
 
 
-def test_models_and_settings_that_prevent_dropping_rows_are_detected():
+def test_models_whose_rows_cannot_be_dropped_are_detected():
     mamba = MambaForCausalLM(MambaConfig(vocab_size=12, hidden_size=16, num_hidden_layers=1, state_size=4))
     longrope = {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [2.0] * 4, "rope_theta": 10000.0}
     longrope["original_max_position_embeddings"] = 32
@@ -133,7 +133,7 @@ def test_the_trainer_generates_without_ended_rows(tmp_path, trainer_class):
     assert rows[-1] < rows[0] == 16
 
 
-def test_a_users_own_generate_is_called_as_in_trl(tmp_path):
+def test_a_custom_generate_method_is_called_as_in_trl(tmp_path):
     trainer, calls = make_trainer(CESTrainer, tmp_path, shaping="none"), []
     own = trainer.model.generate
 

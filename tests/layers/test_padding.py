@@ -156,7 +156,7 @@ def llama(**rope):
     return LlamaForCausalLM(LlamaConfig(vocab_size=40, rope_parameters={"rope_theta": 1e4, **rope}, **sizes))
 
 
-def test_the_padding_that_can_be_omitted_depends_on_the_models_positions():
+def test_padding_support_depends_on_the_position_encoding():
     absolute = GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=16, n_head=2, vocab_size=40))
     recurrent = MambaForCausalLM(MambaConfig(hidden_size=16, num_hidden_layers=1, vocab_size=40))
     stateful = tiny_model()  # with rotary positions
@@ -276,7 +276,7 @@ def test_packing_is_rejected_if_rows_cannot_be_packed():
 
 
 @pytest.mark.parametrize("config", [PromptTuningConfig, PrefixTuningConfig])
-def test_padding_is_kept_if_prompts_are_learned(config):
+def test_padding_is_kept_with_prompt_learning_adapters(config):
     model = get_peft_model(tiny_model(), config(task_type="CAUSAL_LM", num_virtual_tokens=3))
     support = padding_support(model)
     assert support[:3] == (False, False, False)

@@ -206,7 +206,7 @@ def rewards_of(trainer):
     return trainer._calculate_rewards(examples, prompts, ["c"] * 8, [[5]] * 8).tolist()
 
 
-def test_the_trainer_keeps_the_users_own_objects(tmp_path):
+def test_the_trainer_keeps_the_users_reward_objects(tmp_path):
     class Accuracy:
         """Reward with state that other code reads and changes during training."""
 

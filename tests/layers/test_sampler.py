@@ -33,7 +33,7 @@ def test_an_epoch_includes_prompts_that_do_not_fill_a_batch():
     assert sorted(stream.peek(10)) == list(range(10))
 
 
-def test_without_shuffling_an_epoch_has_the_datasets_order():
+def test_without_shuffling_an_epoch_follows_the_dataset_order():
     stream = PromptStream(3, seed=5, shuffle=False)
     stream.position = 2
     assert stream.peek(6) == [2, 0, 1, 2, 0, 1]

@@ -64,7 +64,7 @@ def test_equal_rewards_of_a_group_are_marked(rows, weights, equal):
     assert correctness_of([*rows, *unequal], weights=weights)["equal_rewards"] == [equal, equal, False, False]
 
 
-def test_the_first_reward_other_than_0_and_1_is_returned():
+def test_graded_reward_returns_the_first_reward_other_than_0_and_1():
     assert graded_reward(torch.tensor([0.0, 1.0, UNSCORED, 1.0])) is None
     assert graded_reward(torch.tensor([0.0, 0.5, -1.0, 2.0])) == 0.5
     assert graded_reward(torch.tensor([1.0, UNSCORED, 2.0])) == 2.0

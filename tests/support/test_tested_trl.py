@@ -43,7 +43,7 @@ def newer_loss(tmp_path):
 
 
 @pytest.fixture
-def stand_in(monkeypatch, newer_loss):
+def changed_trl(monkeypatch, newer_loss):
     """Install a TRL 1.17.0 in which one method has changed."""
     monkeypatch.setattr("trl.__version__", "1.17.0")
     monkeypatch.setattr(GRPOTrainer, "_compute_loss", newer_loss("torch.min(", "torch.max("))
@@ -53,7 +53,7 @@ def stand_in(monkeypatch, newer_loss):
 
 
 @pytest.mark.parametrize("trainer_class", [CESTrainer, RealTokens])
-def test_a_trainer_warns_about_a_changed_method_and_names_the_remedy(tmp_path, stand_in, trainer_class):
+def test_a_trainer_warns_about_a_changed_method_and_names_the_remedy(tmp_path, changed_trl, trainer_class):
     message = (
         f"trl 1.17.0 differs from all tested versions ({', '.join(known_fingerprints())}) in functions that "
         f"CESTrainer overrides or calls: GRPOTrainer._compute_loss. Results may differ: pip install trl=={NEWEST}, or "
@@ -63,7 +63,7 @@ def test_a_trainer_warns_about_a_changed_method_and_names_the_remedy(tmp_path, s
         tiny_trainer(tmp_path, vowel_accuracy_reward, trainer_class=trainer_class)
 
 
-def test_env_lists_the_changed_method(stand_in, capsys):
+def test_env_lists_the_changed_method(changed_trl, capsys):
     assert main(["env"]) == 0
     assert (
         "- functions of TRL that differ from all tested versions: GRPOTrainer._compute_loss" in capsys.readouterr().out
