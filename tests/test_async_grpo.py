@@ -1,4 +1,4 @@
-"""Facts about TRL's AsyncGRPOTrainer from docs/architecture.md: what works with it, and why CES is not applied."""
+"""Check the statements about TRL's AsyncGRPOTrainer in docs/architecture.md."""
 
 import functools
 import pickle
@@ -16,7 +16,7 @@ from trl_ces.support.tested_trl import known_fingerprints
 
 
 def make_batch():
-    """Return a micro-batch of one completion of three tokens after a prompt of two."""
+    """Return a micro-batch with one prompt of two tokens and its completion of three tokens."""
     row = TreeRow()
     row.add(
         {
@@ -32,7 +32,7 @@ def make_batch():
 
 
 def test_the_loss_reads_the_advantages_before_the_forward_pass():
-    class Forward(Exception):
+    class ForwardReached(Exception):
         pass
 
     keys_read = []
@@ -43,9 +43,9 @@ def test_the_loss_reads_the_advantages_before_the_forward_pass():
             return super().__getitem__(key)
 
     def model(**inputs):
-        raise Forward
+        raise ForwardReached
 
-    with pytest.raises(Forward):
+    with pytest.raises(ForwardReached):
         AsyncGRPOTrainer.compute_loss(SimpleNamespace(aux_loss_enabled=False), model, Watched(make_batch()))
     assert "advantages" in keys_read
 

@@ -1,4 +1,4 @@
-"""Test CESTrainer with every form of reward, and with every term of TRL's loss that uses the advantage.
+"""Test CESTrainer with each kind of reward and with each term of TRL's loss that uses the advantage.
 
 PEFT, async rewards, iterable datasets and evaluation are tested in test_trainer.py, tools in
 test_compatibility_tools.py, and images in test_compatibility_vision.py.
@@ -25,7 +25,7 @@ from tiny import random_script, scripted_accuracy_reward, tiny_model, tiny_token
 from trainers import scripted_trainer, tiny_trainer, vowel_accuracy_reward, with_reference
 from transformers import Qwen2Config, Qwen2ForSequenceClassification
 
-# Reward models and the forms of a reward function.
+# Reward models and kinds of reward functions.
 
 
 def quality_model(tokenizer, num_labels=1):
@@ -156,7 +156,10 @@ def test_ces_works_with_all_advantages_and_loss_terms_of_trl(tmp_path, case):
     if case == "reference model":
         options = {"kl": 0.3, "ref": float64_copy(trainer.model)}
     if case == "two-sided clip":
-        options, scale = {"delta": 1.4, "old": float64_copy(trainer.model)}, 2  # one call has the rows of both steps
+        options, scale = (
+            {"delta": 1.4, "old": float64_copy(trainer.model)},
+            2,
+        )  # one call contains the rows of both steps
     if options:
         perturb_weights(trainer.model)
     loss = trainer._compute_loss(trainer.model, batch)
@@ -200,13 +203,13 @@ def test_vllms_importance_weights_multiply_the_shaped_advantage(tmp_path, mode):
 
     weights = []
     for errors in noise:
-        off = [sum(errors)] * len(errors) if mode.startswith("sequence") else errors
-        beyond = 1.5 if mode.endswith("truncate") else 0.0
-        weights.append([math.exp(-e) if math.exp(-e) <= 1.5 else beyond for e in off])
+        per_token = [sum(errors)] * len(errors) if mode.startswith("sequence") else errors
+        above_bound = 1.5 if mode.endswith("truncate") else 0.0
+        weights.append([math.exp(-e) if math.exp(-e) <= 1.5 else above_bound for e in per_token])
     columns = 1 if mode.startswith("sequence") else batch["completion_ids"].size(1)
     assert batch["importance_sampling_ratio"].shape == (8, columns)
     assert len({weight for row in weights for weight in row} & {0.0, 1.5}) == 1, (
-        "the test needs weights beyond the bound"
+        "the test needs weights above the bound"
     )
     entries = [row for group in script.values() for row in group]
     advantages = expected_advantages(mode, [row["accuracy"] for row in entries], [row["bonus"] for row in entries])

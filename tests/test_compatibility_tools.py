@@ -17,7 +17,7 @@ from trl.chat_template_utils import qwen3_5_think_chat_template
 
 
 def dialogue_tokens(tokenizer, dialogue):
-    """Return the completion and its loss mask, which also excludes the template's tokens around a tool's output."""
+    """Return the token ids and the loss mask, which excludes tool output and the template tokens around it."""
     ids, mask = [], []
     for number, text in enumerate(dialogue):
         if number % 2:
@@ -71,7 +71,7 @@ def test_tool_output_is_neither_counted_nor_shaped_nor_trained_on(tmp_path):
 
 
 class Till:
-    """Environment that takes coins and rewards the exact amount that the customer owes."""
+    """Environment that rewards payment of the exact amount owed."""
 
     def reset(self, owed, **kwargs):
         self.owed, self.inside = owed, 0

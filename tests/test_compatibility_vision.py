@@ -1,4 +1,4 @@
-"""Test CESTrainer with a vision-language model. The model is LLaVA, because Qwen-VL's processors need torchvision."""
+"""Test CESTrainer with a vision-language model: LLaVA, because Qwen-VL's processors need torchvision."""
 
 import functools
 import math
@@ -72,7 +72,8 @@ def vision_trainer(trainer_class, config_class, tmp_path, **changes):
 
 
 def train(trainer):
-    trainer.train()  # before the next trainer is created, because creating a trainer seeds the sampling
+    """Train before the next trainer is created, because creating a trainer resets the seed."""
+    trainer.train()
     return trainer
 
 

@@ -1,4 +1,4 @@
-"""CESConfig: defaults, rejected values and their messages, and conversion of a GRPOConfig."""
+"""Test CESConfig: defaults, error messages for rejected values, and conversion of a GRPOConfig."""
 
 import math
 
@@ -44,7 +44,7 @@ INF, NAN = float("inf"), float("nan")
 WITH_EVALUATION = {"eval_strategy": "steps", "save_strategy": "steps", "save_steps": 500, "eval_steps": 500}
 SFT: dict = {"shaping": "on_policy_sft", "epsilon": 1e6, "epsilon_high": 1e6}
 
-# Settings, and two parts of the error message: name and value, and the remedy.
+# (settings, field name and value in the error message, remedy in the error message)
 REJECTED = [
     ({"shaping": "ce"}, "`shaping` is 'ce'", "'none'"),
     *(({"ces_tau": value}, f"`ces_tau` is {value!r}", "[0, 1]") for value in (1.5, float("nan"), "0.01", True, None)),

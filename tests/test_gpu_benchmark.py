@@ -1,4 +1,4 @@
-"""benchmarks/gpu.py runs its parts in order, each with its own time limit, and keeps their output."""
+"""Check that benchmarks/gpu.py runs its parts in order, each with a separate time limit, and keeps their output."""
 
 import subprocess
 import sys

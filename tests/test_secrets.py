@@ -1,4 +1,4 @@
-"""Tokens are read only from the environment, and no file that the package reads can run code."""
+"""Check that access tokens are read only from the environment, and that no file the package reads can run code."""
 
 import ast
 import json
@@ -105,7 +105,7 @@ OTHER_NAMES = (
     *("token_level", "token_type_ids", "tokenizer", "tokens", "reward_per_token"),
     *("key", "cache_key", "primary_key", "pass_at_k", "HF_TOKEN_PATH"),
     *("api_key_env", "password_file", "TOKENIZERS_PARALLELISM", "SSH_AUTH_SOCK", "PWD"),
-    *("secretary"),
+    "secretary",
 )
 
 

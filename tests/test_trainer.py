@@ -1,4 +1,4 @@
-"""Complete runs of CESTrainer: bitwise equality with TRL, logs, rejected settings, saved files."""
+"""Test complete runs of CESTrainer: bitwise equality with TRL, logs, rejected settings, and saved files."""
 
 import math
 from pathlib import Path
@@ -123,7 +123,7 @@ def test_ces_adds_no_forward_pass(tmp_path):
 
 
 def test_shaping_adds_no_device_synchronization(tmp_path):
-    """Count ops that synchronize: reads of a value (item, bool), and ops with a value-dependent shape (nonzero)."""
+    """Count synchronizing ops: those that read a value (item, bool) or have a value-dependent shape (nonzero)."""
     synchronizing = {torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default}
 
     class CountSynchronizations(TorchDispatchMode):
@@ -141,7 +141,7 @@ def test_shaping_adds_no_device_synchronization(tmp_path):
             trainer._compute_loss(trainer.model, batch).backward()
         counts[shaping] = mode.count
     assert counts["ces"] == counts["none"] > 0
-    assert counts["none"] <= counts["TRL's"] + 1  # one read of the spans of the rows
+    assert counts["none"] <= counts["TRL's"] + 1  # one read of the row spans
 
 
 def test_evaluation_logs_its_own_metrics(tmp_path):
@@ -274,7 +274,7 @@ def test_chat_prompts_without_a_chat_template_are_rejected_before_the_model_is_l
     more = {"train_dataset": data, "processing_class": tiny_tokenizer(chat_template=None)}
     with pytest.raises(ValueError, match=r"no/such-model has no chat template, .* set `prompt_template`"):
         tiny_trainer(tmp_path, more={**more, "model": "no/such-model"})
-    more["rollout_func"] = lambda prompts, trainer: None  # it need not apply the template
+    more["rollout_func"] = lambda prompts, trainer: None  # a rollout_func may ignore the template
     assert tiny_trainer(tmp_path, more=more).rollout_func is more["rollout_func"]
 
 

@@ -1,4 +1,4 @@
-"""Training with colocated vLLM, replaced by the stand-in of tests/helpers/colocated_vllm.py."""
+"""Test training with colocated vLLM, which tests/helpers/colocated_vllm.py replaces."""
 
 import pytest
 import torch
@@ -33,7 +33,7 @@ def test_each_rollout_is_sampled_from_the_weights_of_its_step(tmp_path, model, s
     trainer.train()
     assert ColocatedLLM.last.sampled_from == policies
     assert len(set(policies)) == STEPS
-    # The policy that sampled is the policy that is trained, so importance ratios are 1.
+    # Each rollout is sampled from the current policy, so the importance ratios are 1.
     ratios = [entry["sampling/importance_sampling_ratio/mean"] for entry in trainer.state.log_history[:-1]]
     assert ratios == pytest.approx([1.0] * STEPS, abs=1e-4)
 
@@ -49,7 +49,7 @@ def test_the_seed_determines_the_samples(tmp_path, model):
 
 def test_dynamic_sampling_sends_the_weights_once_and_puts_vllm_to_sleep_once(tmp_path, model):
     def rarely_correct(completions, **kwargs):
-        """Return rewards with which only the first group of a round is informative."""
+        """Return rewards that make only the first group of a round informative."""
         return [float(index == 0) for index in range(len(completions))]
 
     trainer = make_trainer(
@@ -61,7 +61,7 @@ def test_dynamic_sampling_sends_the_weights_once_and_puts_vllm_to_sleep_once(tmp
     tensors = len(list(trainer.model.named_parameters()))
     rounds = calls.count("generate")
     assert rounds > 1
-    assert calls[0] == calls[-1] == "sleep"  # after its creation, and at the end
+    assert calls[0] == calls[-1] == "sleep"  # after creation and at the end
     assert calls.count("sleep") == 2
     assert calls.count("wake weights") == calls.count("wake kv_cache") == 1
     assert calls.count("load") == tensors

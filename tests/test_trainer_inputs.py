@@ -1,4 +1,4 @@
-"""Models, tokenizers and metrics with which CESTrainer refuses to start."""
+"""Check that CESTrainer rejects unsupported models, tokenizers and metrics."""
 
 import pytest
 from peft import LoraConfig, PeftModel, get_peft_model

@@ -1,4 +1,4 @@
-"""Interface of CESTrainer to TRL and user code: changes in TRL, unusual rollouts, warnings, and metrics."""
+"""Test how CESTrainer interacts with TRL and user code: changes in TRL, unusual rollouts, warnings, and metrics."""
 
 import inspect
 import logging
@@ -64,7 +64,7 @@ def test_a_trl_version_that_reads_advantages_before_entropies_is_rejected(tmp_pa
     [
         ([1, 1, 1], (0, 3)),
         ([1, 0, 0, 1, 1], (3, 5)),
-        ([1, 0, 1, 1, 0, 0], (2, 4)),  # the environment has the last turn
+        ([1, 0, 1, 1, 0, 0], (2, 4)),  # the last tokens are from the environment
         ([0, 0], (0, 0)),
         ([], (0, 0)),
     ],
@@ -206,15 +206,15 @@ def test_metrics_need_one_all_reduce_per_optimizer_step(tmp_path, monkeypatch):
     trainer = make_trainer(
         tmp_path, max_steps=3, per_device_train_batch_size=2, gradient_accumulation_steps=4, logging_steps=3
     )
-    reduced, reduce = [], trainer.accelerator.reduce
+    shapes, reduce = [], trainer.accelerator.reduce
 
-    def counted(tensor, *args, **kwargs):
-        reduced.append(tuple(tensor.shape))
+    def record_shape(tensor, *args, **kwargs):
+        shapes.append(tuple(tensor.shape))
         return reduce(tensor, *args, **kwargs)
 
-    monkeypatch.setattr(trainer.accelerator, "reduce", counted)
+    monkeypatch.setattr(trainer.accelerator, "reduce", record_shape)
     trainer.train()
-    assert reduced.count((len(SUMS),)) == 3
+    assert shapes.count((len(SUMS),)) == 3
     assert trainer.state.log_history[0]["ces/group_accuracy"] == 0.75
 
 
@@ -243,11 +243,11 @@ def detach_entropies(trainer, monkeypatch):
     """Detach the entropies, as in TRL 1.9 and earlier."""
     upstream = GRPOTrainer._get_per_token_logps_and_entropies
 
-    def under_no_grad(self, *args, **kwargs):
+    def with_detached_entropies(self, *args, **kwargs):
         logps, entropies, aux_loss = upstream(self, *args, **kwargs)
         return logps, None if entropies is None else entropies.detach(), aux_loss
 
-    monkeypatch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", under_no_grad)
+    monkeypatch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", with_detached_entropies)
 
 
 def test_entropies_without_a_gradient_raise_an_error(tmp_path, monkeypatch):

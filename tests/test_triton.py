@@ -1,4 +1,4 @@
-"""CES with TRL's Triton kernels matches CES with torch. Triton's interpreter runs the kernels on the CPU."""
+"""Compare CES steps with TRL's Triton kernels, which Triton's interpreter runs on the CPU, with steps in torch."""
 
 import json
 import os

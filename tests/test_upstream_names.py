@@ -1,4 +1,4 @@
-"""The package's names do not clash with TRL's; a clash with a name that a new TRL adds is detected."""
+"""Check that the package's names do not clash with TRL's, and that clashes with a newer TRL are detected."""
 
 import ast
 import dataclasses
@@ -30,7 +30,7 @@ SET_FOR_TRL = {
 
 
 def clashing_names(upstream):
-    """Return the names that `CESConfig` defines and `upstream` has too, except the intended ones."""
+    """Return the names in `CESConfig` that `upstream` also has, except the intentionally changed defaults."""
     names = {name for name in (*vars(CESConfig), *CESConfig.__annotations__) if not name.startswith("__")}
     return names & {*dir(upstream), *(field.name for field in dataclasses.fields(upstream))} - CHANGED_DEFAULTS
 
@@ -43,7 +43,7 @@ def assigned_attributes(cls):
 
 
 def shared_attributes(upstream):
-    """Return the names that the layers and the trainer define or set, and that the methods of `upstream` set too."""
+    """Return the attributes set by the methods of `upstream` that the layers or the trainer also define or set."""
     taken = set().union(*(assigned_attributes(base) for base in upstream.__mro__[:-1]))
     return taken & set().union(*(assigned_attributes(layer) | vars(layer).keys() for layer in (CESTrainer, *LAYERS)))
 
@@ -54,7 +54,7 @@ def overridden_names(layer, upstream):
 
 
 def listed_overrides(layer):
-    """Return the names in the line `Overrides of ...` at the top of a layer's file."""
+    """Return the names in the line `Overrides of ...` of a layer's module docstring."""
     [line] = re.findall(r"^Overrides of .*?: (.+?)\.(?:\s|$)", import_module(layer.__module__).__doc__, re.M | re.S)
     return set(re.findall(r"`(\w+)`", line))
 

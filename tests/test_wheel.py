@@ -1,4 +1,4 @@
-"""The wheel: its PyPI page, its files, and its commands outside a checkout."""
+"""Test the wheel: its PyPI page, its files, and its commands outside a checkout."""
 
 import os
 import re
@@ -37,7 +37,7 @@ def built(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def installed(built, tmp_path_factory):
-    """Install only the wheel into a folder. Its dependencies are imported from this environment."""
+    """Install only the wheel into a folder; its dependencies come from this environment."""
     folder = tmp_path_factory.mktemp("installed")
     run([*PYTHON, "pip", "install", "--quiet", "--no-deps", "--target", str(folder), str(built[0])], folder)
     return folder
@@ -96,7 +96,7 @@ def test_commands_find_recipes_and_studies_without_a_checkout(installed, tmp_pat
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 def test_the_wheel_trains_in_a_new_environment(built, tmp_path):
-    """Install torch and the wheel as in the README, then run the commands. The downloads take some minutes."""
+    """Install torch and the wheel as in the README, then run the commands. The downloads take several minutes."""
     run([*PYTHON, "venv", "new"], tmp_path)
     python, trl_ces = str(tmp_path / "new/bin/python"), str(tmp_path / "new/bin/trl-ces")
     pip = [python, "-m", "pip", "install", "--quiet", "-c", str(ROOT / "constraints.txt")]

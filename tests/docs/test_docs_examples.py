@@ -75,8 +75,8 @@ def test_the_custom_reward_example_uses_the_estimate_reward_for_correctness(tmp_
 
 
 def cpu_settings(folder):
-    keep = ("use_cpu", "bf16", "gradient_checkpointing", "report_to", "save_strategy", "disable_tqdm")
-    return {name: value for name, value in settings(folder).items() if name in keep}
+    names = ("use_cpu", "bf16", "gradient_checkpointing", "report_to", "save_strategy", "disable_tqdm")
+    return {name: value for name, value in settings(folder).items() if name in names}
 
 
 def test_the_output_of_the_calculator_is_excluded_from_loss_and_shaping(tmp_path):

@@ -1,7 +1,7 @@
 """Reward function that injects faults into training processes started by tests. Not a test file.
 
-The environment variable TRL_CES_TEST_FAULT contains `{"rank": R, "call": N, "what": W}`: the N-th call (counted from
-1) on rank R causes fault W.
+With TRL_CES_TEST_FAULT set to `{"rank": R, "call": N, "what": W}`, the N-th call (counted from 1) on rank R causes
+fault W.
 """
 
 import json
@@ -35,7 +35,7 @@ def fail(what):
         for process in [command, *others, psutil.Process()]:
             process.kill()
     elif what == "reward raises":
-        raise ValueError("cannot grade today")
+        raise ValueError("grader unavailable")
     elif what == "full disk":  # limit this process's files to 4 kB, as if the disk were full
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

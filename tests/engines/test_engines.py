@@ -96,7 +96,7 @@ def test_the_weights_of_two_processes_match_a_single_process_run(single, engine)
 
 @pytest.mark.parametrize("engine", ["ddp", "zero2", "zero3"])
 def test_micro_batches_split_by_a_token_budget_yield_the_same_weights(single, engine):
-    """Each process accumulates gradients over several backward passes; the engine steps once, after the last pass."""
+    """Each process accumulates gradients over several backward passes; the engine steps once after the last pass."""
     folder, lora = single
     if lora:
         pytest.skip("the backward passes are the same with LoRA")

@@ -1,7 +1,7 @@
 """Check that injected faults are reported in one sentence, and that resumed runs match uninterrupted runs.
 
-The faults are listed in docs/cluster.md, "When something fails". The server is tests/helpers/vllm_server.py. Several
-launches on this machine simulate several machines.
+The faults are listed in docs/cluster.md, "When something fails". The server is the stand-in in
+tests/helpers/vllm_server.py. Several launches on this machine simulate several machines.
 """
 
 import os
@@ -37,11 +37,11 @@ def complete_runs(job, stand_in, tmp_path_factory):
     return {number: folder / str(number) for number in runs}
 
 
-# Name -> (server fault, settings, the command's error message). A resumed run must end with the same weights.
+# Name -> (server fault, settings, part of the command's error message).
 SERVER_FAULTS = {
     "request rejected": (("/v1/completions", 400), {}, "failed (Request failed: 400, "),
     "engine dead": (("/v1/completions", 500, 9), {}, "failed (RetryError): see its log, and start it with"),
-    "server silent": (("/v1/completions", "hang"), {"ddp_timeout": 20}, "failed (ReadTimeout)"),
+    "server unresponsive": (("/v1/completions", "hang"), {"ddp_timeout": 20}, "failed (ReadTimeout)"),
 }
 
 
@@ -71,11 +71,11 @@ def test_resuming_after_the_server_dies_in_a_weight_update_gives_the_same_weight
     assert_same_weights(tmp_path / "out", complete_runs[1])
 
 
-# Fault of rank 1 in the second rollout -> (the command's exit code, its error message). A hanging process is not
-# tested: with `use_cpu`, transformers uses torch's limit of 30 minutes instead of `ddp_timeout`.
+# Fault on rank 1 in the second rollout -> (exit code of the command, its error message). Hanging processes are not
+# tested, because with `use_cpu`, transformers ignores `ddp_timeout` and uses torch's limit of 30 minutes.
 PROCESS_FAULTS = {
     "killed": (1, "training ended with code 1; the first error, if any was reported, is above"),
-    "reward raises": (2, "The reward function 'vowel_accuracy_reward' raised ValueError: cannot grade today"),
+    "reward raises": (2, "The reward function 'vowel_accuracy_reward' raised ValueError: grader unavailable"),
     "time limit": (0, None),
     "machine lost": (-9, None),
 }
@@ -115,7 +115,7 @@ def test_a_full_disk_on_one_machine_is_reported_and_resuming_gives_the_same_weig
     assert f"The disk of {outputs[1]} is full" in sentence
     assert first.code == 1
     assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in first.error_messages()[0]
-    # The first machine saved the training state; the second saved its process's rollout rows and random state.
+    # The first machine saved the training state; the second saved the rollout rows and random state of its process.
     checkpoint = str(outputs[0] / "checkpoint-2")
     shutil.copytree(outputs[1] / "checkpoint-2", checkpoint, dirs_exist_ok=True)
     nodes = [

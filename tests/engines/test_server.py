@@ -22,7 +22,7 @@ def job(tmp_path_factory):
 
 
 def test_two_processes_and_two_machines_match_a_single_process_run(job, tmp_path):
-    """Compare only one step, because TRL shuffles rows within each process, so that later steps differ."""
+    """Compare only one step, because TRL shuffles the rows of each process separately, so later steps differ."""
     changes = {"max_steps": 1, "responses_per_rollout": 8, "adam_epsilon": 1e-4}
     with serve_in_process(job / "model") as stand_in:
         assert train(job, tmp_path / "one", stand_in.url, **changes).code == 0

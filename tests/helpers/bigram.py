@@ -1,4 +1,4 @@
-"""Bigram model: the next-token distribution depends only on the last token, so all statistics are known exactly."""
+"""Bigram model, in which the next-token distribution depends only on the last token, so all statistics are exact."""
 
 import math
 

@@ -2,7 +2,7 @@
 
 Like vLLM 0.31, it seeds all random generators when it is created (`set_random_seed` in the worker). Sleep level 2
 discards the cache and the weights, which become NaN. `wake_up` restores the parts named by its tags. Weights remain
-NaN until `load_weights`.
+NaN until `load_weights` is called.
 """
 
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ ALL = {"weights", "kv_cache"}
 
 
 class ColocatedLLM:
-    """Stand-in for `vllm.LLM` that records its calls in `calls` and the digests of its weights in `sampled_from`."""
+    """Stand-in for `vllm.LLM` that records its calls, and the digest of its weights at each call of `generate`."""
 
     last = None
 
@@ -90,7 +90,7 @@ def patch_colocated_vllm(monkeypatch):
 
 
 def patch_colocated_vllm_in_worker(monkeypatch):
-    """Do the same as [`patch_colocated_vllm`] in a process that was started by a launcher."""
+    """Do the same as [`patch_colocated_vllm`] in a process that a launcher started."""
     import trl.generation.vllm_generation as generation
 
     use_vllm_stub(monkeypatch)

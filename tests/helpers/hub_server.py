@@ -1,4 +1,4 @@
-"""Local Hub server that accepts pushes from the real `huggingface_hub` client, without xet."""
+"""Local Hub server that accepts pushes from the real `huggingface_hub` client without xet."""
 
 import base64
 import hashlib

@@ -52,7 +52,7 @@ def assert_loss_and_gradients_agree(trainer, loss, reference_model, reference_lo
 
 @torch.no_grad()
 def perturb_weights(model):
-    """Perturb the weights of the sampling policy, so that the importance ratios are not 1."""
+    """Perturb the weights after sampling, so that the importance ratios are not 1."""
     generator = torch.Generator().manual_seed(5)
     for parameter in model.parameters():
         parameter.add_(0.03 * torch.randn(parameter.shape, generator=generator))

@@ -1,4 +1,4 @@
-"""Start the stand-in for `vllm serve` in a process or a thread, and make trainers use the stub of vLLM."""
+"""Start the stand-in for `vllm serve` in a process or a thread, and make trainers use the vLLM stub."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def server_recipe(model, **changes):
 
 
 def stub_environment(**changes):
-    """Return an environment for trainers in which `import vllm` imports tests/vllm_stub."""
+    """Return an environment in which `import vllm` imports tests/vllm_stub."""
     variables = environment(**changes)
     return {**variables, "PYTHONPATH": os.pathsep.join([str(STUB), variables["PYTHONPATH"]])}
 
@@ -104,7 +104,7 @@ def use_vllm_stub(monkeypatch, any_device=True):
 
 @contextmanager
 def serve_in_process(model, *flags, port=0, development=True, folder=None):
-    """Start a stand-in in a separate process; `flags`, if any, replace `FLAGS`."""
+    """Start a stand-in in a separate process; `flags` replace `FLAGS` if given."""
     variables = environment(VLLM_SERVER_DEV_MODE="1" if development else "0")
     command = [sys.executable, str(HERE / "vllm_server.py"), "serve", str(model), "--host", "127.0.0.1"]
     process = subprocess.Popen(

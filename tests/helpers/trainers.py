@@ -34,7 +34,7 @@ def tiny_trainer(
     more=None,
     **changes,
 ):
-    """Make a trainer. `prompts`: texts or data columns. `more`: other trainer arguments. `changes`: settings."""
+    """Make a trainer from `prompts` (texts or dataset columns), other trainer arguments `more`, and config fields."""
     arguments, fields = settings(folder, **changes), config_class.__dataclass_fields__
     data = Dataset.from_dict(prompts if isinstance(prompts, dict) else {"prompt": prompts})
     more = {"train_dataset": data, "eval_dataset": data, "processing_class": tiny_tokenizer(), **(more or {})}

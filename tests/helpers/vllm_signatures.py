@@ -1,4 +1,4 @@
-"""Parameters that vLLM accepts, to check the stand-ins. As a script, this file reads the parameters from vLLM's wheel.
+"""Parameters that vLLM accepts, to check the stand-ins. As a script, this file reads them from a vLLM wheel.
 
     python tests/helpers/vllm_signatures.py vllm-0.30.0-cp38-abi3-manylinux_2_28_x86_64.whl    # make vllm-signatures
 
@@ -54,7 +54,7 @@ def keyword_checker(*callables):
 
     def make(**arguments):
         assert arguments.keys() <= known, (
-            f"vLLM does not accept {arguments.keys() - known}, unless `make vllm-signatures` adds it"
+            f"vLLM does not accept {arguments.keys() - known}; for a newer vLLM, run `make vllm-signatures`"
         )
         return arguments
 

@@ -1,4 +1,4 @@
-"""Arrangement of rows: each row is placed once, padding is small, loads are balanced, and no budget is exceeded."""
+"""Check that each row is placed once, padding is small, loads are balanced, and no budget is exceeded."""
 
 import math
 
@@ -39,7 +39,7 @@ def test_two_rows_per_micro_batch_have_at_most_5_percent_padding():
 
 
 def loads_of(lengths, micro_batches, **kind):
-    """Return the number of tokens by process and micro-batch."""
+    """Return the number of tokens per process and micro-batch."""
     assignment = arrange(lengths, 2, micro_batches, **kind)
     return torch.tensor([[sum(lengths[row] for row in batch) for batch in process] for process in assignment]).float()
 
@@ -50,7 +50,7 @@ def test_processes_get_similar_numbers_of_tokens():
         loads = loads_of(lengths, 32)
         assert loads[0].sum().item() == pytest.approx(loads[1].sum().item(), rel=0.02)
         assert (loads[0] - loads[1]).abs().sum() / loads.sum() < 0.03  # in each micro-batch
-        # If mixed lengths cost nothing, loads are more even.
+        # Where mixed lengths add no padding, loads are more even.
         pieces = loads_of(lengths, 1, in_pieces=True)
         assert pieces.max() / pieces.min() < 1.03 < loads_of(lengths, 1).max() / loads_of(lengths, 1).min()
         packed = loads_of(lengths, 8, packed=True)  # 8 rows each

@@ -1,4 +1,4 @@
-"""Dynamic sampling in CESTrainer: equality with TRL on the kept prompts, epochs, resuming, and two processes."""
+"""Test dynamic sampling in CESTrainer: equality with TRL on the kept prompts, epochs, resuming, and two processes."""
 
 import json
 
@@ -45,7 +45,7 @@ def one_batch(trainer, examples=()):
 
 
 def logged_batches(trainer):
-    """Return the metrics of each new batch, with the prefix removed from their names, and its optimizer step."""
+    """Return each new batch's optimizer step and metrics, with the prefix removed from their names."""
     prefix = "dynamic_sampling/"
     return [
         {name.removeprefix(prefix): value for name, value in entry.items() if name == "step" or prefix in name}
@@ -118,7 +118,7 @@ CASES: dict[str, dict] = {
 @pytest.mark.parametrize("masked", [False, True], ids=["", "tool mask"])
 @pytest.mark.parametrize("case", CASES)
 def test_batch_loss_and_gradients_match_a_trainer_that_gets_the_kept_prompts(tmp_path, case, masked):
-    """Compare two consecutive rollouts, each from rounds of different widths."""
+    """Compare two consecutive rollouts whose rounds have different padded widths."""
     changes = CASES[case]
     script = make_script(masked=masked, truncated=range(0, 160, 3))
 
@@ -126,13 +126,13 @@ def test_batch_loss_and_gradients_match_a_trainer_that_gets_the_kept_prompts(tmp
     shaped = changes.get("shaping", "none") != "none"
     # TRL excludes a completion from its group only if it has no reward at all.
     without = {"accuracy": None, "bonus": None}
-    trls_script = {
+    upstream_script = {
         prompt: [row | without if row["accuracy"] is None else row for row in group]
         for prompt, group in script.items()
     }
     plain = make_trainer(
         tmp_path,
-        trls_script,
+        upstream_script,
         model=with_reference(tiny_model(), tmp_path),
         trainer_class=CESTrainer if shaped else GRPOTrainer,
         **{**changes, "dynamic_sampling": False},
@@ -155,7 +155,7 @@ def test_batch_loss_and_gradients_match_a_trainer_that_gets_the_kept_prompts(tmp
             )
         for each in (trainer, plain):
             with torch.no_grad():
-                for parameter in each.model.parameters():  # move away from the sampling policy: ratios are not 1
+                for parameter in each.model.parameters():  # change the policy, so that ratios are not 1
                     parameter.mul_(1.02)
             each.model.zero_grad()
         losses = [each._compute_loss(each.model, rows) for each, rows in ((trainer, batch), (plain, expected))]
@@ -192,12 +192,8 @@ def test_in_one_epoch_all_batches_are_full_and_each_prompt_is_drawn_once(tmp_pat
         assert entry["epoch"] == end / 40
         assert entry["extra_generation_time"] > 0
     assert sum(entry["rounds"] for entry in logged) == len(rounds)
-    assert [entry["step"] for entry in logged] == [
-        1,
-        5,
-        9,
-        13,
-    ]  # four optimizer steps per batch, as without dynamic sampling
+    # As without dynamic sampling, each batch is used for four optimizer steps.
+    assert [entry["step"] for entry in logged] == [1, 5, 9, 13]
 
 
 def test_dropped_groups_fill_the_batch_with_a_warning_if_no_group_is_informative(tmp_path, caplog):
@@ -327,7 +323,7 @@ def test_importance_ratios_are_logged_only_for_kept_groups(tmp_path):
 def test_a_rollout_func_may_compute_log_probs_with_the_trainer(tmp_path, dynamic):
     """Check that the function gets log-probs, and that TRL's old log-probs stay correct."""
     script = make_script()
-    scripted, least = rollout_with_logprobs(script), []
+    scripted, minima = rollout_with_logprobs(script), []
 
     def rollout(prompts, trainer):
         output = scripted(prompts, trainer)
@@ -336,14 +332,14 @@ def test_a_rollout_func_may_compute_log_probs_with_the_trainer(tmp_path, dynamic
             logps, _, _ = trainer._get_per_token_logps_and_entropies(
                 trainer.model, ids, torch.ones_like(ids), ids.size(1) - 1, batch_size=1
             )
-        least.append(logps.abs().min().item())
+        minima.append(logps.abs().min().item())
         return output
 
     trainer = make_trainer(tmp_path, script, dynamic_sampling=dynamic, max_steps=2, trim_padding=True, **MULTI)
     trainer.rollout_func = rollout
     trainer.train()
-    assert least
-    assert min(least) > 0
+    assert minima
+    assert min(minima) > 0
     assert trainer.state.log_history[0]["log_ratio/first_step_max"] < 1e-5
 
 
@@ -368,7 +364,7 @@ def test_missing_tool_masks_are_added_and_incomplete_log_probs_are_dropped(tmp_p
     trainer.vllm_importance_sampling_correction = False
     batch = one_batch(trainer)
     assert len(rounds) > 1
-    assert ("sampling_per_token_logps" in batch) is False
+    assert "sampling_per_token_logps" not in batch
     masked = (batch["tool_mask"] == 0).any(dim=1)
     assert masked.any()
     if partial == "mask":
@@ -405,9 +401,8 @@ def test_two_processes_match_the_prompts_and_weights_of_one_process(process_resu
     if case == "even rounds":
         assert any(size % 2 for size in one["rounds"])
         assert all(size % 2 == 0 for size in first["rounds"])
-        assert [entry[1:] for entry in first["log"]] == [
-            entry[1:] for entry in one["log"]
-        ]  # the numbers of rounds differ
+        # The numbers of rounds may differ.
+        assert [entry[1:] for entry in first["log"]] == [entry[1:] for entry in one["log"]]
     else:
         assert first["rounds"] == one["rounds"]
         assert first["log"] == second["log"] == one["log"]

@@ -1,4 +1,4 @@
-"""Removing ended completions from the batch does not change greedy completions or the sampling distribution."""
+"""Check that removing ended completions from the batch preserves greedy completions and the sampling distribution."""
 
 import math
 from types import SimpleNamespace
@@ -108,17 +108,17 @@ def make_trainer(trainer_class, folder, **changes):
 
 
 def calls_of_generate(trainer):
-    """Return the lengths of a rollout's completions, and the number of rows in each call of the model's `generate`."""
+    """Return the completion lengths of a rollout and the number of rows in each call of the model's `generate`."""
     policy, rows = trainer.accelerator.unwrap_model(trainer.model), []
-    own = type(policy).generate
+    original = type(policy).generate
 
-    def counted(self, **inputs):
+    def count_rows(self, **inputs):
         rows.append(len(inputs["input_ids"]))
-        return own(self, **inputs)
+        return original(self, **inputs)
 
     prompts = [[5, 6], [7]] * 8
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(policy), "generate", counted)
+        patch.setattr(type(policy), "generate", count_rows)
         torch.manual_seed(0)
         completions, _ = trainer._generate_single_turn(prompts, None, {}, 1)
     assert "generate" not in vars(policy)  # restored
@@ -135,11 +135,11 @@ def test_the_trainer_generates_without_ended_rows(tmp_path, trainer_class):
 
 def test_a_custom_generate_method_is_called_as_in_trl(tmp_path):
     trainer, calls = make_trainer(CESTrainer, tmp_path, shaping="none"), []
-    own = trainer.model.generate
+    original = trainer.model.generate
 
     def generate(**inputs):
         calls.append(inputs.keys())
-        return own(**inputs)
+        return original(**inputs)
 
     trainer.model.generate = generate
     for _ in range(2):

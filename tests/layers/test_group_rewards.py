@@ -1,4 +1,4 @@
-"""A group reward receives the gathered rollout and is used in `reward_funcs` like any other reward."""
+"""Check that a group reward receives the gathered rollout and works in `reward_funcs` like any other reward."""
 
 import math
 
@@ -58,10 +58,10 @@ def test_a_group_reward_receives_correctness_lengths_and_truncation_of_whole_gro
     reward, calls = make_recording_reward(lambda groups: groups.lengths.float())
     make_trainer(tmp_path, [scripted_accuracy_reward, reward], script=script).train()
     (groups,) = calls
-    own = [
+    lengths = [
         [sum(row["mask"]) if masked else len(row["completion_ids"]) for row in script[prompt]] for prompt in PROMPTS
     ]
-    assert groups.lengths.tolist() == own
+    assert groups.lengths.tolist() == lengths
     assert groups.correct.tolist() == [[value == 1.0 for value in group] for group in OUTCOMES]
     assert groups.scored.tolist() == [[value is not None for value in group] for group in OUTCOMES]
     assert groups.truncated.flatten().nonzero().flatten().tolist() == sorted(TRUNCATED)

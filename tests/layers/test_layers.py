@@ -1,4 +1,4 @@
-"""Each layer works alone on GRPOTrainer, and `Shaping` alone matches CESTrainer with the other layers off."""
+"""Check that each layer works alone on GRPOTrainer, and that `Shaping` alone matches CESTrainer without the others."""
 
 import pytest
 import torch

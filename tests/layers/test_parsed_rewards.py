@@ -1,4 +1,4 @@
-"""A completion gets the same rewards whether or not TRL removes the thinking from the message's content."""
+"""Check that rewards do not depend on whether TRL removes the thinking from the message's content."""
 
 import pytest
 from tool_turns import (

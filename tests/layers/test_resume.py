@@ -1,4 +1,4 @@
-"""A run resumed from any checkpoint matches the weights and the log of the uninterrupted run."""
+"""Check that runs resumed from any checkpoint match the weights and the log of the uninterrupted run."""
 
 import json
 import logging

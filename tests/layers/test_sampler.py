@@ -1,4 +1,4 @@
-"""Dynamic sampling without a trainer: prompt order, kept groups, and rounds of generation."""
+"""Test dynamic sampling without a trainer: prompt order, kept groups, and rounds of generation."""
 
 import random
 import weakref
@@ -89,7 +89,7 @@ def test_the_size_of_a_round_follows_the_share_of_kept_groups(batch_size, num_ke
     assert round_size(batch_size, num_kept, num_drawn, unit) == size
 
 
-# Many batches, in which a group is represented by its prompt.
+# Many batches, in which each group is represented by its prompt.
 
 
 def make_sampler(stream, is_informative, batch_size, group_size, max_rounds, processes=1):

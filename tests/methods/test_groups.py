@@ -1,4 +1,4 @@
-"""Correctness and group accuracy of given rewards."""
+"""Test correctness and group accuracy for given rewards."""
 
 import math
 from dataclasses import replace
@@ -12,10 +12,10 @@ UNSCORED = math.nan
 
 
 def groups_of(accuracy, group_size=2):
-    """Create groups of completions with 5 tokens, not truncated, that are correct if their accuracy is 1."""
+    """Create groups of untruncated completions with 5 tokens, which are correct if their accuracy is 1."""
     rewards = torch.tensor(accuracy).view(-1, group_size)
-    no = torch.zeros_like(rewards, dtype=torch.bool)
-    return Groups(rewards >= 1, ~rewards.isnan(), no, no.long() + 5, rewards, 8)
+    truncated = torch.zeros_like(rewards, dtype=torch.bool)
+    return Groups(rewards >= 1, ~rewards.isnan(), truncated, truncated.long() + 5, rewards, 8)
 
 
 def correctness_of(rows, weights=(1.0, 1.0), group_size=2):

@@ -1,4 +1,4 @@
-"""Token rules from outside the package: lookup, training, settings, and `check_rule` with broken rules."""
+"""Test token rules from outside the package: lookup, training, settings, and `check_rule` with broken rules."""
 
 import runpy
 import sys
@@ -55,7 +55,7 @@ def train(tmp_path, shaping, **more):
 @pytest.mark.slow
 def test_an_installed_rule_is_checked_and_trained_by_its_registered_name(installed, tmp_path, capfd):
     check_rule("correct_entropy", {"gamma": 0.5})
-    # All completions are incorrect, so the rule changes no advantage and the weights are DAPO's.
+    # All completions are incorrect, so the rule changes no advantage and the weights match DAPO.
     code, own = train(tmp_path, "correct_entropy", shaping_kwargs="{gamma: 0.5}")
     assert code == 0
     code, plain = train(tmp_path, "none")
@@ -155,7 +155,7 @@ def test_settings_are_checked():
     def function(batch, entropies_nats, mask, *, gamma):
         return ShapedAdvantages(batch["advantages"].unsqueeze(1) + gamma * mask, mask.bool())
 
-    rule = Rule("priced", "", function, Settings)
+    rule = Rule("with_gamma", "", function, Settings)
     check_rule(rule, {"gamma": 0.2})
     with pytest.raises(ValueError, match="`gamma` is 'much': it must be a number"):
         check_rule(rule, {"gamma": "much"})

@@ -1,4 +1,4 @@
-"""Distinguish local paths from Hub ids, and try an unreachable Hub only once."""
+"""Check that local paths differ from Hub ids, and that an unreachable Hub is tried only once."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Objects at dotted paths: the working directory is searched, but its files do not replace other modules."""
+"""Test imports by dotted path: the working directory is searched, but its files do not shadow other modules."""
 
 import secrets
 import sys
@@ -13,7 +13,7 @@ REWARD = "def reward(completions, **columns):\n    return [1.0] * len(completion
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Create and enter a working directory; the modules imported from it are forgotten after the test."""
+    """Create and enter a working directory; modules imported from it are unloaded after the test."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
     monkeypatch.chdir(tmp_path)

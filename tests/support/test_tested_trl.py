@@ -1,4 +1,4 @@
-"""A TRL that differs from the tested versions is named in a warning."""
+"""Test the warning about TRL versions that differ from the tested versions."""
 
 import inspect
 import re
@@ -28,7 +28,7 @@ LOSS = inspect.getsource(GRPOTrainer._compute_loss)
 
 @pytest.fixture
 def newer_loss(tmp_path):
-    """Return a function that loads `_compute_loss` of TRL from a file, with one replacement in its code."""
+    """Return a function that loads TRL's `_compute_loss` with one replacement in its code."""
 
     def load(old, new):
         assert old in LOSS
@@ -44,7 +44,7 @@ def newer_loss(tmp_path):
 
 @pytest.fixture
 def changed_trl(monkeypatch, newer_loss):
-    """Install a TRL 1.17.0 in which one method has changed."""
+    """Simulate TRL 1.17.0 with one changed method."""
     monkeypatch.setattr("trl.__version__", "1.17.0")
     monkeypatch.setattr(GRPOTrainer, "_compute_loss", newer_loss("torch.min(", "torch.max("))
     tested_trl.changed_functions.cache_clear()
@@ -78,7 +78,7 @@ def test_a_method_that_trl_removed_counts_as_changed(monkeypatch):
 def test_the_installed_trl_is_a_tested_version_without_a_warning(capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        check_trl_version("1.16.7")  # also if its number is new: only the code counts
+        check_trl_version("1.16.7")  # a new version number with unchanged code is accepted
     assert main(["env"]) == 0
     assert "- functions of TRL that differ from all tested versions: none" in capsys.readouterr().out
 

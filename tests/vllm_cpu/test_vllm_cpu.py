@@ -52,14 +52,14 @@ def completions(backend, settings, prompts, seeds):
 
 @pytest.fixture(scope="module")
 def model():
-    choose_backend(GREEDY)  # fails if vLLM is missing, because this file must not be skipped
+    choose_backend(GREEDY)  # raises if vLLM is missing, because these tests must not be skipped
     os.environ.update(QUIET)
     return smollm2.fetch()
 
 
 @pytest.fixture(scope="module")
 def backends(model):
-    """Return both backends with the same model, and the prompts that they should receive."""
+    """Return both backends with the same model, the prompts and the settings."""
     settings = dataclasses.replace(GREEDY, model=model)
     facts = read_model(settings)
     prompts = encode_prompts(facts.tokenizer, PROBLEMS, settings.system_prompt).ids
@@ -84,8 +84,8 @@ def test_both_backends_return_the_same_greedy_completions_for_the_same_prompts(b
     assert by_vllm == by_transformers
     # Both finish reasons occur, and the repetition penalty has an effect.
     assert {reason for _, reason in by_vllm} == {"stop", "length"}
-    without = dataclasses.replace(backends.settings, repetition_penalty=1.0)
-    assert completions(backends.transformers, without, backends.prompts, seeds) != by_vllm
+    no_penalty = dataclasses.replace(backends.settings, repetition_penalty=1.0)
+    assert completions(backends.transformers, no_penalty, backends.prompts, seeds) != by_vllm
 
 
 def test_sampled_completions_depend_on_seeds_but_not_on_the_request_order(backends):
