@@ -44,6 +44,6 @@ def default_sigterm():
 
 @pytest.fixture(autouse=True)
 def reset_gradient_state():
-    """Reset accelerate's shared gradient state, which a run that stops within an optimizer step leaves changed."""
+    """Reset accelerate's shared gradient state, which is stale after a run that ended within an optimizer step."""
     if "accelerate.state" in sys.modules:
         sys.modules["accelerate.state"].GradientState()._set_sync_gradients(True)

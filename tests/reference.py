@@ -95,7 +95,7 @@ def shaped_loss(
     Each row is a dict of prompt_ids, completion_ids, mask (list of 0/1), accuracy (float or None) and rewards (the sum
     of the rewards, or None). `rule` is "ces", "entropy_advantage", "on_policy_sft" or "none".
     """
-    # A completion without an accuracy has no reward, regardless of its other rewards, unless `rule` is "none" (TRL).
+    # Unscored completions have no reward, except with `rule="none"`, which uses their other rewards as TRL does.
     unscored = [rule != "none" and row["accuracy"] is None for row in rows]
     rewards = [None if skip else row["rewards"] for row, skip in zip(rows, unscored, strict=True)]
     advantages = group_advantages(rewards, group_size)

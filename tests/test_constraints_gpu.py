@@ -1,4 +1,4 @@
-"""Check that constraints-gpu.txt pins all packages to versions that the extras and TRL allow."""
+"""Check that constraints-gpu.txt pins every requirement to a version that the extras and TRL allow."""
 
 import tomllib
 from importlib.metadata import requires

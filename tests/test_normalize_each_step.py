@@ -1,4 +1,4 @@
-"""Check that `normalize_each_step` divides the loss by the tokens of the step (Eq. 1), not by the mean over steps."""
+"""Check that `normalize_each_step` divides the loss by the step's tokens (Eq. 1), not by the mean tokens per step."""
 
 import pytest
 import torch

@@ -27,7 +27,7 @@ Alone = type("Alone", (FiniteSteps, GRPOTrainer), {})
 
 
 def sample_completions(folder, model_settings=None, more=None, trainer_class=CESTrainer, **changes):
-    """Return completions, and the model that sampled them, with `model_settings` in its generation config."""
+    """Sample completions from a model with `model_settings` in its generation config; return both."""
     model = tiny_model()
     for name, value in (model_settings or {}).items():
         setattr(model.generation_config, name, value)

@@ -1,4 +1,4 @@
-"""Test how CESTrainer interacts with TRL and user code: changes in TRL, unusual rollouts, warnings, and metrics."""
+"""Test the interface of CESTrainer with TRL and user code: changes in TRL, unusual rollouts, warnings, metrics."""
 
 import inspect
 import logging

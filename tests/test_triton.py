@@ -1,4 +1,4 @@
-"""Compare CES steps with TRL's Triton kernels, which Triton's interpreter runs on the CPU, with steps in torch."""
+"""Check that TRL's Triton kernels, run by Triton's interpreter on the CPU, give the same CES steps as torch."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Check for each engine that colocated vLLM samples from the trained weights, and that runs can be resumed.
+"""Check for each engine that colocated vLLM samples from the trained weights, and that resumed runs match full runs.
 
 The engines are real and use two processes on a CPU; tests/helpers/colocated_vllm.py replaces vLLM. The tests do not
 cover NCCL, vLLM's kernels and memory, or the sharding of weights with tensor parallelism (every process of the

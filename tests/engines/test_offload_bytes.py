@@ -1,4 +1,4 @@
-"""Compare the memory that `trl-ces plan` assumes for an offloaded optimizer with DeepSpeed's, per parameter."""
+"""Check the bytes per parameter that `trl-ces plan` assumes for an offloaded optimizer against DeepSpeed."""
 
 import os
 import subprocess

@@ -288,7 +288,7 @@ def test_padding_is_kept_with_prompt_learning_adapters(config):
 
 
 def test_packed_models_pass_row_boundaries_to_attention():
-    """Otherwise, FlashAttention would derive the boundaries in every layer, with a device synchronization each time."""
+    """Otherwise, FlashAttention would derive them in every layer, with a device synchronization per layer."""
     received, names = [], ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
 
     def attention(module, query, key, value, attention_mask, **kwargs):

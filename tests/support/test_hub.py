@@ -1,4 +1,4 @@
-"""Check that local paths differ from Hub ids, and that an unreachable Hub is tried only once."""
+"""Test the distinction between local paths and Hub ids, and that an unreachable Hub is tried only once."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Check the types of parsed YAML values, and that written values are read unchanged."""
+"""Check the types of parsed YAML values, and that written values are read back unchanged."""
 
 import re
 

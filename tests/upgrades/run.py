@@ -2,8 +2,8 @@
 Run tests with several versions of TRL and transformers.
 
 The tests cover the TRL contract, clashing names, the reference implementation and the recipes. The versions are the
-oldest and newest that pyproject.toml allows, and those in constraints-gpu.txt. `latest` uses the newest releases of TRL
-and transformers, even if pyproject.toml does not allow them.
+oldest and newest that pyproject.toml allows, and those in constraints-gpu.txt. `latest` uses the newest releases of
+TRL and transformers, even if pyproject.toml does not allow them.
 
     python tests/upgrades/run.py                     # oldest, newest and gpu
     python tests/upgrades/run.py oldest              # only one of oldest, newest, gpu and latest
@@ -34,7 +34,7 @@ TESTS = (
     "tests/train/test_recipes.py",
 )
 INSTALL = "tests/upgrades/install_lines.py"
-# Packages whose versions vary between environments; pip chooses the versions of all others.
+# Packages whose versions vary between environments; pip chooses all other versions.
 UPSTREAM = ("trl", "transformers", "datasets", "accelerate", "peft")
 KINDS = ("oldest", "newest", "gpu")
 LATEST = "latest"

@@ -1,4 +1,4 @@
-"""Test the health check, generation and the error in the weight sync with the real `vllm serve` on a CPU.
+"""Test the health check, generation, and the expected weight sync error of the real `vllm serve` on a CPU.
 
 Other tests use the stand-in of tests/helpers/vllm_server.py.
 """
