@@ -1,7 +1,7 @@
 """Reference implementation of Algorithm 1 and Eq. 1 of the paper: plain loops in float64, without trl_ces or TRL.
 
-It passes one unpadded completion at a time through the model's ordinary forward pass with full logits. The code is
-meant to be obvious, not fast.
+It passes one unpadded completion at a time through the model's ordinary forward pass with full logits. The code
+favors clarity over speed.
 """
 
 import copy

@@ -52,7 +52,7 @@ def test_a_frozen_model_with_a_new_adapter_and_one_trainable_layer_are_accepted(
     tiny_trainer(tmp_path, more={"model": model})
 
 
-def test_the_error_for_an_adapter_directory_names_its_base(saved):
+def test_the_error_for_an_adapter_directory_names_its_base_model(saved):
     with pytest.raises(ValueError, match=r"adapter' is an adapter .* of .*base: merge it with `merge_and_unload`"):
         tiny_trainer(saved, more={"model": str(saved / "adapter")})
 

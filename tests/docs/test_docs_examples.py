@@ -79,7 +79,7 @@ def cpu_settings(folder):
     return {name: value for name, value in settings(folder).items() if name in names}
 
 
-def test_the_output_of_the_calculator_is_excluded_from_loss_and_shaping(tmp_path):
+def test_tool_output_is_excluded_from_loss_and_shaping(tmp_path):
     module = load_script(EXAMPLES / "tools.py")
     model = save_tiny(tmp_path / "tiny", "tools")
     trainer = prepare_trainer(module.make_trainer(model, str(tmp_path / "out"), ces_tau=0.3, **cpu_settings(tmp_path)))

@@ -26,9 +26,9 @@ def vowel_accuracy_reward(completions, **kwargs):
 
 def fail(what):
     command = next(process for process in psutil.Process().parents() if "trl_ces.cli.main" in process.cmdline())
-    if what == "killed":  # the kernel does this when memory runs out
+    if what == "killed":  # as the kernel does when memory runs out
         os.kill(os.getpid(), signal.SIGKILL)
-    elif what == "time limit":  # a cluster does this shortly before a job's time limit
+    elif what == "time limit":  # as a cluster does shortly before a job's time limit
         command.send_signal(signal.SIGTERM)
     elif what == "machine lost":
         others = [process for process in command.children(recursive=True) if process.pid != os.getpid()]

@@ -126,7 +126,7 @@ def test_a_full_disk_on_one_machine_is_reported_and_resuming_gives_the_same_weig
     assert_same_weights(outputs[0], complete_runs[2])
 
 
-def test_a_machine_without_vllm_fails_and_the_other_stops_at_the_rendezvous_timeout(job, tmp_path, stand_in):
+def test_one_machine_without_vllm_fails_and_the_other_stops_at_the_rendezvous_timeout(job, tmp_path, stand_in):
     flags = machine_flags("--rdzv_conf", "timeout=30")
     first = Training(job, tmp_path / "node0", stand_in.url, flags[0])
     second = Training(job, tmp_path / "node1", stand_in.url, flags[1], stub=False)

@@ -1,4 +1,4 @@
-"""Bigram model, in which the next-token distribution depends only on the last token, so all statistics are exact."""
+"""Bigram model: the next token depends only on the last token, so the exact statistics are known."""
 
 import math
 

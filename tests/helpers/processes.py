@@ -1,4 +1,4 @@
-"""Run a test script in one or several processes, or with an accelerate configuration."""
+"""Run test scripts in one or several processes, or with an accelerate configuration."""
 
 import gc
 import multiprocessing
@@ -91,7 +91,7 @@ def _run_forked(file, args, processes, output, timeout):
                 raise TimeoutError(f"{file.name} has not ended after {timeout} s")
     finally:
         for child in children:
-            child.kill()  # in case it has not created its session yet
+            child.kill()  # in case the child has not created its session yet
             _kill(child.pid)
     raise AssertionError("\n".join(f"{log.name}: {log.read_text()[-6000:]}" for log in logs))
 
@@ -106,7 +106,7 @@ def run_command(args, folder=None, timeout=280, module="trl_ces.cli.main"):
             if child.exitcode is None:
                 raise TimeoutError(f"trl-ces {args[0]} has not ended after {timeout} s")
         finally:
-            child.kill()  # in case it has not created its session yet
+            child.kill()  # in case the child has not created its session yet
             _kill(child.pid)
         return subprocess.CompletedProcess(args, child.exitcode, output.read_text(), errors.read_text())
 
@@ -123,7 +123,7 @@ def _run_target(target, args, environ, folder, output, errors):
     """Emulate `python TARGET ARGS` in a forked process, or `python -m TARGET ARGS` if the target is a module."""
     import torch
 
-    os.setsid()  # so that its child processes can be killed with it
+    os.setsid()  # so that the process and its children can be killed together
     for number, log in ((1, output), (2, errors)):
         with open(log, "a") as stream:
             os.dup2(stream.fileno(), number)

@@ -1,4 +1,4 @@
-"""Make a character tokenizer, a Qwen2 with about ten thousand weights, and scripted rollouts."""
+"""Make a character tokenizer, a Qwen2 model with about ten thousand weights, and scripted rollouts."""
 
 import re
 import string

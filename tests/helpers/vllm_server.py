@@ -35,7 +35,7 @@ WORKER_TIMEOUT = 60
 GET = {"/health", "/v1/models", "/stand_in/log", "/server_info", "/get_world_size"}
 POST = {"/v1/completions", "/stand_in/faults", "/init_weight_transfer_engine", "/start_weight_update"}
 POST |= {"/update_weights", "/finish_weight_update", "/reset_prefix_cache"}
-# Available without development mode.
+# Paths that are available without development mode.
 OPEN = {
     "/health",
     "/v1/models",

@@ -9,7 +9,7 @@ from trl_ces.layers.arrangement import arrange, deal, piece_sizes, positions, so
 
 
 def r1_lengths(rows, seed=0):
-    """Draw row lengths: prompts of 60 to 300 tokens plus completions of exp(N(ln 3200, 0.7)) in 200..12,000 tokens."""
+    """Draw row lengths: prompts of 60..300 tokens plus completions of exp(N(ln 3200, 0.7)), clamped to 200..12000."""
     generator = torch.Generator().manual_seed(seed)
     completions = torch.exp(math.log(3200) + 0.7 * torch.randn(rows, generator=generator)).clamp(200, 12_000).int()
     prompts = torch.randint(60, 301, (rows,), generator=generator)

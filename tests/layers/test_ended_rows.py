@@ -64,7 +64,7 @@ def test_greedy_completions_match_generate(name, piece):
     assert (output[:, whole.size(1) :] == PAD).all()
 
 
-def test_all_rows_may_end_in_one_piece_or_never():
+def test_all_rows_may_end_in_the_first_piece_or_never():
     model = bigram_model()
     at_once = torch.tensor([[token_of("w")]] * 3)
     output = generate_in_pieces(model.generate, model.config, at_once, at_once * 0 + 1, config(eos_token_id=[EOS]))

@@ -148,7 +148,7 @@ def test_a_row_of_one_prompt_token_without_completion_has_a_gradient():
     model = TrimmedModel(add_fused_head(tiny_model()), real_spans(mask))
     outputs = model(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
     assert outputs.log_probs.tolist() == [[0.0] * 4]
-    outputs.log_probs.sum().backward()  # DDP needs a graph
+    outputs.log_probs.sum().backward()  # DDP needs an autograd graph
 
 
 def llama(**rope):

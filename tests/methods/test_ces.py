@@ -134,7 +134,7 @@ def test_the_cap_on_correct_completions_is_the_same_bound_with_the_opposite_sign
 
 
 def test_with_caps_shaping_moves_no_advantage_across_0():
-    # This includes wrong completions whose format reward makes A positive, and correct ones with A < 0.
+    # This includes wrong completions whose format reward makes A positive, and correct completions with A < 0.
     generator = torch.Generator().manual_seed(0)
     advantages = 3 * torch.randn(64, generator=generator)
     entropies, selected = 9 * torch.rand(64, 17, generator=generator), torch.rand(64, 17, generator=generator) < 0.5
