@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-# A process started in the background and its children ignore SIGINT, so tests that send SIGINT would wait forever.
+# Background processes and their children ignore SIGINT, so tests that send SIGINT would wait forever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 os.environ.update(
@@ -24,7 +24,7 @@ def pytest_collection_finish():
     """
     Exclude the objects of the imported packages from garbage collection.
 
-    Every training run ends with a full collection, which takes half a second for a million objects.
+    Every training run ends with a full garbage collection, which takes half a second per million objects.
     """
     gc.collect()
     gc.freeze()
@@ -32,7 +32,7 @@ def pytest_collection_finish():
 
 @pytest.fixture(autouse=True)
 def default_sigterm():
-    """Reset the handlers of stop signals, which training in this process may have replaced."""
+    """Reset the signal handlers that training in this process may have replaced."""
     interrupt = signal.getsignal(signal.SIGINT)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
@@ -44,6 +44,6 @@ def default_sigterm():
 
 @pytest.fixture(autouse=True)
 def reset_gradient_state():
-    """Reset accelerate's shared state, which training may have changed if it ended inside an optimizer step."""
+    """Reset accelerate's shared gradient state, which is stale after a run that ended within an optimizer step."""
     if "accelerate.state" in sys.modules:
         sys.modules["accelerate.state"].GradientState()._set_sync_gradients(True)

@@ -1,10 +1,10 @@
 r"""
-Completions that would hang, exhaust memory, break a parser or run as code. `run` grades each of them, next to an
-answer that needs algebra, with the reward and with the evaluation's grader. The command
+Completions that would hang the grader, exhaust memory, break a parser or run as code.
 
-    python tests/hostile_answers.py 3 1   # limit of the evaluation in seconds, and n to use every n-th completion
+`run` grades each of them together with a completion that needs algebra, first with the reward and then with the
+evaluation grader. This command prints incorrect grades and resource usage as JSON:
 
-prints incorrect grades and the cost of the run as JSON.
+    python tests/hostile_answers.py 3 1   # time limit of the evaluation in seconds; n, to use every n-th completion
 """
 
 import json
@@ -18,7 +18,7 @@ from trl_ces.grading import WorkerPool, grade_many
 from trl_ces.grading import pool as pool_module
 from trl_ces.grading.pool import WorkerLost
 
-# Name of the file that code in an answer creates if it is executed.
+# File that the code in a completion creates if it is executed.
 SENTINEL = "hostile-answer-was-executed"
 MEGABYTE = 1_000_000
 
@@ -176,14 +176,14 @@ FAMILIES = (
 
 
 def whole_texts():
-    """Yield texts with hostile content around the answer: boxes, thinking tags, statements."""
+    """Yield texts with hostile content around the final answer: boxes, thinking tags, statements."""
     yield from (
         r"\boxed{" * 10_000, r"\boxed{" * 10_000 + "7" + "}" * 10_000, r"\boxed" * 50_000, r"\boxed{7}" * 50_000 + "8",
         r"\boxed " * 50_000, r"\boxed{}", r"\boxed{}" * 9_999, r"\boxed{7", r"\boxed 7}", r"\fbox{7}\boxed{",
         r"\boxed{7\}", r"\boxed{\{7}", r"\boxed{\\}7}", "{" * MEGABYTE + r"\boxed{7}", "}" * MEGABYTE + r"\boxed{7}",
         "{" * 300_000 + r"\boxed{7}" + "}" * 300_000, "</think>" * 100_000, "<think>" * 100_000,
         "<think></think>" * 50_000 + r"\boxed{7}", r"<think>\boxed{7}", "<think" * 100_000, "</think" * 100_000,
-        # text that context.py reads around a box
+        # text around a box, which context.py reads
         r"\text  " * 40 + r"x\boxed{7}", r"\boxed{7} the answer is" + " " * MEGABYTE + "x",
         r"\boxed{7} " + "1" * MEGABYTE, r"\boxed{7} for " + "and 1 " * 170_000, r"\boxed{" + r"\[" * 100_000 + "}",
         r"\boxed{7} " + "no wait " * 125_000, r"\boxed{7}" + ", " * 500_000, r"\boxed{7} " + "or " * 330_000,
@@ -199,7 +199,7 @@ def whole_texts():
 
 
 def hostile_completions():
-    """Map names to completions, which are all incorrect for `GOLDS`."""
+    """Map names to completions. All completions are incorrect for all `GOLDS`."""
     corpus = {}
     for family in FAMILIES:
         for number, content in enumerate(family()):
@@ -213,7 +213,7 @@ GOLDS = ("42", r"\sqrt{x}+42\pi", "(41,42]", "41, 42; 43", r"\begin{pmatrix}41\\
 
 
 def neighbour(number):
-    """Return a completion that needs algebra, its gold and its correctness; all completions are different."""
+    """Return a completion that needs algebra, its gold and its correctness; each `number` gives another completion."""
     n = number + 2
     return (
         (rf"\boxed{{\sqrt{{{2 * n * n}}}}}", rf"{n}\sqrt{{2}}", True),
@@ -223,7 +223,7 @@ def neighbour(number):
 
 
 class WatchedPool(WorkerPool):
-    """Pool that records the status of each reply, or "lost" if the worker was lost."""
+    """Worker pool that records the status of each reply, or "lost" if the worker was lost."""
 
     def __init__(self):
         super().__init__()
@@ -243,8 +243,8 @@ class WatchedPool(WorkerPool):
 
         return watched
 
-    def end(self):
-        """Wait until the workers exit, so that RUSAGE_CHILDREN includes their memory."""
+    def wait_for_exit(self):
+        """Close the workers' input and wait until they exit, so that RUSAGE_CHILDREN includes their memory."""
         for worker in self.workers:
             if worker.process is not None:
                 worker.process.stdin.close()
@@ -256,8 +256,8 @@ def resident_bytes():
 
 
 def run(corpus, limit_s):
-    """Grade the corpus as in training and as in the evaluation, each completion next to a neighbour."""
-    # On a busy machine, wait longer, so that a worker is lost only if the kernel does not end the request.
+    """Grade each completion of the corpus and one neighbour per completion, as in training and in the evaluation."""
+    # Wait longer on a busy machine, so that a worker is lost only if the kernel does not stop the comparison.
     pool_module.GRACE_S = 60.0
     pool = pool_module._shared = WatchedPool()
     pool.map([{"op": "equal", "gold": "x", "answer": "y"}] * 8)  # start the workers
@@ -276,7 +276,7 @@ def run(corpus, limit_s):
     grades = grade_many(texts, golds, with_qwen=True, limit_s=limit_s)
     grading_seconds = time.monotonic() - start
     growth = resident_bytes() - before
-    pool.end()
+    pool.wait_for_exit()
     return {
         "completions": len(corpus),
         "wrong_rewards": [

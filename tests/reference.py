@@ -1,7 +1,7 @@
 """Reference implementation of Algorithm 1 and Eq. 1 of the paper: plain loops in float64, without trl_ces or TRL.
 
-It passes one unpadded completion at a time through the model's ordinary forward pass with full logits. The code is
-meant to be obvious, not fast.
+It passes one unpadded completion at a time through the model's ordinary forward pass with full logits. The code
+favors clarity over speed.
 """
 
 import copy
@@ -19,7 +19,7 @@ def float64_copy(model):
 
 
 def logps_and_bits(model, row, temperature):
-    """Return the log-prob of each completion token, and the entropy in bits of the distribution at its position."""
+    """Return the log-prob of each completion token and the entropy of its distribution in bits."""
     ids = torch.tensor([row["prompt_ids"] + row["completion_ids"]])
     logits = model(input_ids=ids).logits[0] / temperature
     first = len(row["prompt_ids"])
@@ -32,7 +32,7 @@ def logps_and_bits(model, row, temperature):
 
 
 def group_advantages(rewards, group_size):
-    """Compute Eq. 3 with the sample standard deviation and TRL's 1e-4. A reward of None means no reward."""
+    """Compute Eq. 3 with the sample standard deviation and TRL's epsilon of 1e-4; None is a missing reward."""
     advantages = []
     for start in range(0, len(rewards), group_size):
         group = rewards[start : start + group_size]
@@ -52,7 +52,7 @@ def chosen_positions(bits, mask, size):
 
 
 def selection_sizes(rows, group_size, tau, dynamic=True):
-    """Compute Eqs. 2, 5 and 6 with fractions. A row with accuracy None has size 0 and is excluded from Eq. 2."""
+    """Compute Eqs. 2, 5 and 6 with fractions. Rows whose accuracy is None have size 0 and are excluded from Eq. 2."""
     sizes = []
     for start in range(0, len(rows), group_size):
         group = rows[start : start + group_size]
@@ -95,7 +95,7 @@ def shaped_loss(
     Each row is a dict of prompt_ids, completion_ids, mask (list of 0/1), accuracy (float or None) and rewards (the sum
     of the rewards, or None). `rule` is "ces", "entropy_advantage", "on_policy_sft" or "none".
     """
-    # Unless `rule` is "none", as in TRL, a completion without an accuracy has no reward, regardless of other rewards.
+    # Unscored completions have no reward, except with `rule="none"`, which uses their other rewards as TRL does.
     unscored = [rule != "none" and row["accuracy"] is None for row in rows]
     rewards = [None if skip else row["rewards"] for row, skip in zip(rows, unscored, strict=True)]
     advantages = group_advantages(rewards, group_size)

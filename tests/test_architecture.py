@@ -1,4 +1,4 @@
-"""The rooms of docs/architecture.md: allowed imports between them, and names that only some rooms may use."""
+"""Check the rooms of docs/architecture.md: the imports between them, and names that only some rooms may use."""
 
 import ast
 import re
@@ -9,26 +9,26 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "trl_ces"
 
-# A room is a folder or a file of the package. It may import only from rooms before it in this list. Training needs
-# only the core.
+# A room is a folder or a file of the package. It may import only from rooms that are earlier in this list. Training
+# uses only the core.
 CORE = ("support", "grading.qwen", "grading", "methods", "config", "layers", "trainer", "rewards", "train")
 LAB = tuple(
     f"lab.{name}" for name in ("evaluation.code", "evaluation", "tasks", "inspect", "plan", "study", "testing")
 )
 ROOMS = (*CORE, *LAB, "cli")
-SEAM = re.compile(
+PRIVATE_METHODS = re.compile(
     r"\b(_compute_loss|_generate_and_score_completions|_get_per_token_logps\w*|_calculate_rewards|_buffered_inputs)\b"
 )
 
 
 def room_of(module):
     """Return the innermost room of a module such as `lab.evaluation.code.judge`."""
-    inside = [room for room in ROOMS if module == room or module.startswith(f"{room}.")]
-    return max(inside, key=len, default=None)
+    rooms = [room for room in ROOMS if module == room or module.startswith(f"{room}.")]
+    return max(rooms, key=len, default=None)
 
 
 def files_of_modules():
-    """Map each module, named relative to the package, to its file."""
+    """Map the name of each module, relative to the package, to its file."""
     files = {}
     for file in sorted(PACKAGE.rglob("*.py")):
         module = ".".join(file.relative_to(PACKAGE).with_suffix("").parts)
@@ -37,7 +37,7 @@ def files_of_modules():
 
 
 def import_graph():
-    """Map each module to the modules of the package that it imports, at its top or in a function."""
+    """Map each module to the modules of the package that it imports, at the top level or in a function."""
     files = files_of_modules()
     graph = {module: set() for module in files}
     for module, file in files.items():
@@ -73,17 +73,17 @@ def test_every_module_is_in_a_room():
     assert [module for module in files_of_modules() if room_of(module) is None] == ["__init__", "lab"]
 
 
-def test_rooms_import_only_from_rooms_below_them():
-    upward = [
+def test_rooms_import_only_from_earlier_rooms():
+    violations = [
         f"{module} imports {name}"
         for module, names in import_graph().items()
         for name in names
         if module not in ("__init__", "lab") and ROOMS.index(room_of(name)) > ROOMS.index(room_of(module))
     ]
-    assert upward == []
+    assert violations == []
 
 
-def test_training_imports_neither_the_lab_nor_the_packages_of_the_server_client():
+def test_training_imports_neither_the_lab_nor_server_client_packages():
     graph = import_graph()
     core = {module for module in graph if room_of(module) in CORE}
     assert {
@@ -104,11 +104,11 @@ def test_a_training_process_imports_at_most_80_modules_and_10750_lines():
     assert sum(len(files[module].read_text().splitlines()) for module in modules) <= 10_750
 
 
-def test_no_chain_of_imports_is_longer_than_17():
+def test_import_chains_have_at_most_17_modules():
     graph, longest = import_graph(), {}
     for module in TopologicalSorter(graph).static_order():  # imported modules come first; a cycle raises an error
-        below = max((longest[name] for name in graph[module]), key=len, default=())
-        longest[module] = (module, *below)
+        deepest = max((longest[name] for name in graph[module]), key=len, default=())
+        longest[module] = (module, *deepest)
     chain = max(longest.values(), key=len)
     assert len(chain) <= 17, chain
 
@@ -121,18 +121,20 @@ def test_layers_do_not_depend_on_ces():
     assert [module for module in layers if "ces_tau" in files[module].read_text()] == []
 
 
-def test_the_trainer_has_at_most_12_bases():
+def test_the_trainer_has_at_most_12_base_classes():
     from trl_ces import CESTrainer
 
     assert len(CESTrainer.__bases__) <= 12
 
 
 def test_only_the_trainer_and_its_layers_use_trls_private_methods():
-    named = {room_of(module) for module, file in files_of_modules().items() if SEAM.search(file.read_text())}
-    assert named == {"trainer", "layers"}
+    rooms = {
+        room_of(module) for module, file in files_of_modules().items() if PRIVATE_METHODS.search(file.read_text())
+    }
+    assert rooms == {"trainer", "layers"}
 
 
-def test_the_package_and_the_grader_load_neither_torch_nor_trl():
+def test_importing_the_package_or_the_grader_loads_neither_torch_nor_trl():
     loaded = python("import sys, trl_ces, trl_ces.grading, trl_ces.support.prompts; print(*sys.modules)")
     assert {"torch", "trl", "transformers"}.isdisjoint(loaded)
 

@@ -1,4 +1,4 @@
-"""Facts about TRL's AsyncGRPOTrainer from docs/architecture.md: what works with it, and why CES is not applied."""
+"""Check the statements about TRL's AsyncGRPOTrainer in docs/architecture.md."""
 
 import functools
 import pickle
@@ -16,7 +16,7 @@ from trl_ces.support.tested_trl import known_fingerprints
 
 
 def make_batch():
-    """Return a micro-batch of one completion of three tokens after a prompt of two."""
+    """Return a micro-batch with one prompt of two tokens and its completion of three tokens."""
     row = TreeRow()
     row.add(
         {
@@ -32,7 +32,7 @@ def make_batch():
 
 
 def test_the_loss_reads_the_advantages_before_the_forward_pass():
-    class Forward(Exception):
+    class ForwardReached(Exception):
         pass
 
     keys_read = []
@@ -43,9 +43,9 @@ def test_the_loss_reads_the_advantages_before_the_forward_pass():
             return super().__getitem__(key)
 
     def model(**inputs):
-        raise Forward
+        raise ForwardReached
 
-    with pytest.raises(Forward):
+    with pytest.raises(ForwardReached):
         AsyncGRPOTrainer.compute_loss(SimpleNamespace(aux_loss_enabled=False), model, Watched(make_batch()))
     assert "advantages" in keys_read
 
@@ -58,18 +58,18 @@ def test_a_batch_has_one_advantage_per_token_and_no_rewards():
 
 
 @pytest.mark.parametrize("reward", [accuracy_reward, boxed_accuracy_reward, think_format_reward])
-def test_rewards_of_single_completions_can_be_sent_to_the_rollout_worker(reward):
+def test_per_completion_rewards_can_be_pickled_for_the_rollout_worker(reward):
     prefilled = functools.partial(reward, thinking_prefilled=True)
     assert pickle.loads(pickle.dumps(prefilled)).func is reward
     assert get_callable_name(prefilled) == reward.__name__
 
 
-def test_group_rewards_cannot_be_sent_to_the_rollout_worker():
+def test_group_rewards_cannot_be_pickled_for_the_rollout_worker():
     with pytest.raises((pickle.PicklingError, AttributeError)):
         pickle.dumps(get_kimi_length_reward())
 
 
-def test_the_asynchronous_trainer_defines_no_rollout_method_that_the_layers_override():
+def test_async_grpo_defines_no_rollout_method_that_the_layers_override():
     names = {name.rpartition(".")[2] for functions in known_fingerprints().values() for name in functions}
     rollout = {name for name in names if hasattr(GRPOTrainer, name)} - {"__init__", "log", "_save_checkpoint"}
     assert len(rollout) > 8

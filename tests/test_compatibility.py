@@ -1,4 +1,4 @@
-"""Test CESTrainer with every form of reward, and with every term of TRL's loss that uses the advantage.
+"""Test CESTrainer with each kind of reward and with each term of TRL's loss that uses the advantage.
 
 PEFT, async rewards, iterable datasets and evaluation are tested in test_trainer.py, tools in
 test_compatibility_tools.py, and images in test_compatibility_vision.py.
@@ -11,7 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from against_reference import (
+from objectives import TAU, expected_advantages, objective, shaping_of, watch_shaping
+from reference import float64_copy, logps_and_bits, selection_sizes
+from reference_comparison import (
     PROMPTS,
     assert_loss_and_gradients_agree,
     make_trainer,
@@ -19,13 +21,11 @@ from against_reference import (
     reference_rows,
     rollout,
 )
-from objectives import TAU, advantages_by_hand, objective, shaping_of, watch_shaping
-from reference import float64_copy, logps_and_bits, selection_sizes
 from tiny import random_script, scripted_accuracy_reward, tiny_model, tiny_tokenizer
 from trainers import scripted_trainer, tiny_trainer, vowel_accuracy_reward, with_reference
 from transformers import Qwen2Config, Qwen2ForSequenceClassification
 
-# Reward models and the forms of a reward function.
+# Reward models and kinds of reward functions.
 
 
 def quality_model(tokenizer, num_labels=1):
@@ -112,7 +112,7 @@ def test_an_unscored_batch_does_not_change_the_weights(tmp_path):
 
 
 @pytest.mark.parametrize("labels", [2, 3])
-def test_a_reward_model_with_several_labels_is_refused(tmp_path, labels):
+def test_a_reward_model_with_several_labels_is_rejected(tmp_path, labels):
     judge = quality_model(tiny_tokenizer(), num_labels=labels)
     judge.save_pretrained(tmp_path / "judge")
     for reward in (judge, str(tmp_path / "judge")):
@@ -120,14 +120,14 @@ def test_a_reward_model_with_several_labels_is_refused(tmp_path, labels):
             tiny_trainer(tmp_path, [reward, vowel_accuracy_reward])
 
 
-def test_a_reward_model_is_loaded_by_its_name(tmp_path):
+def test_a_reward_model_can_be_loaded_from_a_path(tmp_path):
     quality_model(tiny_tokenizer()).save_pretrained(tmp_path / "judge")
     tiny_tokenizer().save_pretrained(tmp_path / "judge")
     trainer = tiny_trainer(tmp_path, [str(tmp_path / "judge"), vowel_accuracy_reward])
     assert trainer.reward_func_names[0] == "judge"
 
 
-def test_a_reward_model_without_a_head_is_refused(tmp_path):
+def test_a_reward_model_without_a_head_is_rejected(tmp_path):
     tiny_model().save_pretrained(tmp_path / "judge")  # TRL would add a random head
     with pytest.raises(ValueError, match=r"reward model .* not have exactly one label"):
         tiny_trainer(tmp_path, [str(tmp_path / "judge"), vowel_accuracy_reward])
@@ -147,7 +147,7 @@ LOSS_TERMS: dict[str, dict] = {
 
 
 @pytest.mark.parametrize("case", LOSS_TERMS)
-def test_ces_works_with_every_advantage_and_objective_of_trl(tmp_path, case):
+def test_ces_works_with_all_advantages_and_loss_terms_of_trl(tmp_path, case):
     script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
     policy = with_reference(tiny_model(), tmp_path)
     trainer = make_trainer(tmp_path, script, model=policy, ces_tau=float(TAU), **LOSS_TERMS[case])
@@ -156,14 +156,17 @@ def test_ces_works_with_every_advantage_and_objective_of_trl(tmp_path, case):
     if case == "reference model":
         options = {"kl": 0.3, "ref": float64_copy(trainer.model)}
     if case == "two-sided clip":
-        options, scale = {"delta": 1.4, "old": float64_copy(trainer.model)}, 2  # one call has the rows of both steps
+        options, scale = (
+            {"delta": 1.4, "old": float64_copy(trainer.model)},
+            2,
+        )  # one call contains the rows of both steps
     if options:
         perturb_weights(trainer.model)
     loss = trainer._compute_loss(trainer.model, batch)
 
     rows = reference_rows(trainer, script)
     entries = [row for group in script.values() for row in group]
-    advantages = advantages_by_hand(case, [row["accuracy"] for row in entries], [row["bonus"] for row in entries])
+    advantages = expected_advantages(case, [row["accuracy"] for row in entries], [row["bonus"] for row in entries])
     assert batch["advantages"].tolist() == pytest.approx(advantages, abs=1e-5)
     model = float64_copy(trainer.model)
     for index, (row, size) in enumerate(zip(rows, selection_sizes(rows, 4, TAU), strict=True)):
@@ -200,21 +203,21 @@ def test_vllms_importance_weights_multiply_the_shaped_advantage(tmp_path, mode):
 
     weights = []
     for errors in noise:
-        off = [sum(errors)] * len(errors) if mode.startswith("sequence") else errors
-        beyond = 1.5 if mode.endswith("truncate") else 0.0
-        weights.append([math.exp(-e) if math.exp(-e) <= 1.5 else beyond for e in off])
+        per_token = [sum(errors)] * len(errors) if mode.startswith("sequence") else errors
+        above_bound = 1.5 if mode.endswith("truncate") else 0.0
+        weights.append([math.exp(-e) if math.exp(-e) <= 1.5 else above_bound for e in per_token])
     columns = 1 if mode.startswith("sequence") else batch["completion_ids"].size(1)
     assert batch["importance_sampling_ratio"].shape == (8, columns)
     assert len({weight for row in weights for weight in row} & {0.0, 1.5}) == 1, (
-        "the test needs weights beyond the bound"
+        "the test needs weights above the bound"
     )
     entries = [row for group in script.values() for row in group]
-    advantages = advantages_by_hand(mode, [row["accuracy"] for row in entries], [row["bonus"] for row in entries])
+    advantages = expected_advantages(mode, [row["accuracy"] for row in entries], [row["bonus"] for row in entries])
     expected = objective([model] * 8, rows, advantages, weights=weights)
     assert_loss_and_gradients_agree(trainer, loss, model, expected)
 
 
-def test_an_evaluation_with_continuous_batching_logs_evaluation_metrics(tmp_path):
+def test_evaluation_with_continuous_batching_logs_metrics(tmp_path):
     """Replace only paged attention, which needs a GPU; the rest of TRL's code path runs."""
     model = tiny_model()
     model.generate_batch = lambda prompts, **kwargs: {

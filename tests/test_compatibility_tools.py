@@ -6,9 +6,9 @@ Only the model's text is scripted. TRL renders the prompt, parses the text, call
 import math
 
 import pytest
-from against_reference import assert_loss_and_gradients_agree
 from objectives import watch_shaping
 from reference import float64_copy, selection_sizes, shaped_loss
+from reference_comparison import assert_loss_and_gradients_agree
 from tool_processes import add
 from tool_turns import QWEN_END, call, chat_trainer, four_of_each, question, qwen_tokenizer, r1_tokenizer, script_turns
 from trl.chat_template_utils import qwen3_5_think_chat_template
@@ -17,7 +17,7 @@ from trl.chat_template_utils import qwen3_5_think_chat_template
 
 
 def dialogue_tokens(tokenizer, dialogue):
-    """Return the completion and its loss mask, which also excludes the template's tokens around a tool's output."""
+    """Return the token ids and the loss mask, which excludes tool output and the template tokens around it."""
     ids, mask = [], []
     for number, text in enumerate(dialogue):
         if number % 2:
@@ -71,7 +71,7 @@ def test_tool_output_is_neither_counted_nor_shaped_nor_trained_on(tmp_path):
 
 
 class Till:
-    """Environment that takes coins and rewards the exact amount that the customer owes."""
+    """Environment that rewards payment of the exact amount owed."""
 
     def reset(self, owed, **kwargs):
         self.owed, self.inside = owed, 0
@@ -167,7 +167,7 @@ PLAIN_TEMPLATES = {
 
 
 @pytest.mark.parametrize("template", PLAIN_TEMPLATES)
-def test_rewards_receive_thinking_prefilled_of_the_template(tmp_path, template):
+def test_rewards_receive_thinking_prefilled_from_the_template(tmp_path, template):
     make_tokenizer, template_kwargs, opened = PLAIN_TEMPLATES[template]
     received = []
 

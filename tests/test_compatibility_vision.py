@@ -1,4 +1,4 @@
-"""Test CESTrainer with a vision-language model. The model is LLaVA, because Qwen-VL's processors need torchvision."""
+"""Test CESTrainer with a vision-language model: LLaVA, because Qwen-VL's processors need torchvision."""
 
 import functools
 import math
@@ -7,11 +7,11 @@ import string
 import numpy as np
 import pytest
 import torch
-from objectives import by_group, normalized, objective
+from objectives import by_group, normalize, objective
 from PIL import Image
 from reference import float64_copy
 from tiny import tiny_model, tiny_tokenizer
-from trainers import ready, tiny_trainer
+from trainers import prepare_trainer, tiny_trainer
 from transformers import CLIPVisionConfig, LlavaConfig, LlavaForConditionalGeneration, LlavaProcessor
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from trl import GRPOConfig, GRPOTrainer
@@ -72,11 +72,12 @@ def vision_trainer(trainer_class, config_class, tmp_path, **changes):
 
 
 def train(trainer):
-    trainer.train()  # before the next trainer is created, because creating a trainer seeds the sampling
+    """Train before the next trainer is created, because creating a trainer resets the seed."""
+    trainer.train()
     return trainer
 
 
-def test_a_vision_model_trains_as_in_trl_only_at_tau_0(tmp_path):
+def test_a_vision_model_matches_trl_only_at_tau_0(tmp_path):
     upstream = train(vision_trainer(GRPOTrainer, GRPOConfig, tmp_path))
     tau_zero = train(vision_trainer(CESTrainer, CESConfig, tmp_path, ces_tau=0.0))
     ces = train(vision_trainer(CESTrainer, CESConfig, tmp_path, ces_tau=0.3))
@@ -96,7 +97,7 @@ def test_a_vision_model_trains_as_in_trl_only_at_tau_0(tmp_path):
 
 
 def test_the_loss_of_a_vision_model_matches_algorithm_1(tmp_path):
-    trainer = ready(vision_trainer(CESTrainer, CESConfig, tmp_path, ces_tau=0.3, steps_per_generation=1))
+    trainer = prepare_trainer(vision_trainer(CESTrainer, CESConfig, tmp_path, ces_tau=0.3, steps_per_generation=1))
     examples = [row for row in list(trainer.train_dataset)[:2] for _ in range(4)]
     batch = trainer._generate_and_score_completions(examples)
     loss = trainer._compute_loss(trainer.model, batch)
@@ -112,7 +113,7 @@ def test_the_loss_of_a_vision_model_matches_algorithm_1(tmp_path):
                 "accuracy": float(text[:1].islower()),
             }
         )
-    advantages = by_group(normalized, [row["accuracy"] for row in rows])
+    advantages = by_group(normalize, [row["accuracy"] for row in rows])
     assert batch["correct"].tolist() == [row["accuracy"] == 1 for row in rows]
     assert 0 < sum(row["accuracy"] for row in rows) < 8
     model, pixels = float64_copy(trainer.model), batch["pixel_values"].double()

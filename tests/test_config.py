@@ -1,4 +1,4 @@
-"""CESConfig: defaults, rejected values and their messages, and conversion of a GRPOConfig."""
+"""Test CESConfig: defaults, error messages for rejected values, and conversion of a GRPOConfig."""
 
 import math
 
@@ -41,10 +41,10 @@ def test_every_added_field_has_help():
 
 
 INF, NAN = float("inf"), float("nan")
-EVALUATES = {"eval_strategy": "steps", "save_strategy": "steps", "save_steps": 500, "eval_steps": 500}
+WITH_EVALUATION = {"eval_strategy": "steps", "save_strategy": "steps", "save_steps": 500, "eval_steps": 500}
 SFT: dict = {"shaping": "on_policy_sft", "epsilon": 1e6, "epsilon_high": 1e6}
 
-# Settings, and two parts of the error message: name and value, and the remedy.
+# (settings, field name and value in the error message, remedy in the error message)
 REJECTED = [
     ({"shaping": "ce"}, "`shaping` is 'ce'", "'none'"),
     *(({"ces_tau": value}, f"`ces_tau` is {value!r}", "[0, 1]") for value in (1.5, float("nan"), "0.01", True, None)),
@@ -131,12 +131,12 @@ REJECTED = [
     *(
         (changes, f"`{next(iter(changes))}` is {next(iter(changes.values()))!r}", "set `metric_for_best_model`")
         for changes in (
-            {"load_best_model_at_end": True, **EVALUATES},
-            {"load_best_model_at_end": True, "metric_for_best_model": "eval_loss", **EVALUATES},
+            {"load_best_model_at_end": True, **WITH_EVALUATION},
+            {"load_best_model_at_end": True, "metric_for_best_model": "eval_loss", **WITH_EVALUATION},
             {"save_strategy": "best", "eval_strategy": "steps"},
-            {"lr_scheduler_type": "reduce_lr_on_plateau", **EVALUATES},
-            {"lr_scheduler_type": "greedy", "metric_for_best_model": "loss", **EVALUATES},
-            {"metric_for_best_model": "loss", **EVALUATES},
+            {"lr_scheduler_type": "reduce_lr_on_plateau", **WITH_EVALUATION},
+            {"lr_scheduler_type": "greedy", "metric_for_best_model": "loss", **WITH_EVALUATION},
+            {"metric_for_best_model": "loss", **WITH_EVALUATION},
         )
     ),
     ({"save_strategy": "best", "metric_for_best_model": "eval_reward"}, "`save_strategy` is", "set `eval_strategy`"),
@@ -219,8 +219,8 @@ def test_errors_name_the_field_the_value_and_the_remedy(tmp_path, changes, setti
             )
         ),
         {"use_vllm": True, "generation_kwargs": {"min_tokens": 2, "frequency_penalty": 0.1, "logit_bias": {"3": 1.0}}},
-        {"load_best_model_at_end": True, "metric_for_best_model": "eval_reward", **EVALUATES},
-        {"metric_for_best_model": "completions/mean_length", "greater_is_better": False, **EVALUATES},
+        {"load_best_model_at_end": True, "metric_for_best_model": "eval_reward", **WITH_EVALUATION},
+        {"metric_for_best_model": "completions/mean_length", "greater_is_better": False, **WITH_EVALUATION},
     ],
     ids=str,
 )
@@ -229,7 +229,7 @@ def test_allowed_settings_are_kept(tmp_path, changes):
     assert {name: getattr(config, name) for name in changes} == changes
 
 
-def test_a_grpo_config_keeps_its_settings_and_gets_the_defaults_of_ces(tmp_path):
+def test_a_grpo_config_keeps_its_settings_and_gets_the_ces_defaults(tmp_path):
     plain = GRPOConfig(**settings(tmp_path, epsilon=0.1, beta=0.04, temperature=0.7, steps_per_generation=3))
     config = CESConfig.from_grpo(plain)
     assert isinstance(config, CESConfig)
@@ -263,8 +263,8 @@ def test_sequence_ratios_with_vllm_cause_a_warning(tmp_path, mode):
 
 @pytest.mark.parametrize(("greater", "metric"), [(True, "eval_rewards/f/mean"), (False, "completions/mean_length")])
 @pytest.mark.parametrize("scheduler", ["reduce_lr_on_plateau", "greedy"])
-def test_schedulers_that_read_a_metric_get_its_direction(tmp_path, scheduler, greater, metric):
-    changes = {"lr_scheduler_type": scheduler, "metric_for_best_model": metric, **EVALUATES}
+def test_metric_schedulers_get_the_direction_of_their_metric(tmp_path, scheduler, greater, metric):
+    changes = {"lr_scheduler_type": scheduler, "metric_for_best_model": metric, **WITH_EVALUATION}
     changes |= {} if greater else {"greater_is_better": False}
     for make in (CESConfig, lambda **fields: CESConfig.from_grpo(GRPOConfig(**fields))):
         config = make(**settings(tmp_path, **{**changes, "lr_scheduler_kwargs": {"patience": 3}}))

@@ -1,4 +1,4 @@
-"""constraints-gpu.txt pins every package for a GPU machine to a version that the extras and TRL allow."""
+"""Check that constraints-gpu.txt pins every requirement to a version that the extras and TRL allow."""
 
 import tomllib
 from importlib.metadata import requires

@@ -1,4 +1,4 @@
-"""benchmarks/gpu.py runs its parts in order, each with its own time limit, and keeps their output."""
+"""Check that benchmarks/gpu.py runs its parts in order, each with a separate time limit, and keeps their output."""
 
 import subprocess
 import sys
@@ -42,8 +42,8 @@ def test_each_part_prints_its_table_and_a_failed_part_fails_the_script(
     script = tmp_path / "part.py"
     script.write_text(code)
     monkeypatch.setattr(gpu, "command_of", lambda *_: [str(script)])
-    words = ["--shape", "tiny", "--parts", "plan", "--output_dir", str(tmp_path / "out")]
-    assert gpu.main(words) == result
+    args = ["--shape", "tiny", "--parts", "plan", "--output_dir", str(tmp_path / "out")]
+    assert gpu.main(args) == result
     printed = capsys.readouterr().out
     assert f"{outcome}; {tmp_path / 'out/plan.md'}" in printed
     assert ("| 7 |" in printed) is (result == 0)
@@ -54,7 +54,7 @@ def test_parts_without_remaining_time_are_listed(gpu, tmp_path, capsys):
     assert capsys.readouterr().out.count("no time is left") == len(gpu.PARTS)
 
 
-def test_a_random_model_needs_a_folder(monkeypatch, capsys):
+def test_a_random_model_requires_a_model_path(monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(SCRIPT.parent))  # step.py imports rollouts.py
     with pytest.raises(SystemExit):
         import_module("step").main(["--config", "arithmetic", "--random_shape", "tiny"])
@@ -64,8 +64,8 @@ def test_a_random_model_needs_a_folder(monkeypatch, capsys):
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_every_part_runs_on_a_cpu(gpu, tmp_path):
-    words = ["--shape", "tiny", "--minutes", "60", "--output_dir", str(tmp_path)]
-    finished = subprocess.run([sys.executable, SCRIPT, *words], capture_output=True, text=True, check=False)
+    args = ["--shape", "tiny", "--minutes", "60", "--output_dir", str(tmp_path)]
+    finished = subprocess.run([sys.executable, SCRIPT, *args], capture_output=True, text=True, check=False)
     assert finished.returncode == 0, finished.stdout
     assert "zero2_offload: skipped" in finished.stdout
     for name in gpu.PARTS.keys() - {"zero2_offload"}:

@@ -1,4 +1,4 @@
-"""`normalize_each_step` divides a step's loss by the step's tokens (Eq. 1), not by the rollout's mean per step."""
+"""Check that `normalize_each_step` divides the loss by the step's tokens (Eq. 1), not by the mean tokens per step."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from unpadded_runs import CASES, train
 
 from trl_ces import CESTrainer
 
-# The learning rate is 0, so that gradients of all steps can be compared.
+# The learning rate is 0, so that the gradients of all steps are comparable.
 NO_UPDATES = {"learning_rate": 0.0, "gradient_accumulation_steps": 2, "steps_per_generation": 8, "max_steps": 4}
 
 

@@ -1,4 +1,4 @@
-"""The accuracy and format rewards."""
+"""Test the accuracy and format rewards."""
 
 import logging
 from functools import partial
@@ -34,7 +34,7 @@ def test_the_last_assistant_message_of_a_tool_conversation_is_graded():
     assert accuracy_reward([[tool]], ["7"]) == [0.0]
 
 
-def test_thinking_left_open_in_prompt_or_completion_scores_zero():
+def test_unclosed_thinking_scores_zero():
     completions = [r"\boxed{7}", r"<think>\boxed{7}", r"x</think>\boxed{7}", r"\boxed{7}</think>"]
     assert accuracy_reward(completions, ["7"] * 4, thinking_prefilled=True) == [0.0, 0.0, 1.0, 0.0]
     assert accuracy_reward(completions, ["7"] * 4, thinking_prefilled=False) == [1.0, 0.0, 1.0, 0.0]
@@ -119,6 +119,6 @@ def test_the_format_reward_requires_thinking_exactly_once_and_first(completion, 
 
 def test_nouns_in_the_question_are_accepted_as_units():
     chat = [{"role": "user", "content": "How many gizmos?"}, {"role": "assistant", "content": "Gadgets"}]
-    answers = [r"\boxed{5\text{ gizmos}}", r"\boxed{5\text{ gadgets}}"]
-    assert accuracy_reward(answers * 2, ["5"] * 4, prompts=["How many gizmos?"] * 2 + [chat] * 2) == [1, 0, 1, 0]
-    assert accuracy_reward(answers, ["5"] * 2) == [0, 0]
+    completions = [r"\boxed{5\text{ gizmos}}", r"\boxed{5\text{ gadgets}}"]
+    assert accuracy_reward(completions * 2, ["5"] * 4, prompts=["How many gizmos?"] * 2 + [chat] * 2) == [1, 0, 1, 0]
+    assert accuracy_reward(completions, ["5"] * 2) == [0, 0]

@@ -1,17 +1,17 @@
-"""Rollouts use only the recipe's sampling settings, regardless of the model's own generation config."""
+"""Check that rollouts use only the recipe's sampling settings, regardless of the model's generation config."""
 
 import pytest
 import torch
 from peft import LoraConfig
 from tiny import tiny_model
-from trainers import ready, tiny_trainer
+from trainers import prepare_trainer, tiny_trainer
 from trl import GRPOTrainer
 from trl.generation.vllm_client import VLLMClient
 
 from trl_ces import CESTrainer
 from trl_ces.layers import FiniteSteps
 
-# Settings of a model's file that TRL leaves unset.
+# Settings in a model's generation_config.json that TRL leaves unset.
 MODEL_SETTINGS = {
     "no_repeat_ngram_size": 1,
     "suppress_tokens": list(range(5, 25)),
@@ -26,12 +26,12 @@ MODEL_SETTINGS = {
 Alone = type("Alone", (FiniteSteps, GRPOTrainer), {})
 
 
-def sample_completions(folder, own=None, more=None, trainer_class=CESTrainer, **changes):
-    """Sample completions from a model whose own generation config contains `own`; return them and the model."""
+def sample_completions(folder, model_settings=None, more=None, trainer_class=CESTrainer, **changes):
+    """Sample completions from a model with `model_settings` in its generation config; return both."""
     model = tiny_model()
-    for name, value in (own or {}).items():
+    for name, value in (model_settings or {}).items():
         setattr(model.generation_config, name, value)
-    trainer = ready(
+    trainer = prepare_trainer(
         tiny_trainer(folder, more={"model": model, **(more or {})}, trainer_class=trainer_class, **changes)
     )
     torch.manual_seed(0)
@@ -64,11 +64,11 @@ def test_the_models_own_settings_do_not_change_completions_in_other_cases(tmp_pa
         "continuous batching": {"use_transformers_continuous_batching": True},
         "kwargs": {"generation_kwargs": {"min_new_tokens": 3}},
     }[case]
-    own = {name: MODEL_SETTINGS[name] for name in ("suppress_tokens", "no_repeat_ngram_size", "typical_p")}
-    assert sample_completions(tmp_path, own, **changes)[0] == sample_completions(tmp_path, **changes)[0]
+    model_settings = {name: MODEL_SETTINGS[name] for name in ("suppress_tokens", "no_repeat_ngram_size", "typical_p")}
+    assert sample_completions(tmp_path, model_settings, **changes)[0] == sample_completions(tmp_path, **changes)[0]
 
 
-def test_end_tokens_of_the_model_end_completions(tmp_path):
+def test_the_models_end_tokens_end_completions(tmp_path):
     ends = list(range(2, 30))
     completions, _ = sample_completions(tmp_path, {"eos_token_id": ends})
     assert all(ids[-1] in [1, *ends] and not {*ids[:-1]} & {1, *ends} for ids in completions if len(ids) < 12)
@@ -90,32 +90,32 @@ def test_top_k_none_keeps_all_tokens(tmp_path):
     assert calls[0].top_k == 0  # transformers' default is 50
 
 
-# vLLM takes these from the model's generation_config.json, where a request leaves them unset.
-FROM_VLLM_FILE = {"repetition_penalty", "temperature", "top_k", "top_p", "min_p", "max_tokens"}
+# vLLM reads these parameters from the model's generation_config.json unless the request sets them.
+MODEL_FILE_PARAMETERS = {"repetition_penalty", "temperature", "top_k", "top_p", "min_p", "max_tokens"}
 
 
-def test_requests_to_a_server_set_all_parameters_that_vllm_takes_from_a_models_file():
+def test_server_requests_set_all_parameters_that_vllm_reads_from_the_model():
     client, bodies = object.__new__(VLLMClient), []
     client.base_url, client.model = "http://here", "model"
-    answer = {"prompt_token_ids": [1], "token_ids": [2], "logprobs": None}
-    client._post = lambda url, json: bodies.append(json) or {"choices": [answer]}
+    choice = {"prompt_token_ids": [1], "token_ids": [2], "logprobs": None}
+    client._post = lambda url, json: bodies.append(json) or {"choices": [choice]}
     client.generate([[1]])
-    assert {name for name, value in bodies[0].items() if value is not None} >= FROM_VLLM_FILE
+    assert {name for name, value in bodies[0].items() if value is not None} >= MODEL_FILE_PARAMETERS
 
 
-def test_colocated_vllm_gets_all_parameters_that_it_would_take_from_a_models_file(tmp_path, monkeypatch):
-    from colocated_vllm import ColocatedLLM, colocated_here
+def test_colocated_requests_set_all_parameters_that_vllm_reads_from_the_model(tmp_path, monkeypatch):
+    from colocated_vllm import ColocatedLLM, patch_colocated_vllm
 
-    colocated_here(monkeypatch)
-    requests, answer = [], ColocatedLLM._answer
+    patch_colocated_vllm(monkeypatch)
+    requests, sample_output = [], ColocatedLLM._sample_output
     monkeypatch.setattr(
         ColocatedLLM,
-        "_answer",
-        lambda self, prompt, request: requests.append(request) or answer(self, prompt, request),
+        "_sample_output",
+        lambda self, prompt, request: requests.append(request) or sample_output(self, prompt, request),
     )
     tiny_model().save_pretrained(tmp_path / "model")
     trainer = tiny_trainer(
         tmp_path, more={"model": str(tmp_path / "model")}, use_vllm=True, vllm_mode="colocate", max_steps=1
     )
     trainer.train()
-    assert {name for name, value in requests[0].items() if value is not None} >= FROM_VLLM_FILE
+    assert {name for name, value in requests[0].items() if value is not None} >= MODEL_FILE_PARAMETERS

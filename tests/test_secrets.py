@@ -1,4 +1,4 @@
-"""Tokens are read only from the environment, and no file that the package reads can run code."""
+"""Check that access tokens are read only from the environment, and that no file the package reads can run code."""
 
 import ast
 import json
@@ -54,7 +54,7 @@ def test_no_token_is_printed_by_env_or_an_error(capsys, monkeypatch):
         ({"model_init_kwargs": {"headers": ["hf_" + "a1" * 17]}}, "model_init_kwargs.headers"),
     ],
 )
-def test_a_secret_at_any_depth_of_a_recipe_is_refused(fields, key):
+def test_a_secret_at_any_depth_of_a_recipe_is_rejected(fields, key):
     recipe = {"model_name_or_path": "m", "dataset_name": "d", "output_dir": "out"} | fields
     message = rf"recipe: `{re.escape(key)}` contains what looks like a secret.* set an environment variable"
     with pytest.raises(UserError, match=message):
@@ -62,13 +62,13 @@ def test_a_secret_at_any_depth_of_a_recipe_is_refused(fields, key):
 
 
 @pytest.mark.parametrize(
-    "words", [["--token", "SECRET"], ["--hub_token", "SECRET"], ["--model_init_kwargs", "{token: SECRET}"], []]
+    "args", [["--token", "SECRET"], ["--hub_token", "SECRET"], ["--model_init_kwargs", "{token: SECRET}"], []]
 )
-def test_a_secret_on_the_command_line_or_in_an_overlay_is_refused(tmp_path, capsys, words):
+def test_a_secret_on_the_command_line_or_in_an_overlay_is_rejected(tmp_path, capsys, args):
     recipe, output = make_job(tmp_path)
     overlay = tmp_path / "overlay.yaml"
-    overlay.write_text("" if words else "env+: {OPENAI_API_KEY: SECRET}\n")
-    assert main(["train", "--config", str(recipe), str(overlay), *words]) == 2
+    overlay.write_text("" if args else "env+: {OPENAI_API_KEY: SECRET}\n")
+    assert main(["train", "--config", str(recipe), str(overlay), *args]) == 2
     printed = capsys.readouterr().err
     assert "contains what looks like a secret" in printed
     assert "SECRET" not in printed
@@ -83,14 +83,14 @@ def test_a_secret_on_the_command_line_or_in_an_overlay_is_refused(tmp_path, caps
         ("evaluation", {"function": "a.b", "api_key": "x"}),
     ],
 )
-def test_a_secret_in_a_study_is_refused(tmp_path, group, inner):
+def test_a_secret_in_a_study_is_rejected(tmp_path, group, inner):
     content = {"output_dir": "out", "seeds": [0], "methods": {"a": {"config": "arithmetic"}}, group: inner}
     (tmp_path / "study.yaml").write_text(json.dumps(content))
     with pytest.raises(UserError, match=rf"study.yaml: `{group}\..*` contains what looks like a secret"):
         load_study(tmp_path / "study.yaml")
 
 
-def test_a_secret_in_an_evaluation_is_refused():
+def test_a_secret_in_an_evaluation_is_rejected():
     for fields in ({"model": "https://me:pass@host/m"}, {"model": "m", "token": "x"}):
         with pytest.raises(UserError, match=rf"`{list(fields)[-1]}` contains what looks like a secret"):
             make_settings({"benchmarks": ["gsm8k"]} | fields, "file")
@@ -99,25 +99,25 @@ def test_a_secret_in_an_evaluation_is_refused():
 
 
 GENERATION = [name for name in vars(GenerationConfig()) if not name.startswith("_")]
-OTHERS = (
+OTHER_NAMES = (
     *("eos_token", "pad_token", "bos_token", "image_token", "think_end_token"),
     *("start_of_thinking_token", "fim_middle_token", "stop_tokens", "max_tokens", "thinking_token_budget"),
     *("token_level", "token_type_ids", "tokenizer", "tokens", "reward_per_token"),
     *("key", "cache_key", "primary_key", "pass_at_k", "HF_TOKEN_PATH"),
     *("api_key_env", "password_file", "TOKENIZERS_PARALLELISM", "SSH_AUTH_SOCK", "PWD"),
-    *("secretary"),
+    "secretary",
 )
 
 
 def test_names_of_text_tokens_are_not_secrets():
     names = [name for name in recipe_fields() if name != "hub_token"]
-    assert [name for name in (*names, *GENERATION, *OTHERS) if is_secret(name)] == []
+    assert [name for name in (*names, *GENERATION, *OTHER_NAMES) if is_secret(name)] == []
     reject_secrets({"token": True, "password": None, "eos_token": "<|im_end|>", "x_token": 5, "secret": ""}, "file")
     reject_secrets({"text": "see https://host/@user?a=b@c, git@host:x, s3://bucket/x@y or a token=x, key: y"}, "file")
 
 
 @pytest.mark.parametrize("kind", [None, "study", "accelerate", "evaluation"])
-def test_no_shipped_file_trusts_remote_code_or_has_a_secret(kind):
+def test_no_shipped_file_trusts_remote_code_or_contains_a_secret(kind):
     assert shipped_files(kind)
     for file in shipped_files(kind).values():
         assert "trust_remote_code" not in file.read_text()

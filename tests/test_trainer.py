@@ -1,4 +1,4 @@
-"""Complete runs of CESTrainer: bitwise equality with TRL, logs, rejected settings, saved files."""
+"""Test complete runs of CESTrainer: bitwise equality with TRL, logs, rejected settings, and saved files."""
 
 import math
 from pathlib import Path
@@ -11,9 +11,9 @@ from tiny import AS_TRL, random_script, settings, tiny_model, tiny_tokenizer
 from torch.utils._python_dispatch import TorchDispatchMode
 from trainers import (
     PROMPTS,
-    assert_same_bits,
-    assert_weights_moved,
-    ready,
+    assert_bitwise_equal,
+    assert_weights_changed,
+    prepare_trainer,
     scripted_trainer,
     short_reward,
     tiny_trainer,
@@ -28,7 +28,7 @@ from trl_ces.methods.group_reward import accuracy_reward_index
 from trl_ces.methods.metrics import CES_METRICS
 
 
-def train_new(trainer_class, config_class, tmp_path, peft_config=None, dataset=None, **changes):
+def make_and_train(trainer_class, config_class, tmp_path, peft_config=None, dataset=None, **changes):
     """Train with real sampling, by default for ten optimizer steps with four steps per generation batch."""
     defaults = {"max_steps": 10, "steps_per_generation": 4, "epsilon_high": 0.28, "ces_tau": 0.3}
     trainer = tiny_trainer(
@@ -46,24 +46,24 @@ def train_new(trainer_class, config_class, tmp_path, peft_config=None, dataset=N
 @pytest.mark.parametrize("accumulation", [1, 2])
 def test_shaping_none_and_tau_0_are_bitwise_identical_to_trl(tmp_path, accumulation):
     changes = {"gradient_accumulation_steps": accumulation, "steps_per_generation": 4 * accumulation}
-    upstream = train_new(GRPOTrainer, GRPOConfig, tmp_path, **changes)
-    none = train_new(CESTrainer, CESConfig, tmp_path, shaping="none", **AS_TRL, **changes)
-    tau_zero = train_new(CESTrainer, CESConfig, tmp_path, ces_tau=0.0, **AS_TRL, **changes)
-    shaped = train_new(CESTrainer, CESConfig, tmp_path, **AS_TRL, **changes)
-    assert_weights_moved(upstream)
-    assert_same_bits(weights(upstream), weights(none))
-    assert_same_bits(weights(upstream), weights(tau_zero))
+    upstream = make_and_train(GRPOTrainer, GRPOConfig, tmp_path, **changes)
+    none = make_and_train(CESTrainer, CESConfig, tmp_path, shaping="none", **AS_TRL, **changes)
+    tau_zero = make_and_train(CESTrainer, CESConfig, tmp_path, ces_tau=0.0, **AS_TRL, **changes)
+    shaped = make_and_train(CESTrainer, CESConfig, tmp_path, **AS_TRL, **changes)
+    assert_weights_changed(upstream)
+    assert_bitwise_equal(weights(upstream), weights(none))
+    assert_bitwise_equal(weights(upstream), weights(tau_zero))
     assert not torch.equal(weights(upstream)["lm_head.weight"], weights(shaped)["lm_head.weight"])
 
 
-def test_a_grpo_config_trains_like_the_same_ces_config(tmp_path):
-    plain = train_new(CESTrainer, GRPOConfig, tmp_path, max_steps=4)
-    full = train_new(CESTrainer, CESConfig, tmp_path, max_steps=4, ces_tau=0.01)
+def test_a_grpo_config_trains_like_the_corresponding_ces_config(tmp_path):
+    plain = make_and_train(CESTrainer, GRPOConfig, tmp_path, max_steps=4)
+    full = make_and_train(CESTrainer, CESConfig, tmp_path, max_steps=4, ces_tau=0.01)
     assert plain.args.shaping == "ces"
-    assert_same_bits(weights(plain), weights(full))
+    assert_bitwise_equal(weights(plain), weights(full))
 
 
-def test_without_args_the_defaults_of_ces_are_used(tmp_path, monkeypatch):
+def test_without_args_the_ces_defaults_are_used(tmp_path, monkeypatch):
     class OnCpu(CESConfig):
         def __init__(self, output_dir):
             super().__init__(output_dir, use_cpu=True, bf16=False)
@@ -123,7 +123,7 @@ def test_ces_adds_no_forward_pass(tmp_path):
 
 
 def test_shaping_adds_no_device_synchronization(tmp_path):
-    """Count ops that synchronize: reads of a value (item, bool), and ops with a value-dependent shape (nonzero)."""
+    """Count synchronizing ops: those that read a value (item, bool) or have a value-dependent shape (nonzero)."""
     synchronizing = {torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default}
 
     class CountSynchronizations(TorchDispatchMode):
@@ -135,18 +135,18 @@ def test_shaping_adds_no_device_synchronization(tmp_path):
 
     counts = {}
     for shaping, changes in (("none", {}), ("ces", {}), ("TRL's", {"shaping": "none", **AS_TRL})):
-        trainer = ready(tiny_trainer(tmp_path, **{"shaping": shaping, **changes}))
+        trainer = prepare_trainer(tiny_trainer(tmp_path, **{"shaping": shaping, **changes}))
         batch = trainer._generate_and_score_completions([{"prompt": prompt} for prompt in PROMPTS[:2] for _ in "1234"])
         with CountSynchronizations() as mode:
             trainer._compute_loss(trainer.model, batch).backward()
         counts[shaping] = mode.count
     assert counts["ces"] == counts["none"] > 0
-    assert counts["none"] <= counts["TRL's"] + 1  # one read of the spans of the rows
+    assert counts["none"] <= counts["TRL's"] + 1  # one read of the row spans
 
 
 def test_evaluation_logs_its_own_metrics(tmp_path):
     changes = {"per_device_eval_batch_size": 4, "num_generations_eval": 2, "max_steps": 4, "eval_steps": 2}
-    trainer = train_new(CESTrainer, CESConfig, tmp_path, eval_strategy="steps", **changes)
+    trainer = make_and_train(CESTrainer, CESConfig, tmp_path, eval_strategy="steps", **changes)
     evaluations = [entry for entry in trainer.state.log_history if "eval_loss" in entry]
     assert len(evaluations) == 2
     for entry in evaluations:
@@ -158,8 +158,8 @@ def test_evaluation_logs_its_own_metrics(tmp_path):
 
 def test_logs_of_a_run_with_evaluation_have_the_same_keys_as_in_trl(tmp_path):
     changes = {"max_steps": 6, "eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": 8}
-    ours = train_new(CESTrainer, CESConfig, tmp_path / "ours", shaping="none", **AS_TRL, **changes)
-    upstream = train_new(GRPOTrainer, GRPOConfig, tmp_path / "trl", **changes)
+    ours = make_and_train(CESTrainer, CESConfig, tmp_path / "ours", shaping="none", **AS_TRL, **changes)
+    upstream = make_and_train(GRPOTrainer, GRPOConfig, tmp_path / "trl", **changes)
     keys = [[set(entry) - {"step_time"} for entry in trainer.state.log_history] for trainer in (ours, upstream)]
     assert keys[0] == keys[1]
 
@@ -189,7 +189,7 @@ def test_accumulated_micro_batches_match_the_weights_of_one_batch(tmp_path):
 
 def test_lora_trains_only_the_adapter_and_the_adapter_reloads(tmp_path):
     lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
-    trainer = train_new(CESTrainer, CESConfig, tmp_path, peft_config=lora, max_steps=4)
+    trainer = make_and_train(CESTrainer, CESConfig, tmp_path, peft_config=lora, max_steps=4)
     start, end = tiny_model().state_dict(), trainer.model.state_dict()
     adapters = [name for name in end if "lora_B" in name]
     assert adapters
@@ -206,10 +206,10 @@ def test_lora_trains_only_the_adapter_and_the_adapter_reloads(tmp_path):
 
 
 def test_the_saved_model_reloads_and_its_card_cites_the_paper(tmp_path):
-    trainer = train_new(CESTrainer, CESConfig, tmp_path, max_steps=2, save_strategy="steps", save_steps=2)
+    trainer = make_and_train(CESTrainer, CESConfig, tmp_path, max_steps=2, save_strategy="steps", save_steps=2)
     trainer.save_model(str(tmp_path / "final"))
     reloaded = AutoModelForCausalLM.from_pretrained(tmp_path / "final", dtype=torch.float32)
-    assert_same_bits(weights(trainer), reloaded.state_dict())
+    assert_bitwise_equal(weights(trainer), reloaded.state_dict())
     card = (tmp_path / "README.md").read_text()
     assert "2605.19358" in card
     assert "Conditional Entropy Shaping" in card
@@ -217,8 +217,8 @@ def test_the_saved_model_reloads_and_its_card_cites_the_paper(tmp_path):
 
 def test_an_iterable_dataset_trains(tmp_path):
     stream = Dataset.from_dict({"prompt": PROMPTS}).to_iterable_dataset()
-    trainer = train_new(CESTrainer, CESConfig, tmp_path, dataset=stream, max_steps=2)
-    assert_weights_moved(trainer)
+    trainer = make_and_train(CESTrainer, CESConfig, tmp_path, dataset=stream, max_steps=2)
+    assert_weights_changed(trainer)
 
 
 def test_async_rewards_and_a_threshold_determine_correctness(tmp_path):
@@ -269,20 +269,20 @@ def test_an_unknown_reward_name_is_rejected_before_the_model_is_loaded(tmp_path)
         )
 
 
-def test_chat_prompts_without_a_chat_template_are_refused_before_the_model_is_loaded(tmp_path):
+def test_chat_prompts_without_a_chat_template_are_rejected_before_the_model_is_loaded(tmp_path):
     data = Dataset.from_dict({"prompt": [[{"role": "user", "content": "1+1="}]] * 4})
     more = {"train_dataset": data, "processing_class": tiny_tokenizer(chat_template=None)}
     with pytest.raises(ValueError, match=r"no/such-model has no chat template, .* set `prompt_template`"):
         tiny_trainer(tmp_path, more={**more, "model": "no/such-model"})
-    more["rollout_func"] = lambda prompts, trainer: None  # it need not apply the template
+    more["rollout_func"] = lambda prompts, trainer: None  # a rollout_func may ignore the template
     assert tiny_trainer(tmp_path, more=more).rollout_func is more["rollout_func"]
 
 
 @pytest.mark.parametrize("shaping", ["none", "entropy_advantage"])
-def test_other_shapings_need_no_accuracy_reward(tmp_path, shaping):
+def test_other_rules_need_no_accuracy_reward(tmp_path, shaping):
     def style(completions, **kwargs):
         return [float(len(text)) for text in completions]
 
     trainer = tiny_trainer(tmp_path, [style, short_reward], max_steps=1, shaping=shaping)
     trainer.train()
-    assert_weights_moved(trainer)
+    assert_weights_changed(trainer)

@@ -1,11 +1,11 @@
-"""Training with colocated vLLM, replaced by the stand-in of tests/helpers/colocated_vllm.py."""
+"""Test training with colocated vLLM, which tests/helpers/colocated_vllm.py replaces."""
 
 import pytest
 import torch
-from colocated_vllm import ColocatedLLM, colocated_here
+from colocated_vllm import ColocatedLLM, patch_colocated_vllm
 from tiny import tiny_model
-from trainers import ready, tiny_trainer
-from vllm_answers import digest
+from trainers import prepare_trainer, tiny_trainer
+from vllm_sampling import digest
 
 PROMPTS = ["1+2=", "3+4=", "5+6=", "7+8="]
 STEPS = 2
@@ -13,7 +13,7 @@ STEPS = 2
 
 @pytest.fixture
 def model(tmp_path, monkeypatch):
-    colocated_here(monkeypatch)
+    patch_colocated_vllm(monkeypatch)
     tiny_model().save_pretrained(tmp_path / "model")
     return str(tmp_path / "model")
 
@@ -33,7 +33,7 @@ def test_each_rollout_is_sampled_from_the_weights_of_its_step(tmp_path, model, s
     trainer.train()
     assert ColocatedLLM.last.sampled_from == policies
     assert len(set(policies)) == STEPS
-    # The policy that sampled is the policy that is trained, so importance ratios are 1.
+    # Each rollout is sampled from the current policy, so the importance ratios are 1.
     ratios = [entry["sampling/importance_sampling_ratio/mean"] for entry in trainer.state.log_history[:-1]]
     assert ratios == pytest.approx([1.0] * STEPS, abs=1e-4)
 
@@ -41,7 +41,7 @@ def test_each_rollout_is_sampled_from_the_weights_of_its_step(tmp_path, model, s
 def test_the_seed_determines_the_samples(tmp_path, model):
     samples = []
     for number, seed in enumerate([1, 1, 2]):
-        trainer = ready(make_trainer(tmp_path / str(number), model, seed=seed, shuffle_dataset=False))
+        trainer = prepare_trainer(make_trainer(tmp_path / str(number), model, seed=seed, shuffle_dataset=False))
         samples.append(trainer._prepare_inputs(next(iter(trainer.get_train_dataloader())))["completion_ids"])
     assert torch.equal(samples[0], samples[1])
     assert samples[0].shape != samples[2].shape or not torch.equal(samples[0], samples[2])
@@ -49,7 +49,7 @@ def test_the_seed_determines_the_samples(tmp_path, model):
 
 def test_dynamic_sampling_sends_the_weights_once_and_puts_vllm_to_sleep_once(tmp_path, model):
     def rarely_correct(completions, **kwargs):
-        """Return rewards with which only the first group of a round is informative."""
+        """Return rewards that make only the first group of a round informative."""
         return [float(index == 0) for index in range(len(completions))]
 
     trainer = make_trainer(
@@ -61,7 +61,7 @@ def test_dynamic_sampling_sends_the_weights_once_and_puts_vllm_to_sleep_once(tmp
     tensors = len(list(trainer.model.named_parameters()))
     rounds = calls.count("generate")
     assert rounds > 1
-    assert calls[0] == calls[-1] == "sleep"  # after its creation, and at the end
+    assert calls[0] == calls[-1] == "sleep"  # after creation and at the end
     assert calls.count("sleep") == 2
     assert calls.count("wake weights") == calls.count("wake kv_cache") == 1
     assert calls.count("load") == tensors

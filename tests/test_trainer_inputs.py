@@ -1,4 +1,4 @@
-"""Models, tokenizers and metrics with which CESTrainer refuses to start."""
+"""Check that CESTrainer rejects unsupported models, tokenizers and metrics."""
 
 import pytest
 from peft import LoraConfig, PeftModel, get_peft_model
@@ -6,7 +6,7 @@ from tiny import save_tiny, tiny_model, tiny_tokenizer
 from trainers import tiny_trainer, vowel_accuracy_reward, weights
 
 LORA = LoraConfig(r=2, target_modules=["q_proj"], init_lora_weights=False, task_type="CAUSAL_LM")
-EVALUATES = {"eval_strategy": "steps", "eval_steps": 1, "save_strategy": "steps", "save_steps": 1}
+WITH_EVALUATION = {"eval_strategy": "steps", "eval_steps": 1, "save_strategy": "steps", "save_steps": 1}
 
 
 @pytest.fixture
@@ -26,13 +26,13 @@ def frozen_model():
 
 
 @pytest.mark.parametrize("shaping", ["ces", "none"])
-def test_a_frozen_model_is_refused(tmp_path, shaping):
+def test_a_frozen_model_is_rejected(tmp_path, shaping):
     with pytest.raises(ValueError, match=r"weights of the model are frozen.*nothing is trainable.*is_trainable=True"):
         tiny_trainer(tmp_path, shaping=shaping, more={"model": frozen_model()})
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.1])  # with a KL term, TRL adds a trainable copy of the adapter
-def test_a_frozen_adapter_is_refused_and_a_trainable_one_is_trained(saved, beta):
+def test_a_frozen_adapter_is_rejected_and_a_trainable_adapter_is_trained(saved, beta):
     policies = [
         PeftModel.from_pretrained(tiny_model(), saved / "adapter", is_trainable=trainable)
         for trainable in (False, True)
@@ -52,13 +52,13 @@ def test_a_frozen_model_with_a_new_adapter_and_one_trainable_layer_are_accepted(
     tiny_trainer(tmp_path, more={"model": model})
 
 
-def test_the_error_for_an_adapter_directory_names_its_base(saved):
+def test_the_error_for_an_adapter_directory_names_its_base_model(saved):
     with pytest.raises(ValueError, match=r"adapter' is an adapter .* of .*base: merge it with `merge_and_unload`"):
         tiny_trainer(saved, more={"model": str(saved / "adapter")})
 
 
 @pytest.mark.parametrize("peft_config", [None, LORA], ids=["plain", "adapter"])
-def test_a_tokenizer_larger_than_the_embedding_is_refused(tmp_path, peft_config):
+def test_a_tokenizer_larger_than_the_embedding_is_rejected(tmp_path, peft_config):
     more = {"peft_config": peft_config, "processing_class": tiny_tokenizer(markers=["<think>", "</think>"])}
     first = len(tiny_tokenizer())
     with pytest.raises(
@@ -67,7 +67,7 @@ def test_a_tokenizer_larger_than_the_embedding_is_refused(tmp_path, peft_config)
         tiny_trainer(tmp_path, more=more)
 
 
-def test_a_larger_embedding_and_a_token_for_images_are_accepted(tmp_path):
+def test_a_larger_embedding_and_an_image_token_are_accepted(tmp_path):
     tiny_trainer(tmp_path, more={"model": tiny_model(vocabulary=len(tiny_tokenizer()) + 8)})
     tokenizer = tiny_tokenizer(markers=["<image>"])
     tokenizer.image_token = "<image>"
@@ -75,29 +75,29 @@ def test_a_larger_embedding_and_a_token_for_images_are_accepted(tmp_path):
 
 
 @pytest.mark.parametrize("metric", ["eval_accuracy", "rewards/vowel_accuracy/mean", "eval_runtime"])
-def test_a_metric_that_is_not_logged_is_refused(tmp_path, metric):
+def test_a_metric_that_is_not_logged_is_rejected(tmp_path, metric):
     with pytest.raises(ValueError, match=r"do not log: choose one of eval_rewards/vowel_accuracy_reward/mean"):
-        tiny_trainer(tmp_path, metric_for_best_model=metric, greater_is_better=True, **EVALUATES)
+        tiny_trainer(tmp_path, metric_for_best_model=metric, greater_is_better=True, **WITH_EVALUATION)
 
 
 def test_metrics_that_a_reward_function_logs_are_accepted(tmp_path):
     def reward(completions, log_metric=None, **kwargs):
         return vowel_accuracy_reward(completions)
 
-    tiny_trainer(tmp_path, reward, metric_for_best_model="mine", greater_is_better=True, **EVALUATES)
+    tiny_trainer(tmp_path, reward, metric_for_best_model="mine", greater_is_better=True, **WITH_EVALUATION)
 
 
 def test_the_best_model_and_the_plateau_scheduler_follow_a_reward(tmp_path):
     changes = {"lr_scheduler_type": "reduce_lr_on_plateau", "load_best_model_at_end": True, "max_steps": 2}
     metric = "eval_rewards/vowel_accuracy_reward/mean"
-    trainer = tiny_trainer(tmp_path, metric_for_best_model=metric, ces_tau=0.3, **EVALUATES, **changes)
+    trainer = tiny_trainer(tmp_path, metric_for_best_model=metric, ces_tau=0.3, **WITH_EVALUATION, **changes)
     trainer.train()
     values = [entry[metric] for entry in trainer.state.log_history if metric in entry]
     assert trainer.state.best_metric == max(values)
     assert trainer.lr_scheduler.mode == "max"
 
 
-def test_every_metric_that_is_accepted_is_logged_by_an_evaluation(tmp_path):
+def test_every_accepted_metric_is_logged_by_an_evaluation(tmp_path):
     from trl_ces.support.settings import _LOGGED
 
     trainer = tiny_trainer(tmp_path)

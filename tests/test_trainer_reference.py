@@ -1,7 +1,7 @@
 """Compare CESTrainer with Algorithm 1 in float64 (reference.py): the loss to 1e-5, each parameter's gradient to 1e-4.
 
-TRL's own code runs from the rewards to the loss. Only the completions are scripted, so that a test can have, for
-example, a group that is all correct or an unscored completion.
+TRL's code computes everything from the rewards to the loss. Only the completions are scripted, so that tests can
+include, for example, all-correct groups and unscored completions.
 """
 
 import copy
@@ -9,7 +9,8 @@ import itertools
 
 import pytest
 import torch
-from against_reference import (
+from reference import float64_copy, shaped_loss
+from reference_comparison import (
     PROMPTS,
     assert_loss_and_gradients_agree,
     make_trainer,
@@ -17,10 +18,9 @@ from against_reference import (
     reference_rows,
     rollout,
 )
-from reference import float64_copy, shaped_loss
 from tiny import random_script, scripted_rollout
 
-# name: (accuracies of two groups, settings of the trainer, settings of the reference, options of the script)
+# name: (accuracies of two groups, trainer settings, reference settings, script options)
 MIXED = [[1, 0, 0, 1], [0, 0, 0, 1]]
 BETAS = {"ces_beta_correct": 0.1, "ces_beta_incorrect": 0.9}
 SWAPPED = {"ces_beta_correct": -0.4, "ces_beta_incorrect": -0.2}
@@ -79,9 +79,9 @@ def test_loss_and_gradients_match_algorithm_1(tmp_path, case):
     assert_loss_and_gradients_agree(trainer, loss, model, shaped_loss(model, rows, 4, **reference_changes))
 
 
-def test_the_trainer_selects_the_exact_floor_with_a_group_accuracy_of_two_thirds(tmp_path):
-    # With two of three correct, 100 tokens and tau 0.03, the wrong completion has floor(100 * 0.03 * 1/3) = 1 shaped
-    # token. In float32, it would have 0.
+def test_the_selection_size_is_the_exact_floor_at_group_accuracy_two_thirds(tmp_path):
+    # With two of three completions correct, 100 tokens and tau 0.03, floor(100 * 0.03 * 1/3) = 1 token of the wrong
+    # completion is shaped. In float32, the floor would be 0.
     script = random_script(PROMPTS, [[1, 1, 0], [1, 1, 0]], torch.Generator().manual_seed(3), lengths=(100, 101))
     trainer = make_trainer(tmp_path, script, group_size=3, ces_tau=0.03)
     batch = rollout(trainer, script, group_size=3)
@@ -106,7 +106,7 @@ def test_off_policy_steps_clip_with_the_shaped_advantage(tmp_path, beta):
     perturb_weights(trainer.model)
     model = float64_copy(trainer.model)
     loss = trainer._compute_loss(trainer.model, batch)
-    # TRL divides by the mean tokens of the two steps, but this call has the rows of both steps.
+    # TRL divides by the mean number of tokens per step, but this call contains the rows of both steps.
     expected = 2 * shaped_loss(
         model, reference_rows(trainer, script), 4,
         tau="0.5", beta_correct=beta, beta_incorrect=beta, old_model=old_model,
@@ -134,7 +134,7 @@ def test_on_policy_sft_has_the_papers_loss_and_gradient_off_policy(tmp_path):
     assert abs(plain - expected) > 1e-3, "the rule must change the loss"
 
 
-def test_evaluation_shapes_with_its_own_group_size_and_without_a_graph(tmp_path):
+def test_evaluation_uses_its_own_group_size_and_builds_no_graph(tmp_path):
     script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
     trainer = make_trainer(tmp_path, script, ces_tau=0.3, num_generations_eval=2)
     trainer.model.eval()
@@ -162,7 +162,7 @@ def test_the_loss_does_not_change_buffered_rollouts(tmp_path):
 
 
 def test_ces_ablations_and_dapo_have_different_gradients(tmp_path):
-    """Check that the tests above can tell these methods apart."""
+    """Check that the tests above can distinguish these methods."""
     script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
     gradients = {}
     for name, changes in {

@@ -1,4 +1,4 @@
-"""Interface of CESTrainer to TRL and user code: changes in TRL, unusual rollouts, warnings, and metrics."""
+"""Test the interface of CESTrainer with TRL and user code: changes in TRL, unusual rollouts, warnings, metrics."""
 
 import inspect
 import logging
@@ -16,7 +16,7 @@ from tiny import (
     tiny_model,
     tiny_tokenizer,
 )
-from trainers import PROMPTS, ready, recorded, scripted_trainer, vowel_accuracy_reward
+from trainers import PROMPTS, prepare_trainer, record_results, scripted_trainer, vowel_accuracy_reward
 from trl import GRPOTrainer
 
 from trl_ces import CESConfig, CESTrainer
@@ -43,14 +43,14 @@ def make_trainer(tmp_path, rewards=None, columns=None, tokenizer=None, rollout_f
         },
         **{"ces_tau": 0.3, "max_completion_length": 40, **changes},
     )
-    return ready(trainer)
+    return prepare_trainer(trainer)
 
 
 def four_of_each(*prompts):
     return [{"prompt": prompt} for prompt in prompts for _ in range(4)]
 
 
-def test_a_trl_that_reads_advantages_before_entropies_is_rejected(tmp_path, monkeypatch):
+def test_a_trl_version_that_reads_advantages_before_entropies_is_rejected(tmp_path, monkeypatch):
     trainer = make_trainer(tmp_path)
     batch = trainer._generate_and_score_completions(four_of_each(*PROMPTS[:2]))
     plain = GRPOTrainer._get_per_token_logps_and_entropies
@@ -64,7 +64,7 @@ def test_a_trl_that_reads_advantages_before_entropies_is_rejected(tmp_path, monk
     [
         ([1, 1, 1], (0, 3)),
         ([1, 0, 0, 1, 1], (3, 5)),
-        ([1, 0, 1, 1, 0, 0], (2, 4)),  # the environment has the last turn
+        ([1, 0, 1, 1, 0, 0], (2, 4)),  # the last tokens are from the environment
         ([0, 0], (0, 0)),
         ([], (0, 0)),
     ],
@@ -104,7 +104,7 @@ def test_special_thinking_tags_are_kept_for_rewards(tmp_path):
 
     columns = {"prompt": [[{"role": "user", "content": "7"}]], "solution": ["7"]}
     trainer = make_trainer(tmp_path, [accuracy_reward], columns, tokenizer, rollout)
-    rewards = recorded(trainer, "_calculate_rewards")
+    rewards = record_results(trainer, "_calculate_rewards")
     row = {name: values[0] for name, values in columns.items()}
     trainer._generate_and_score_completions([row] * 4)
     assert rewards[0].flatten().tolist() == [1.0] * 4
@@ -125,7 +125,7 @@ def test_dataset_columns_take_precedence_over_the_trainers_keywords(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "warnings"), [({"ces_beta_correct": -0.4}, 1), ({"ces_beta_correct": -0.4, "shaping": "none"}, 0)]
 )
-def test_negative_betas_cause_one_warning_with_ces_only(tmp_path, caplog, changes, warnings):
+def test_negative_betas_cause_one_warning_only_with_ces(tmp_path, caplog, changes, warnings):
     make_trainer(tmp_path, **changes)
     assert caplog.text.count("`ces_beta_correct` is -0.4: the entropy of correct completions rises") == warnings
 
@@ -206,15 +206,15 @@ def test_metrics_need_one_all_reduce_per_optimizer_step(tmp_path, monkeypatch):
     trainer = make_trainer(
         tmp_path, max_steps=3, per_device_train_batch_size=2, gradient_accumulation_steps=4, logging_steps=3
     )
-    reduced, reduce = [], trainer.accelerator.reduce
+    shapes, reduce = [], trainer.accelerator.reduce
 
-    def counted(tensor, *args, **kwargs):
-        reduced.append(tuple(tensor.shape))
+    def record_shape(tensor, *args, **kwargs):
+        shapes.append(tuple(tensor.shape))
         return reduce(tensor, *args, **kwargs)
 
-    monkeypatch.setattr(trainer.accelerator, "reduce", counted)
+    monkeypatch.setattr(trainer.accelerator, "reduce", record_shape)
     trainer.train()
-    assert reduced.count((len(SUMS),)) == 3
+    assert shapes.count((len(SUMS),)) == 3
     assert trainer.state.log_history[0]["ces/group_accuracy"] == 0.75
 
 
@@ -233,7 +233,7 @@ def test_an_evaluation_between_micro_batches_does_not_change_training_metrics(tm
     assert counted == {"train": [16.0], "eval": [8.0]}
 
 
-def test_the_signature_shows_trls_parameters():
+def test_the_constructor_has_the_parameters_of_trl():
     assert list(inspect.signature(CESTrainer.__init__).parameters) == (
         list(inspect.signature(GRPOTrainer.__init__).parameters)
     )
@@ -243,11 +243,11 @@ def detach_entropies(trainer, monkeypatch):
     """Detach the entropies, as in TRL 1.9 and earlier."""
     upstream = GRPOTrainer._get_per_token_logps_and_entropies
 
-    def under_no_grad(self, *args, **kwargs):
+    def with_detached_entropies(self, *args, **kwargs):
         logps, entropies, aux_loss = upstream(self, *args, **kwargs)
         return logps, None if entropies is None else entropies.detach(), aux_loss
 
-    monkeypatch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", under_no_grad)
+    monkeypatch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", with_detached_entropies)
 
 
 def test_entropies_without_a_gradient_raise_an_error(tmp_path, monkeypatch):

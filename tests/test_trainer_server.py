@@ -1,12 +1,12 @@
-"""Train in this process with a stand-in for a vLLM server (tests/helpers/vllm_server.py)."""
+"""Test training in this process with a stand-in for a vLLM server (tests/helpers/vllm_server.py)."""
 
 import pytest
 import requests
 from processes import free_port
-from server_runs import served_here, stub_here
+from server_runs import serve_in_thread, use_vllm_stub
 from tiny import tiny_model, tiny_tokenizer
-from trainers import assert_same_bits, tiny_trainer, weights
-from vllm_answers import digest, sample, seeded
+from trainers import assert_bitwise_equal, tiny_trainer, weights
+from vllm_sampling import digest, make_generator, sample
 
 PROMPTS = ["1+2=", "3+4=", "5+6=", "7+8="]
 STEPS = 2
@@ -21,16 +21,16 @@ def model(tmp_path_factory):
 
 @pytest.fixture
 def stand_in(model, monkeypatch):
-    stub_here(monkeypatch)
-    with served_here(model) as (running, _):
+    use_vllm_stub(monkeypatch)
+    with serve_in_thread(model) as (running, _):
         yield running
 
 
 @pytest.fixture(scope="module")
 def weights_without_failures(model, tmp_path_factory):
-    with pytest.MonkeyPatch.context() as monkeypatch, served_here(model) as (running, _):
-        stub_here(monkeypatch)
-        trainer = make_trainer(tmp_path_factory.mktemp("undisturbed"), running)
+    with pytest.MonkeyPatch.context() as monkeypatch, serve_in_thread(model) as (running, _):
+        use_vllm_stub(monkeypatch)
+        trainer = make_trainer(tmp_path_factory.mktemp("without_failures"), running)
         trainer.train()
     return weights(trainer)
 
@@ -56,19 +56,19 @@ def test_training_with_a_server_is_bit_identical_to_sampling_from_the_policy(tmp
         body = next(rollouts)["body"]
         encoded = [tiny_tokenizer().encode(prompt) for prompt in prompts]
         assert body["prompt"] == encoded[::4]
-        generator = seeded(digest(trainer.model), body)
+        generator = make_generator(digest(trainer.model), body)
         samples = [item for ids in body["prompt"] for item in sample(trainer.model, ids, body, generator, "")]
         return {"prompt_ids": encoded, "completion_ids": [ids for ids, _ in samples], "logprobs": None}
 
     without_server = make_trainer(tmp_path / "without_server", rollout_func=sample_from_policy)
     without_server.train()
-    assert_same_bits(weights(with_server), weights(without_server))
-    texts = [[choice["token_ids"] for choice in entry["answer"]["choices"]] for entry in requests_sent]
-    assert texts[0] != texts[1]
+    assert_bitwise_equal(weights(with_server), weights(without_server))
+    token_ids = [[choice["token_ids"] for choice in entry["response"]["choices"]] for entry in requests_sent]
+    assert token_ids[0] != token_ids[1]
 
 
 def test_the_log_probs_of_server_and_trainer_match(tmp_path, stand_in):
-    trainer = make_trainer(tmp_path, stand_in)  # with TRL's correction, on by default
+    trainer = make_trainer(tmp_path, stand_in)  # with TRL's importance sampling correction, which is on by default
     trainer.train()
     differences = [entry["sampling/sampling_logp_difference/max"] for entry in trainer.state.log_history[:STEPS]]
     assert len(differences) == STEPS
@@ -78,18 +78,18 @@ def test_the_log_probs_of_server_and_trainer_match(tmp_path, stand_in):
 @pytest.mark.parametrize(
     ("path", "failure"),
     [("/v1/completions", 503), ("/v1/completions", "drop"), ("/update_weights", 503), ("/v1/completions", 0.3)],
-    ids=["busy", "lost connection", "busy in an update", "slow"],
+    ids=["busy", "lost connection", "busy during an update", "slow"],
 )
 def test_temporary_failures_do_not_change_the_weights(tmp_path, stand_in, weights_without_failures, path, failure):
     stand_in.fail(path, failure, skip=1)
     trainer = make_trainer(tmp_path, stand_in, ddp_timeout=60)
     trainer.train()
-    assert_same_bits(weights(trainer), weights_without_failures)
+    assert_bitwise_equal(weights(trainer), weights_without_failures)
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/update_weights", "/reset_prefix_cache"])
 def test_an_unresponsive_server_ends_training_after_ddp_timeout_without_a_retry(tmp_path, stand_in, path):
     trainer = make_trainer(tmp_path, stand_in, ddp_timeout=1)
-    stand_in.fail(path, "hang")  # a second request would be answered
+    stand_in.fail(path, "hang")  # a second request would succeed
     with pytest.raises(requests.exceptions.ReadTimeout):
         trainer.train()

@@ -1,4 +1,4 @@
-"""CES with TRL's Triton kernels matches CES with torch. Triton's interpreter runs the kernels on the CPU."""
+"""Check that TRL's Triton kernels, run by Triton's interpreter on the CPU, give the same CES steps as torch."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def test_steps_with_triton_kernels_match_steps_with_torch(steps, case, dtype):
     assert (forward > backward) == (case == "off-policy")  # the old log-probs need extra forward passes
     torch_losses, triton_losses = step["losses"]
     assert triton_losses == pytest.approx(torch_losses, rel=0, abs=tolerance)
-    assert len(step["apart"]) == len(torch_losses) == (2 if case == "off-policy" else 1)
+    assert len(step["differences"]) == len(torch_losses) == (2 if case == "off-policy" else 1)
     assert min(step["norms"]) > 0.1
-    assert max(step["apart"]) < tolerance  # relative norm of the difference between the gradients
+    assert max(step["differences"]) < tolerance  # relative norm of the difference between the gradients
     assert (step["clipped"] > 0.05) == (case == "off-policy")

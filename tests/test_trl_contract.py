@@ -1,7 +1,7 @@
-"""Assumptions of CESTrainer about TRL, one per test, checked on TRL's own GRPOTrainer.
+"""Check the assumptions of CESTrainer about TRL, one per test, on TRL's own GRPOTrainer.
 
-If a TRL release breaks an assumption, a test fails here, before the results of a training run change unnoticed. This
-file does not import trl_ces.
+If a TRL release breaks an assumption, a test fails here; otherwise, training results might change unnoticed. This file
+does not import trl_ces.
 """
 
 import json
@@ -16,7 +16,7 @@ from processes import free_port
 from reference import float64_copy, logps_and_bits
 from requests import Session
 from requests.adapters import HTTPAdapter
-from server_runs import FLAGS, served_here, stub_here
+from server_runs import FLAGS, serve_in_thread, use_vllm_stub
 from tiny import (
     random_script,
     scripted_accuracy_reward,
@@ -37,7 +37,7 @@ TEMPERATURE = 0.8
 
 
 def make_trainer(folder, trainer_class=GRPOTrainer, data=None, more=None, **changes):
-    """Create a trainer; `more` replaces the arguments for scripted completions and their rewards."""
+    """Create a trainer; `more` replaces the scripted completions and rewards."""
     scripted = {
         "reward_funcs": [scripted_accuracy_reward, scripted_bonus_reward],
         "rollout_func": scripted_rollout(SCRIPT, 4),
@@ -69,12 +69,12 @@ def spy(trainer, monkeypatch, name):
     calls = []
     method = getattr(trainer, name)
 
-    def recorded(*args, **kwargs):
+    def record_call(*args, **kwargs):
         result = method(*args, **kwargs)
         calls.append((args, kwargs, result))
         return result
 
-    monkeypatch.setattr(trainer, name, recorded)
+    monkeypatch.setattr(trainer, name, record_call)
     return calls
 
 
@@ -114,7 +114,9 @@ def test_entropies_are_differentiable_in_nats_at_the_sampling_temperature(traine
     batch = trainer._generate_and_score_completions(examples)
     trainer._compute_loss(trainer.model, batch)
     logps, entropies, _ = calls[-1][2]
-    assert entropies.requires_grad, "entropies must require gradients, or CES becomes its ablation without them"
+    assert entropies.requires_grad, (
+        "entropies must require gradients, or CES becomes its ablation without entropy gradient"
+    )
     assert entropies.dtype == torch.float32
     model = float64_copy(trainer.model)
     row = {"prompt_ids": trainer.processing_class.encode(PROMPTS[0]), **SCRIPT[PROMPTS[0]][0]}
@@ -200,7 +202,7 @@ def test_the_buffered_rollout_is_returned_again_for_the_next_iteration(trainer, 
     assert trainer._prepare_inputs(examples) is first, "CESTrainer copies the inputs because TRL reuses them"
 
 
-def test_metrics_are_lists_by_mode_and_cleared_by_log(trainer):
+def test_metrics_are_lists_per_mode_and_log_clears_them(trainer):
     trainer._metrics["train"]["ces/x"] += [1.0, 3.0, float("nan")]
     logs = {}
     trainer.log(logs)
@@ -245,7 +247,7 @@ def test_a_rollout_may_have_any_number_of_groups(trainer, examples):
 
 
 def test_a_rollout_has_exactly_the_known_tensors(trainer, examples):
-    """Check the tensors listed in trl_ces/layers/rows.py; rows with an unknown entry are not rearranged."""
+    """Check the tensors listed in trl_ces/layers/rows.py; unknown entries may prevent rearranging rows."""
     batch = trainer._generate_and_score_completions(examples)
     assert set(batch) == {
         "prompt_ids",
@@ -293,7 +295,7 @@ def test_padding_has_log_prob_0_and_importance_ratio_1(trainer, examples):
 
 
 def test_vllms_weights_are_loaded_once_per_optimizer_step(trainer, examples):
-    class Loads:
+    class SyncCounter:
         count = 0
 
         def sync_weights(self):
@@ -304,14 +306,14 @@ def test_vllms_weights_are_loaded_once_per_optimizer_step(trainer, examples):
         **scripted(prompts, trainer),
         "logprobs": [[-2.0] * len(row["completion_ids"]) for prompt in PROMPTS for row in SCRIPT[prompt]],
     }
-    trainer.use_vllm, trainer._last_loaded_step, trainer.vllm_generation = True, -1, Loads()
+    trainer.use_vllm, trainer._last_loaded_step, trainer.vllm_generation = True, -1, SyncCounter()
     for _ in range(3):
         trainer._generate_and_score_completions([dict(row) for row in examples])
     assert trainer.vllm_generation.count == 1
 
 
 def test_the_data_loader_returns_the_samplers_rows_unchanged(tmp_path):
-    """Check that each epoch is a new permutation from one generator, with each prompt repeated for its group."""
+    """Check that one generator draws a new permutation per epoch, and that each prompt is repeated for its group."""
     columns = {"prompt": [f"{number}+{number}=" for number in range(6)], "level": list(range(6))}
     data = Dataset.from_dict(columns)
     trainer = make_trainer(tmp_path, data=data)
@@ -371,7 +373,7 @@ def test_steps_are_counted_from_0_in_every_run_and_before_checkpoints(tmp_path, 
 
 
 def test_generate_returns_eight_outputs_and_scoring_reads_nothing_else(trainer, examples, monkeypatch):
-    """Check what DynamicSampling needs to replay the completions of the kept groups in TRL's method."""
+    """DynamicSampling replays the outputs of `_generate` for the kept groups in TRL's method."""
     generated = spy(trainer, monkeypatch, "_generate")
     first = trainer._generate_and_score_completions([dict(row) for row in examples])
     ids, completion_ids, masks, completions, logps, extra, images, tool_images = generated[0][2]
@@ -444,8 +446,8 @@ def model(tmp_path):
 
 def test_all_requests_of_the_client_go_through_its_retrying_session(model, monkeypatch):
     """layers/upstream.py sets timeouts and retries in this session."""
-    stub_here(monkeypatch)
-    with served_here(model) as (stand_in, _):
+    use_vllm_stub(monkeypatch)
+    with serve_in_thread(model) as (stand_in, _):
         client, sent = VLLMClient(base_url=stand_in.url, group_port=free_port()), []
         assert isinstance(client.session, Session)
         for adapter in client.session.adapters.values():
@@ -463,8 +465,8 @@ def test_all_requests_of_the_client_go_through_its_retrying_session(model, monke
 
 def test_a_rejected_request_raises_a_plain_exception_with_a_fixed_prefix(model, monkeypatch):
     """train/server.py recognizes the exception by this prefix."""
-    stub_here(monkeypatch)
-    with served_here(model) as (stand_in, _):
+    use_vllm_stub(monkeypatch)
+    with serve_in_thread(model) as (stand_in, _):
         client = VLLMClient(base_url=stand_in.url)
         with pytest.raises(Exception, match=r"^Request failed: 400, .*maximum context length") as caught:
             client.generate([[2, 3]], max_tokens=1000)
@@ -473,14 +475,14 @@ def test_a_rejected_request_raises_a_plain_exception_with_a_fixed_prefix(model, 
 
 def test_the_client_checks_the_configuration_of_a_server(model, monkeypatch):
     """train/server.py checks the same settings before a run; TRL itself only warns about the log-probs mode."""
-    stub_here(monkeypatch)
-    with served_here(model, *FLAGS[2:]) as (stand_in, _):
+    use_vllm_stub(monkeypatch)
+    with serve_in_thread(model, *FLAGS[2:]) as (stand_in, _):
         client = VLLMClient(base_url=stand_in.url)
         assert client.model == str(model)
         assert client.get_server_info()["model_config"]["logprobs_mode"] == "processed_logprobs"
         with pytest.raises(RuntimeError, match="has no weight-transfer engine"):
             client.init_communicator(device="cpu")
-    with served_here(model, development=False) as (stand_in, _):
+    with serve_in_thread(model, development=False) as (stand_in, _):
         client = VLLMClient(base_url=stand_in.url)
         with pytest.raises(RuntimeError, match="does not expose its development endpoints"):
             client.init_communicator(device="cpu")
@@ -488,16 +490,16 @@ def test_the_client_checks_the_configuration_of_a_server(model, monkeypatch):
 
 def test_weights_are_sent_to_a_server_only_from_cuda_devices(model, monkeypatch):
     """The stub in tests/vllm_stub removes this restriction."""
-    stub_here(monkeypatch, any_device=False)
-    with served_here(model) as (stand_in, _):
+    use_vllm_stub(monkeypatch, any_device=False)
+    with serve_in_thread(model) as (stand_in, _):
         client = VLLMClient(base_url=stand_in.url)
         with pytest.raises(NotImplementedError, match=r"needs a CUDA device, got 'cpu'\. Generation .* is unaffected"):
             client.init_communicator(device="cpu")
 
 
 def test_weights_are_sent_and_the_prefix_cache_is_reset_before_each_rollout(model, tmp_path, monkeypatch):
-    stub_here(monkeypatch)
-    with served_here(model) as (stand_in, _):
+    use_vllm_stub(monkeypatch)
+    with serve_in_thread(model) as (stand_in, _):
         server = {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": stand_in.url}
         rewards = {"reward_funcs": lambda completions, **_: [float(len(text)) for text in completions]}
         trainer = make_trainer(tmp_path, more=rewards, max_steps=2, vllm_group_port=free_port(), **server)

@@ -1,4 +1,4 @@
-"""The package's names do not clash with TRL's; a clash with a name that a new TRL adds is detected."""
+"""Check that the package's names do not clash with TRL's, and that clashes with a newer TRL are detected."""
 
 import ast
 import dataclasses
@@ -13,7 +13,7 @@ from trl import GRPOConfig, GRPOTrainer
 from trl_ces import CESConfig, CESTrainer
 
 CHANGED_DEFAULTS = {"epsilon_high"}
-SETTINGS_OF_A_CLASS = {"__init__", "__doc__", "__module__", "__annotations__", "_tag_names", "_name", "_paper"}
+CLASS_ATTRIBUTES = {"__init__", "__doc__", "__module__", "__annotations__", "_tag_names", "_name", "_paper"}
 # Attributes of TRL that the layers and the trainer set on purpose.
 SET_FOR_TRL = {
     "args",
@@ -29,13 +29,13 @@ SET_FOR_TRL = {
 }
 
 
-def clashes(upstream):
-    """Return the names that `CESConfig` defines and `upstream` has too, except the intended ones."""
+def clashing_names(upstream):
+    """Return the names in `CESConfig` that `upstream` also has, except the intentionally changed defaults."""
     names = {name for name in (*vars(CESConfig), *CESConfig.__annotations__) if not name.startswith("__")}
     return names & {*dir(upstream), *(field.name for field in dataclasses.fields(upstream))} - CHANGED_DEFAULTS
 
 
-def assigned(cls):
+def assigned_attributes(cls):
     """Return the attributes that the methods of a class set on `self`."""
     nodes = ast.walk(ast.parse(textwrap.dedent(inspect.getsource(cls))))
     stores = [node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
@@ -43,18 +43,18 @@ def assigned(cls):
 
 
 def shared_attributes(upstream):
-    """Return the names that the layers and the trainer define or set, and that the methods of `upstream` set too."""
-    taken = set().union(*(assigned(base) for base in upstream.__mro__[:-1]))
-    return taken & set().union(*(assigned(layer) | vars(layer).keys() for layer in (CESTrainer, *LAYERS)))
+    """Return the attributes set by the methods of `upstream` that the layers or the trainer also define or set."""
+    taken = set().union(*(assigned_attributes(base) for base in upstream.__mro__[:-1]))
+    return taken & set().union(*(assigned_attributes(layer) | vars(layer).keys() for layer in (CESTrainer, *LAYERS)))
 
 
-def overridden(layer, upstream):
+def overridden_names(layer, upstream):
     """Return the methods and class attributes of a layer that replace those of `upstream`."""
-    return {name for name in vars(layer) if hasattr(upstream, name)} - SETTINGS_OF_A_CLASS
+    return {name for name in vars(layer) if hasattr(upstream, name)} - CLASS_ATTRIBUTES
 
 
-def listed(layer):
-    """Return the names in the line `Overrides of ...` at the top of a layer's file."""
+def listed_overrides(layer):
+    """Return the names in the line `Overrides of ...` of a layer's module docstring."""
     [line] = re.findall(r"^Overrides of .*?: (.+?)\.(?:\s|$)", import_module(layer.__module__).__doc__, re.M | re.S)
     return set(re.findall(r"`(\w+)`", line))
 
@@ -63,24 +63,26 @@ LAYERS = [base for base in CESTrainer.__mro__[1:] if base.__module__.startswith(
 
 
 def test_the_config_redefines_no_field_of_trl_except_the_clip_range():
-    assert clashes(GRPOConfig) == set()
+    assert clashing_names(GRPOConfig) == set()
 
 
 @pytest.mark.parametrize("name", ["packing", "trim_padding", "needs_accuracy"])
 def test_a_field_that_trl_adds_is_a_clash(name):
     added = [("padding_free", bool, False), (name, bool, False)]
     newer = dataclasses.make_dataclass("Newer", added, bases=(GRPOConfig,))
-    assert clashes(newer) == {name}
+    assert clashing_names(newer) == {name}
 
 
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.__name__)
 def test_layers_override_exactly_the_methods_that_they_list(layer):
-    assert overridden(layer, GRPOTrainer) == listed(layer)
+    assert overridden_names(layer, GRPOTrainer) == listed_overrides(layer)
 
 
 def test_a_clash_with_a_method_that_trl_adds_is_detected():
     newer = type("Newer", (GRPOTrainer,), {"_save_rollout": lambda self: None})
-    assert [layer.__name__ for layer in LAYERS if overridden(layer, newer) != listed(layer)] == ["ExactResume"]
+    assert [layer.__name__ for layer in LAYERS if overridden_names(layer, newer) != listed_overrides(layer)] == [
+        "ExactResume"
+    ]
 
 
 def test_only_the_listed_attributes_of_trl_are_set():

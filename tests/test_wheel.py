@@ -1,4 +1,4 @@
-"""The wheel: its PyPI page, its files, and its commands outside a checkout."""
+"""Test the wheel: its PyPI page, its files, and its commands outside a checkout."""
 
 import os
 import re
@@ -37,7 +37,7 @@ def built(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def installed(built, tmp_path_factory):
-    """Install only the wheel into a folder. Its dependencies are imported from this environment."""
+    """Install only the wheel into a folder; its dependencies come from this environment."""
     folder = tmp_path_factory.mktemp("installed")
     run([*PYTHON, "pip", "install", "--quiet", "--no-deps", "--target", str(folder), str(built[0])], folder)
     return folder
@@ -82,21 +82,21 @@ def test_the_wheel_contains_only_the_package_recipes_and_studies(built):
 
 @pytest.mark.slow
 def test_commands_find_recipes_and_studies_without_a_checkout(installed, tmp_path):
-    def trl_ces(*words):
-        return run([*PYTHON, "trl_ces.cli.main", *words], tmp_path, PYTHONPATH=str(installed))
+    def trl_ces(*args):
+        return run([*PYTHON, "trl_ces.cli.main", *args], tmp_path, PYTHONPATH=str(installed))
 
     file = run([sys.executable, "-c", "import trl_ces; print(trl_ces.__file__)"], tmp_path, PYTHONPATH=str(installed))
     assert Path(file.strip()).parent == installed / "trl_ces"
     assert "--data_dir" in trl_ces("eval", "--help")
     assert "smollm2_135m" in trl_ces("study", "--help")
-    words = ["--config", "R1-1.5B", "--accelerate_config", "zero3", "--gpus", "2"]
-    assert "ZeRO-3 on 2 processes" in trl_ces("plan", *words)
+    args = ["--config", "R1-1.5B", "--accelerate_config", "zero3", "--gpus", "2"]
+    assert "ZeRO-3 on 2 processes" in trl_ces("plan", *args)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-def test_a_new_user_trains_from_the_wheel_in_an_empty_environment(built, tmp_path):
-    """Install torch and the wheel as in the README, then run the commands. The downloads take some minutes."""
+def test_the_wheel_trains_in_a_new_environment(built, tmp_path):
+    """Install torch and the wheel as in the README, then run the commands. The downloads take several minutes."""
     run([*PYTHON, "venv", "new"], tmp_path)
     python, trl_ces = str(tmp_path / "new/bin/python"), str(tmp_path / "new/bin/trl-ces")
     pip = [python, "-m", "pip", "install", "--quiet", "-c", str(ROOT / "constraints.txt")]

@@ -1,4 +1,4 @@
-"""The workflows in .github/workflows run existing commands, and a release with a wrong version or repository fails."""
+"""Check that the workflows in .github/workflows run existing commands, and that releases check the version."""
 
 import os
 import re
@@ -13,8 +13,6 @@ from trl_ces.support.yaml import read_yaml
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = {file.stem: read_yaml(file) for file in sorted((ROOT / ".github/workflows").glob("*.yml"))}
-
-
 REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
 
 

@@ -12,7 +12,7 @@ from objectives import watch_shaping
 from tiny import settings
 from tool_turns import QWEN_END as END
 from tool_turns import QWEN_MARKERS, call, script_turns
-from trainers import ready
+from trainers import prepare_trainer
 from trl.chat_template_utils import qwen3_chat_template
 
 from trl_ces.methods.group_reward import accuracy_reward_index
@@ -68,21 +68,21 @@ def test_an_estimate_is_correct_within_1_percent_and_unscored_without_a_referenc
 def test_the_custom_reward_example_uses_the_estimate_reward_for_correctness(tmp_path):
     module = load_script(EXAMPLES / "custom_reward.py")
     model = save_tiny(tmp_path / "tiny", "custom_reward")
-    trainer = module.make_trainer(model, str(tmp_path / "out"), **_cpu(tmp_path))
+    trainer = module.make_trainer(model, str(tmp_path / "out"), **cpu_settings(tmp_path))
     names = trainer.reward_func_names
     assert names[accuracy_reward_index(names, trainer.args.ces_accuracy_reward)] == "estimate_accuracy_reward"
     assert trainer.args.reward_weights == [1.0, 0.1]
 
 
-def _cpu(folder):
-    keep = ("use_cpu", "bf16", "gradient_checkpointing", "report_to", "save_strategy", "disable_tqdm")
-    return {name: value for name, value in settings(folder).items() if name in keep}
+def cpu_settings(folder):
+    names = ("use_cpu", "bf16", "gradient_checkpointing", "report_to", "save_strategy", "disable_tqdm")
+    return {name: value for name, value in settings(folder).items() if name in names}
 
 
-def test_the_output_of_the_calculator_is_excluded_from_loss_and_shaping(tmp_path):
+def test_tool_output_is_excluded_from_loss_and_shaping(tmp_path):
     module = load_script(EXAMPLES / "tools.py")
     model = save_tiny(tmp_path / "tiny", "tools")
-    trainer = ready(module.make_trainer(model, str(tmp_path / "out"), ces_tau=0.3, **_cpu(tmp_path)))
+    trainer = prepare_trainer(module.make_trainer(model, str(tmp_path / "out"), ces_tau=0.3, **cpu_settings(tmp_path)))
     row = module.problems()[0]
     a, b = 23, 117
     assert row["product"] == a * b

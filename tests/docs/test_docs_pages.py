@@ -1,4 +1,4 @@
-"""Check that links in the docs work, that all files and tests they mention exist, and that config.md is up to date."""
+"""Check that links in the docs work, that the files and tests they mention exist, and that config.md is up to date."""
 
 import re
 from itertools import pairwise

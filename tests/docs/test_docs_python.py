@@ -42,7 +42,7 @@ def test_the_quickstart_script_trains(tmp_path, monkeypatch):
     assert "rewards/accuracy_reward/mean" in names["trainer"].state.log_history[0]
 
 
-def test_the_diff_in_the_quickstart_only_renames_trl_classes_in_three_lines():
+def test_the_quickstart_diff_only_renames_trl_classes_in_three_lines():
     lines = blocks(DOCS / "quickstart.md", "diff")[0].splitlines()
     assert [line[0] for line in lines] == ["-", "+"] * 3
     for before, after in zip(lines[::2], lines[1::2], strict=True):

@@ -37,7 +37,7 @@ def command_cases():
 
 @cache
 def flags_of(command):
-    """Return the flags in a command's help, including the recipe fields that the command accepts."""
+    """Return the flags that a command accepts, including recipe fields."""
     output = io.StringIO()
     with redirect_stdout(output), suppress(SystemExit):
         main([command, "--help"])
@@ -80,7 +80,7 @@ def test_the_make_targets_in_the_readme_exist():
 
 @pytest.fixture
 def one_process(monkeypatch):
-    """Make `trl-ces train` run in this process instead of a child process."""
+    """Make `trl-ces train` run in this process instead of in a child process."""
 
     def train_here(command, env, received=None):
         assert command[:4] == [sys.executable, "-P", "-m", WORKER]
@@ -92,7 +92,7 @@ def one_process(monkeypatch):
 
 
 def test_all_commands_of_the_tutorial_run(one_process, tmp_path, monkeypatch, capsys):
-    """Use the tutorial's files and commands, with a tiny model instead of SmolLM2, 2 steps and few prompts."""
+    """Run the tutorial with a tiny model instead of SmolLM2, two training steps and few prompts."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     write_tutorial(tmp_path)

@@ -1,4 +1,4 @@
-"""Check that the documentation site builds without warnings and is self-contained, and check the spelling."""
+"""Check that the documentation site builds without warnings and is self-contained; check the spelling."""
 
 import importlib.util
 import re

@@ -1,4 +1,4 @@
-"""Check the shipped scripts with bash, shellcheck, uv and the flags of `trl-ces train`."""
+"""Check the shipped scripts with bash, shellcheck and uv, and their `trl-ces train` flags."""
 
 import os
 import shutil
@@ -42,7 +42,7 @@ def test_bash_and_shellcheck_report_no_problems(file):
 
 
 def write_wheel(folder, extras):
-    """Write a wheel of trl_ces that contains only these extras, so that uv does not need the network."""
+    """Write a wheel of trl_ces that declares only these extras, so that uv needs no network."""
     lines = [
         "Metadata-Version: 2.1",
         "Name: trl_ces",

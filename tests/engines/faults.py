@@ -1,7 +1,7 @@
 """Reward function that injects faults into training processes started by tests. Not a test file.
 
-The environment variable TRL_CES_TEST_FAULT contains `{"rank": R, "call": N, "what": W}`: the N-th call (counted from
-1) on rank R causes fault W.
+With TRL_CES_TEST_FAULT set to `{"rank": R, "call": N, "what": W}`, the N-th call (counted from 1) on rank R causes
+fault W.
 """
 
 import json
@@ -26,16 +26,16 @@ def vowel_accuracy_reward(completions, **kwargs):
 
 def fail(what):
     command = next(process for process in psutil.Process().parents() if "trl_ces.cli.main" in process.cmdline())
-    if what == "killed":  # the kernel does this when memory runs out
+    if what == "killed":  # as the kernel does when memory runs out
         os.kill(os.getpid(), signal.SIGKILL)
-    elif what == "time limit":  # a cluster does this shortly before a job's time limit
+    elif what == "time limit":  # as a cluster does shortly before a job's time limit
         command.send_signal(signal.SIGTERM)
     elif what == "machine lost":
         others = [process for process in command.children(recursive=True) if process.pid != os.getpid()]
         for process in [command, *others, psutil.Process()]:
             process.kill()
     elif what == "reward raises":
-        raise ValueError("cannot grade today")
+        raise ValueError("grader unavailable")
     elif what == "full disk":  # limit this process's files to 4 kB, as if the disk were full
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -5,7 +5,7 @@ import subprocess
 
 import psutil
 import pytest
-from engines_on_a_cpu import ACCELERATE
+from cpu_engines import ACCELERATE
 from processes import environment, free_port
 
 from trl_ces.train import launch

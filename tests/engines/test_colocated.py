@@ -1,4 +1,4 @@
-"""Check that colocated vLLM samples from the trained weights, and that resumed runs match, with each engine.
+"""Check for each engine that colocated vLLM samples from the trained weights, and that resumed runs match full runs.
 
 The engines are real and use two processes on a CPU; tests/helpers/colocated_vllm.py replaces vLLM. The tests do not
 cover NCCL, vLLM's kernels and memory, or the sharding of weights with tensor parallelism (every process of the
@@ -11,13 +11,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 from colocated_processes import CASES
-from engines_on_a_cpu import launched_environment, on_cpu
+from cpu_engines import launched_environment, write_cpu_config
 from peft import PeftModel
 from processes import run_processes
 from safetensors.torch import load_file
 from tiny import save_tiny, tiny_model
 from transformers import AutoModelForCausalLM
-from vllm_answers import digest
+from vllm_sampling import digest
 
 TIMEOUT = 1200
 ENGINES = {
@@ -54,7 +54,7 @@ def runs(request, tmp_path_factory):
     options = {"cases": cases, "resume": RESUMED}
     if engine == "fsdp2":
         options["environment"] = launched_environment()
-    config = on_cpu(engine, folder) if engine.startswith("zero") else None
+    config = write_cpu_config(engine, folder) if engine.startswith("zero") else None
     processes, arguments = ENGINES[engine][1], (str(folder / "start"), json.dumps(options))
     run_processes("colocated_processes.py", folder / "out", processes, TIMEOUT, arguments, config)
     facts = [json.loads((folder / "out" / f"facts-{rank}.json").read_text()) for rank in range(processes)]

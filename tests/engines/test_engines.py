@@ -7,7 +7,7 @@ import json
 
 import pytest
 import torch
-from engines_on_a_cpu import on_cpu
+from cpu_engines import write_cpu_config
 from peft import PeftModel
 from processes import run_processes
 from safetensors.torch import load_file
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * TIMEOUT)]
 
 def run_training(folder, engine, lora, name=None, options=None, **settings):
     processes = 1 if engine == "one" else 2
-    config = None if engine in ("one", "ddp") else on_cpu(engine, folder)
+    config = None if engine in ("one", "ddp") else write_cpu_config(engine, folder)
     options = {"lora": lora, "settings": settings, **(options or {})}
     arguments = (str(folder / "start"), json.dumps(options))
     output = folder / (name or engine)
@@ -96,7 +96,7 @@ def test_the_weights_of_two_processes_match_a_single_process_run(single, engine)
 
 @pytest.mark.parametrize("engine", ["ddp", "zero2", "zero3"])
 def test_micro_batches_split_by_a_token_budget_yield_the_same_weights(single, engine):
-    """Each process accumulates gradients over several backward passes; the engine steps once, after the last pass."""
+    """Each process accumulates gradients over several backward passes; the engine steps once after the last pass."""
     folder, lora = single
     if lora:
         pytest.skip("the backward passes are the same with LoRA")

@@ -1,15 +1,15 @@
 """Check that injected faults are reported in one sentence, and that resumed runs match uninterrupted runs.
 
-The faults are listed in docs/cluster.md, "When something fails". The server is tests/helpers/vllm_server.py. Several
-launches on this machine simulate several machines.
+The faults are listed in docs/cluster.md, "When something fails". The server is the stand-in in
+tests/helpers/vllm_server.py. Several launches on this machine simulate several machines.
 """
 
 import os
 import shutil
 
 import pytest
-from server_runs import served, served_here
-from server_training import Training, assert_same_weights, machines, make_job, train
+from server_runs import serve_in_process, serve_in_thread
+from server_training import Training, assert_same_weights, machine_flags, make_job, train
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
@@ -24,7 +24,7 @@ def job(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def stand_in(job):
-    with served_here(job / "model") as (running, _):
+    with serve_in_thread(job / "model") as (running, _):
         yield running
 
 
@@ -37,100 +37,104 @@ def complete_runs(job, stand_in, tmp_path_factory):
     return {number: folder / str(number) for number in runs}
 
 
-# Name -> (server fault, settings, the command's error message). A resumed run must end with the same weights.
+# Name -> (server fault, settings, part of the command's error message).
 SERVER_FAULTS = {
     "request rejected": (("/v1/completions", 400), {}, "failed (Request failed: 400, "),
     "engine dead": (("/v1/completions", 500, 9), {}, "failed (RetryError): see its log, and start it with"),
-    "server silent": (("/v1/completions", "hang"), {"ddp_timeout": 20}, "failed (ReadTimeout)"),
+    "server unresponsive": (("/v1/completions", "hang"), {"ddp_timeout": 20}, "failed (ReadTimeout)"),
 }
 
 
 @pytest.mark.parametrize("fault", SERVER_FAULTS)
-def test_a_server_fault_is_reported_and_the_resumed_run_matches(job, tmp_path, stand_in, complete_runs, fault):
+def test_a_server_fault_is_reported_and_resuming_gives_the_same_weights(job, tmp_path, stand_in, complete_runs, fault):
     (path, kind, *times), changes, sentence = SERVER_FAULTS[fault]
     stand_in.fail(path, kind, skip=1, times=times[0] if times else 1)
     ended = train(job, tmp_path / "out", stand_in.url, **changes)
     stand_in.clear_faults()
     assert ended.code == 2
-    (message,) = ended.sentences()
+    (message,) = ended.error_messages()
     assert sentence in message
     assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in message
     assert train(job, tmp_path / "out", stand_in.url, RESUME).code == 0
     assert_same_weights(tmp_path / "out", complete_runs[1])
 
 
-def test_a_resumed_run_matches_after_the_server_dies_during_a_weight_update(job, tmp_path, complete_runs):
-    with served(job / "model") as dying:
+def test_resuming_after_the_server_dies_in_a_weight_update_gives_the_same_weights(job, tmp_path, complete_runs):
+    with serve_in_process(job / "model") as dying:
         dying.fail("/update_weights", "die", skip=1)
         ended = train(job, tmp_path / "out", dying.url)
     assert ended.code in (1, 2)
-    assert len(ended.sentences()) == 1
-    assert "Resume from" in ended.sentences()[0]
-    with served(job / "model") as restarted:
+    assert len(ended.error_messages()) == 1
+    assert "Resume from" in ended.error_messages()[0]
+    with serve_in_process(job / "model") as restarted:
         assert train(job, tmp_path / "out", restarted.url, RESUME).code == 0
     assert_same_weights(tmp_path / "out", complete_runs[1])
 
 
-# Fault of rank 1 in the second rollout -> (the command's exit code, its error message). A hanging process is not
-# tested: with `use_cpu`, transformers uses torch's limit of 30 minutes instead of `ddp_timeout`.
+# Fault on rank 1 in the second rollout -> (exit code of the command, its error message). Hanging processes are not
+# tested, because with `use_cpu`, transformers ignores `ddp_timeout` and uses torch's limit of 30 minutes.
 PROCESS_FAULTS = {
     "killed": (1, "training ended with code 1; the first error, if any was reported, is above"),
-    "reward raises": (2, "The reward function 'vowel_accuracy_reward' raised ValueError: cannot grade today"),
+    "reward raises": (2, "The reward function 'vowel_accuracy_reward' raised ValueError: grader unavailable"),
     "time limit": (0, None),
     "machine lost": (-9, None),
 }
 
 
 @pytest.mark.parametrize("fault", PROCESS_FAULTS)
-def test_a_process_fault_ends_the_run_and_the_resumed_run_matches(job, tmp_path, stand_in, complete_runs, fault):
+def test_a_process_fault_ends_the_run_and_resuming_gives_the_same_weights(
+    job, tmp_path, stand_in, complete_runs, fault
+):
     code, sentence = PROCESS_FAULTS[fault]
     injected_fault = {"rank": 1, "call": 2, "what": fault}
     ended = train(job, tmp_path / "out", stand_in.url, TWO, fault=injected_fault)
     assert ended.code == code, ended.errors[-3000:]
     if sentence is None:
-        assert not ended.sentences()
+        assert not ended.error_messages()
         assert fault != "time limit" or "Stopped by SIGTERM after step 3. Resume from " in ended.stdout
     else:
-        assert len(ended.sentences()) == 1
-        assert sentence in ended.sentences()[0]
-        assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in ended.sentences()[0]
+        assert len(ended.error_messages()) == 1
+        assert sentence in ended.error_messages()[0]
+        assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in ended.error_messages()[0]
     assert train(job, tmp_path / "out", stand_in.url, [*TWO, *RESUME]).code == 0
     assert_same_weights(tmp_path / "out", complete_runs[2])
 
 
-def test_a_full_disk_on_one_machine_is_reported_and_the_resumed_run_matches(job, tmp_path, stand_in, complete_runs):
+def test_a_full_disk_on_one_machine_is_reported_and_resuming_gives_the_same_weights(
+    job, tmp_path, stand_in, complete_runs
+):
     outputs = [tmp_path / "node0", tmp_path / "node1"]  # the machines do not share a disk
     injected_fault = {"rank": 1, "call": 2, "what": "full disk"}
     nodes = [
         Training(job, output, stand_in.url, flags, fault=injected_fault)
-        for output, flags in zip(outputs, machines(), strict=True)
+        for output, flags in zip(outputs, machine_flags(), strict=True)
     ]
     first, second = [node.end() for node in nodes]
     assert second.code == 2
-    (sentence,) = second.sentences()
+    (sentence,) = second.error_messages()
     assert f"The disk of {outputs[1]} is full" in sentence
     assert first.code == 1
-    assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in first.sentences()[0]
-    # The first machine saved the training state; the second saved its process's rollout rows and random state.
+    assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in first.error_messages()[0]
+    # The first machine saved the training state; the second saved the rollout rows and random state of its process.
     checkpoint = str(outputs[0] / "checkpoint-2")
     shutil.copytree(outputs[1] / "checkpoint-2", checkpoint, dirs_exist_ok=True)
     nodes = [
         Training(job, output, stand_in.url, [*flags, "--resume_from_checkpoint", checkpoint])
-        for output, flags in zip(outputs, machines(), strict=True)
+        for output, flags in zip(outputs, machine_flags(), strict=True)
     ]
     assert [node.end().code for node in nodes] == [0, 0]
     assert_same_weights(outputs[0], complete_runs[2])
 
 
-def test_a_machine_without_vllm_fails_and_the_other_stops_at_the_rendezvous_timeout(job, tmp_path, stand_in):
-    flags = machines("--rdzv_conf", "timeout=30")
+def test_one_machine_without_vllm_fails_and_the_other_stops_at_the_rendezvous_timeout(job, tmp_path, stand_in):
+    flags = machine_flags("--rdzv_conf", "timeout=30")
     first = Training(job, tmp_path / "node0", stand_in.url, flags[0])
     second = Training(job, tmp_path / "node1", stand_in.url, flags[1], stub=False)
     failed, waiting = second.end(), first.end()
     assert failed.code == 2
-    assert "vLLM is missing: pip install" in failed.sentences()[0]
+    assert "vLLM is missing: pip install" in failed.error_messages()[0]
     assert waiting.code == 1
-    assert "There is no checkpoint yet: start again." in waiting.sentences()[0]
+    assert "There is no checkpoint yet: start again." in waiting.error_messages()[0]
 
 
 @pytest.mark.parametrize("fault", ["truncated checkpoint", "clock set back"])

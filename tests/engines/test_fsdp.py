@@ -1,7 +1,7 @@
 """Compare FSDP2, as configured by the shipped accelerate file, with a single-process run.
 
 accelerate starts FSDP2 only on GPUs. On a CPU, the same file would start DDP, which `trl-ces train` rejects. The CPU
-test bypasses accelerate's check (tests/helpers/engines_on_a_cpu.py) and shards the model over gloo.
+test bypasses this check of accelerate (tests/helpers/cpu_engines.py) and shards the model over gloo.
 """
 
 import json
@@ -9,7 +9,7 @@ import shutil
 import subprocess
 
 import pytest
-from engines_on_a_cpu import FSDP2, launched_environment
+from cpu_engines import FSDP2, launched_environment
 from processes import run_processes
 from safetensors.torch import load_file
 from tiny import save_tiny
@@ -54,7 +54,7 @@ def assert_same(actual, expected):
 @pytest.mark.parametrize("lora", [False, True], ids=["full", "LoRA"])
 def test_fsdp2_on_two_cpu_processes_matches_a_single_process_run(tmp_path, lora):
     save_tiny(tmp_path / "start")
-    sharded = {"lora": lora, "fsdp_on_a_cpu": True, "environment": launched_environment()}
+    sharded = {"lora": lora, "fsdp_on_cpu": True, "environment": launched_environment()}
     assert sharded["environment"]["ACCELERATE_USE_FSDP"] == "true"
     for name, processes, options in (("one", 1, {"lora": lora}), ("two", 2, sharded)):
         arguments = (str(tmp_path / "start"), json.dumps(options))

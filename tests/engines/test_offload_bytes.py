@@ -1,4 +1,4 @@
-"""Compare the bytes per parameter that `trl-ces plan` assumes for an offloaded optimizer with DeepSpeed's."""
+"""Check the bytes per parameter that `trl-ces plan` assumes for an offloaded optimizer against DeepSpeed."""
 
 import os
 import subprocess
@@ -25,9 +25,9 @@ for _ in range(2):
     engine.step()
 gc.collect()
 storages = {}
-for found in gc.get_objects():
-    if isinstance(found, torch.Tensor) and found.untyped_storage().nbytes() >= count:
-        storages[found.untyped_storage().data_ptr()] = found.untyped_storage().nbytes()
+for value in gc.get_objects():
+    if isinstance(value, torch.Tensor) and value.untyped_storage().nbytes() >= count:
+        storages[value.untyped_storage().data_ptr()] = value.untyped_storage().nbytes()
 print("bytes per parameter:", sum(storages.values()) / count)
 """
 

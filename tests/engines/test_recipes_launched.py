@@ -14,7 +14,7 @@ from trl_ces.train.recipe import compose
 
 RECIPES = HERE.parents[1] / "recipes"
 TIMEOUT = 1500
-# vLLM and FlashAttention need a GPU. Completions are short, and the run ends after one rollout, which is twelve steps.
+# Disable vLLM and FlashAttention, which need a GPU. Use short completions and one rollout of twelve steps.
 OVERRIDES = {
     "use_cpu": "true",
     "use_vllm": "false",
@@ -96,9 +96,9 @@ def test_an_r1_recipe_trains_on_one_rollout_and_saves_a_usable_model(tiny, tmp_p
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        # with this file, accelerate starts a single process on a CPU
+        # accelerate starts a single process on a CPU
         ({"distributed_type": "MULTI_CPU"}, "Expected 2 processes, found 1"),
-        # with this file, accelerate starts DDP
+        # accelerate starts DDP on a CPU
         (
             {"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 2}},
             "The accelerate configuration requests FSDP, but MULTI_CPU is running",

@@ -8,8 +8,8 @@ import time
 import pytest
 import torch
 from processes import free_port
-from server_runs import served
-from server_training import Training, assert_same_weights, machines, make_job, train, weights
+from server_runs import serve_in_process
+from server_training import Training, assert_same_weights, machine_flags, make_job, train, weights
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
@@ -22,14 +22,14 @@ def job(tmp_path_factory):
 
 
 def test_two_processes_and_two_machines_match_a_single_process_run(job, tmp_path):
-    """Compare only one step, because TRL shuffles rows within each process, so that later steps differ."""
+    """Compare only one step, because TRL shuffles the rows of each process separately, so later steps differ."""
     changes = {"max_steps": 1, "responses_per_rollout": 8, "adam_epsilon": 1e-4}
-    with served(job / "model") as stand_in:
+    with serve_in_process(job / "model") as stand_in:
         assert train(job, tmp_path / "one", stand_in.url, **changes).code == 0
         assert train(job, tmp_path / "two", stand_in.url, TWO, **changes).code == 0
         nodes = [
             Training(job, tmp_path / f"node{rank}", stand_in.url, flags, **changes)
-            for rank, flags in enumerate(machines())
+            for rank, flags in enumerate(machine_flags())
         ]
         assert [node.end().code for node in nodes] == [0, 0]
         requests = stand_in.log("completions")
@@ -45,20 +45,20 @@ def test_two_processes_and_two_machines_match_a_single_process_run(job, tmp_path
 
 @pytest.mark.parametrize("flags", [(), TWO], ids=["one process", "two processes"])
 def test_a_run_resumes_with_a_new_server_after_the_server_dies_during_a_rollout(job, tmp_path, flags):
-    with served(job / "model") as stand_in:
+    with serve_in_process(job / "model") as stand_in:
         assert train(job, tmp_path / "complete", stand_in.url, flags).code == 0
         rollouts = stand_in.log("completions")
-    with served(job / "model") as stand_in:
+    with serve_in_process(job / "model") as stand_in:
         stand_in.fail("/v1/completions", "die", skip=1)
         ended = train(job, tmp_path / "stopped", stand_in.url, flags)
         assert stand_in.process.wait(60) == 1
     assert ended.code == 2
-    (sentence,) = ended.sentences()
+    (sentence,) = ended.error_messages()
     assert f"The vLLM server at {stand_in.url} failed (ConnectionError)" in sentence
     assert "start it with `VLLM_SERVER_DEV_MODE=1 vllm serve" in sentence
     assert "Resume from" in sentence
     assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in sentence
-    with served(job / "model") as stand_in:  # the new server has the initial weights
+    with serve_in_process(job / "model") as stand_in:  # the new server has the initial weights
         ended = train(job, tmp_path / "stopped", stand_in.url, [*flags, "--resume_from_checkpoint", "true"])
         assert ended.code == 0, ended.errors[-3000:]
         assert stand_in.log("completions") == rollouts[1:]
@@ -69,5 +69,5 @@ def test_training_waits_for_a_server_that_starts_later(job, tmp_path):
     port = free_port()
     training = Training(job, tmp_path / "out", f"http://127.0.0.1:{port}", max_steps=2, vllm_server_timeout=300)
     time.sleep(5)
-    with served(job / "model", port=port):
+    with serve_in_process(job / "model", port=port):
         assert training.end().code == 0

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from vllm_signatures import FILE, names
+from vllm_signatures import FILE, parameter_names
 
 TESTS = Path(__file__).parents[1]
 FACTS = json.loads(FILE.read_text())
@@ -27,7 +27,7 @@ TRANSFER = "vllm_stub/vllm/distributed/weight_transfer"
     ],
 )
 def test_stand_ins_accept_only_arguments_that_vllm_accepts(stand_in, name, in_vllm):
-    stub, real = names((TESTS / stand_in).read_text(), name), FACTS[in_vllm]
+    stub, real = parameter_names((TESTS / stand_in).read_text(), name), FACTS[in_vllm]
     if in_vllm == "LLM.__init__":
         real = real + FACTS["EngineArgs"]
     star = stub.index("*")

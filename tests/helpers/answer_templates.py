@@ -1,9 +1,9 @@
 r"""
-Make incorrect and correct completions for a gold by text substitution. Imports nothing from trl_ces.
+Make incorrect and correct completions for a gold by text substitution. This file imports nothing from trl_ces.
 
-`kind_of` classifies golds by their notation. A template is either a text in which `G` stands for the gold, or a
-function of the gold that returns `None` if it does not apply. `wrong` and `right` return
-lists of incorrect and correct completions.
+`kind_of` classifies golds by notation. A template is either a text in which `G` stands for the gold, or a function of
+the gold that returns `None` if the template does not apply. `wrong` and `right` return lists of incorrect and correct
+completions.
 """
 
 import re
@@ -53,7 +53,7 @@ def value_of(gold):
 
 
 def unless(*values):
-    """Make a function that applies a template to all golds except those with these values."""
+    """Make a function that applies a template to all golds except those with the given values."""
     return lambda template: lambda gold: None if value_of(gold) in values else template.replace("G", gold)
 
 

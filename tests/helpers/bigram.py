@@ -1,4 +1,4 @@
-"""Bigram model: the next-token distribution depends only on the last token, so all statistics are known exactly."""
+"""Bigram model: the next token depends only on the last token, so the exact statistics are known."""
 
 import math
 
@@ -8,7 +8,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 PAD, EOS = 0, 1
 # After "a", the model chooses between "x", which ends immediately, and "y", which continues for two tokens.
-STORY = {"a": {"x": 0.75, "y": 0.25}, "x": {"<eos>": 1.0}, "y": {"z": 1.0}, "z": {"w": 1.0}, "w": {"<eos>": 1.0}}
+TRANSITIONS = {"a": {"x": 0.75, "y": 0.25}, "x": {"<eos>": 1.0}, "y": {"z": 1.0}, "z": {"w": 1.0}, "w": {"<eos>": 1.0}}
 ENTROPY_OF_A = 2 - 0.75 * math.log2(3)  # -3/4 log2(3/4) - 1/4 log2(1/4) = 0.8113 bits
 
 
@@ -16,12 +16,12 @@ def token_of(character):
     return tiny_tokenizer().convert_tokens_to_ids(character)
 
 
-def bigram_model(story=STORY):
-    """Build a Llama model with the transition probabilities in `story`; <eos> follows all other tokens."""
+def bigram_model(transitions=TRANSITIONS):
+    """Build a Llama model with the transition probabilities in `transitions`; <eos> follows all other tokens."""
     size = len(tiny_tokenizer())
     table = torch.full((size, size), -60.0)
     table[:, EOS] = 0.0
-    for before, after in story.items():
+    for before, after in transitions.items():
         table[token_of(before)] = -60.0
         for character, probability in after.items():
             table[token_of(before), token_of(character)] = math.log(probability)

@@ -1,4 +1,4 @@
-"""Detect whether this machine can run the sandbox for model-written code."""
+"""Detect whether this machine supports the sandbox for model-written code."""
 
 import pytest
 

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from colocated_vllm import ColocatedLLM, colocated_here, colocated_in_each
-from engines_on_a_cpu import allow_fsdp_on_a_cpu
+from colocated_vllm import ColocatedLLM, patch_colocated_vllm, patch_colocated_vllm_in_worker
+from cpu_engines import allow_fsdp_on_cpu
 from peft import LoraConfig
 from processes import end_processes
 from trainers import PROMPTS, tiny_trainer
@@ -44,7 +44,7 @@ def make_trainer(folder, model, processes, settings, lora):
 
 def run(folder, model, processes, settings, lora, resume=None):
     """Train; record the optimizer step and the digest of vLLM's weights at each call of `generate`."""
-    (colocated_here if processes == 1 else colocated_in_each)(pytest.MonkeyPatch())
+    (patch_colocated_vllm if processes == 1 else patch_colocated_vllm_in_worker)(pytest.MonkeyPatch())
     trainer = make_trainer(folder, model, processes, settings, lora)
     llm, steps = ColocatedLLM.last, []
     generate = llm.generate
@@ -55,7 +55,7 @@ def run(folder, model, processes, settings, lora, resume=None):
     names = ("min", "mean", "max")
     return {
         "engine": [trainer.accelerator.distributed_type.value, trainer.accelerator.num_processes],
-        "sampled": [list(one) for one in zip(steps, llm.sampled_from, strict=True)],
+        "sampled": [list(pair) for pair in zip(steps, llm.sampled_from, strict=True)],
         "calls": llm.calls,
         "ratios": [entry[f"sampling/importance_sampling_ratio/{name}"] for entry in logged for name in names],
     }
@@ -64,7 +64,7 @@ def run(folder, model, processes, settings, lora, resume=None):
 def main(output, processes, model, options):
     os.environ.update(options.get("environment", {}))
     if options.get("environment"):
-        allow_fsdp_on_a_cpu()
+        allow_fsdp_on_cpu()
     output, facts = Path(output), {}
     for name in options["cases"]:
         settings, lora = CASES[name]

@@ -2,22 +2,22 @@
 
 Like vLLM 0.31, it seeds all random generators when it is created (`set_random_seed` in the worker). Sleep level 2
 discards the cache and the weights, which become NaN. `wake_up` restores the parts named by its tags. Weights remain
-NaN until `load_weights`.
+NaN until `load_weights` is called.
 """
 
 from types import SimpleNamespace
 
 import torch
-from server_runs import stub_here
+from server_runs import use_vllm_stub
 from transformers import Qwen2Config, Qwen2ForCausalLM, set_seed
-from vllm_answers import digest, sample
+from vllm_sampling import digest, sample
 from vllm_signatures import keyword_checker
 
 ALL = {"weights", "kv_cache"}
 
 
 class ColocatedLLM:
-    """Stand-in for `vllm.LLM` that records its calls in `calls` and the digests of its weights in `sampled_from`."""
+    """Stand-in for `vllm.LLM` that records its calls, and the digest of its weights at each call of `generate`."""
 
     last = None
 
@@ -64,9 +64,9 @@ class ColocatedLLM:
         assert all(value.isfinite().all() for value in self.model.state_dict().values()), "the weights were not loaded"
         self.calls.append("generate")
         self.sampled_from.append(digest(self.model))
-        return [self._answer(prompt["prompt_token_ids"], sampling_params) for prompt in prompts]
+        return [self._sample_output(prompt["prompt_token_ids"], sampling_params) for prompt in prompts]
 
-    def _answer(self, prompt, request):
+    def _sample_output(self, prompt, request):
         [(ids, reported)] = sample(self.model, prompt, request, None, "processed_logprobs")
         logprobs = [
             {token: make_object("Logprob", rank=1, logprob=of_token[token].item())}
@@ -81,18 +81,18 @@ def make_object(name, **fields):
     return SimpleNamespace(**keyword_checker(name)(**fields))
 
 
-def colocated_here(monkeypatch):
+def patch_colocated_vllm(monkeypatch):
     """Make TRL use the stand-in instead of vLLM in this process."""
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.setenv(name, "")  # TRL sets these variables; monkeypatch removes them after the test
         monkeypatch.delenv(name)
-    colocated_in_each(monkeypatch)
+    patch_colocated_vllm_in_worker(monkeypatch)
 
 
-def colocated_in_each(monkeypatch):
-    """Do the same as [`colocated_here`] in a process that was started by a launcher."""
+def patch_colocated_vllm_in_worker(monkeypatch):
+    """Do the same as [`patch_colocated_vllm`] in a process that a launcher started."""
     import trl.generation.vllm_generation as generation
 
-    stub_here(monkeypatch)
+    use_vllm_stub(monkeypatch)
     monkeypatch.setattr(generation, "LLM", ColocatedLLM, raising=False)
     monkeypatch.setattr(generation, "SamplingParams", keyword_checker("SamplingParams"), raising=False)

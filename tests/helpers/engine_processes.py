@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import torch
-from engines_on_a_cpu import allow_fsdp_on_a_cpu
+from cpu_engines import allow_fsdp_on_cpu
 from peft import LoraConfig
 from tiny import random_script
 from torch.distributed.tensor import DTensor
@@ -19,8 +19,8 @@ ACCURACIES = [[1, 0, None, 1], [1, 0, 1, 1], [0, 0, 0, 0]]
 
 def main(output, processes, model, options):
     os.environ.update(options.get("environment", {}))
-    if options.get("fsdp_on_a_cpu"):
-        allow_fsdp_on_a_cpu()
+    if options.get("fsdp_on_cpu"):
+        allow_fsdp_on_cpu()
     # Three groups of four completions; with two processes, each process has six rows.
     script = random_script(PROMPTS, ACCURACIES, torch.Generator().manual_seed(1), truncated=(1, 6, 9))
     changes = {
@@ -49,7 +49,7 @@ def main(output, processes, model, options):
         "distributed_type": trainer.accelerator.distributed_type.value,
         "processes": trainer.accelerator.num_processes,
         "zero_stage": None if plugin is None else plugin.zero_stage,
-        "inner_optimizer": type(innermost(trainer.optimizer)).__name__,
+        "inner_optimizer": type(innermost_optimizer(trainer.optimizer)).__name__,
         "sharded": any(
             hasattr(parameter, "ds_id") or isinstance(parameter, DTensor) for parameter in trainer.model.parameters()
         ),
@@ -72,7 +72,7 @@ def poison(trainer, step):
     trainer._compute_loss = poisoned
 
 
-def innermost(optimizer):
+def innermost_optimizer(optimizer):
     while hasattr(optimizer, "optimizer"):
         optimizer = optimizer.optimizer
     return optimizer

@@ -16,7 +16,7 @@ from trl_ces.lab.evaluation.generate import GeneratedCompletion
 # Folder of the real benchmark files, which are not part of the repository and may be missing.
 REAL_DATA = Path(os.environ.get("TRL_CES_DATA") or Path(__file__).parents[3] / "shared" / "data")
 
-# A few rows of each benchmark; code benchmarks with the same data share one row.
+# A few rows per benchmark; code benchmarks that use the same data share one row.
 SAVED = json.loads(Path(__file__).with_name("benchmark_rows.json").read_text(encoding="utf-8"))
 CODE_ROWS = {name: SAVED[name][0] for name in ("humaneval", "mbpp")}
 ROWS = {
@@ -27,7 +27,7 @@ TABLE = ROWS["tabmwp"][0]["table"]
 
 
 def rows_of(name):
-    """Repeat the rows up to the benchmark's number of rows; clear the answers that the real file lacks."""
+    """Repeat the rows to fill the benchmark; clear the answers that are missing in the real file."""
     benchmark = BENCHMARKS[name]
     rows = [dict(ROWS[name][number % len(ROWS[name])]) for number in range(benchmark.count)]
     for number in benchmark.without_gold:
@@ -75,7 +75,7 @@ def write_model(folder, context=1024, seed=0, **tokenizer):
 
 
 class ScriptedBackend:
-    """Backend that returns the first text in `texts` whose key occurs in the question, and records the seeds."""
+    """Backend that records the seeds and returns the first text in `texts` whose key occurs in the question."""
 
     batch_size = 4
 

@@ -6,7 +6,7 @@ import torch
 from length_oracles import SETTINGS
 from processes import end_processes
 from tiny import random_script, scripted_accuracy_reward
-from trainers import recorded, scripted_trainer
+from trainers import record_results, scripted_trainer
 
 from trl_ces import rewards
 
@@ -23,21 +23,20 @@ def gathered_rewards(output, processes):
     """
     Return the rewards of one rollout, and the rank.
 
-    The rewards have shape (12, 1 + methods): the accuracy, followed by one column per
-    length reward.
+    The rewards have shape (12, 1 + methods): the accuracy, followed by one column per length reward.
     """
-    of_groups = [getattr(rewards, f"get_{name}_length_reward")(**SETTINGS[name][-1]) for name in SETTINGS]
+    length_rewards = [getattr(rewards, f"get_{name}_length_reward")(**SETTINGS[name][-1]) for name in SETTINGS]
     trainer = scripted_trainer(
         output,
         make_script(),
-        [scripted_accuracy_reward, *of_groups],
+        [scripted_accuracy_reward, *length_rewards],
         per_device_train_batch_size=12 // processes,
         max_steps=1,
         max_completion_length=40,
         shuffle_dataset=False,
     )
     assert trainer.accelerator.num_processes == processes
-    results = recorded(trainer, "_calculate_rewards")
+    results = record_results(trainer, "_calculate_rewards")
     trainer.train()
     (result,) = results
     return result, trainer.accelerator.process_index

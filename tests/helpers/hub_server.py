@@ -1,4 +1,4 @@
-"""Local Hub server that accepts pushes from the real `huggingface_hub` client, without xet."""
+"""Local Hub server that accepts pushes from the real `huggingface_hub` client without xet."""
 
 import base64
 import hashlib
@@ -53,19 +53,19 @@ class Handler(BaseHTTPRequestHandler):
         path = unquote(urlsplit(self.path).path)
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if self.server.failing:
-            return self.answer(500, {"error": "simulated failure"})
+            return self.respond(500, {"error": "simulated failure"})
         for pattern, route in ROUTES.items():
             match = re.fullmatch(pattern, path)
             if match is None:
                 continue
             if route not in (put, validate) and self.headers.get("Authorization") != f"Bearer {TOKEN}":
-                return self.answer(401, {"error": "Invalid credentials in Authorization header"})
-            return self.answer(*route(self.server, body, *match.groups()))
-        return self.answer(404, {"error": f"page not found: {path}"})
+                return self.respond(401, {"error": "Invalid credentials in Authorization header"})
+            return self.respond(*route(self.server, body, *match.groups()))
+        return self.respond(404, {"error": f"page not found: {path}"})
 
     do_POST = do_PUT = do_GET
 
-    def answer(self, status, content=None):
+    def respond(self, status, content=None):
         body = json.dumps(content or {}).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")

@@ -1,4 +1,4 @@
-"""Plain reference implementation of the evaluation's confidence intervals. Imports nothing from trl_ces."""
+"""Plain reference implementation of the evaluation's confidence intervals. This file imports nothing from trl_ces."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""Plain reference implementation of the length rewards of one group. Imports nothing from trl_ces.
+"""Plain reference implementation of the length rewards of one group. This file imports nothing from trl_ces.
 
 Each function takes the accuracy rewards (`None` if unscored), the lengths and the settings, and returns one value per
 completion. A completion is correct if its reward is at least 1. The values of unscored completions are not used.
@@ -6,7 +6,7 @@ completion. A completion is correct if its reward is at least 1. The values of u
 
 import math
 
-# Settings to test, by method. The test with hand-computed values uses the first entry.
+# Settings to test, by method. The first entry is also compared with values computed by hand.
 SETTINGS = {
     "kimi": [{}, {"correct_only": True}, {"correct_only": False}],
     "arora": [{"alpha": 0.2}, {"alpha": 1.0}],

@@ -1,4 +1,4 @@
-"""Record margins of the token selection; two runs select the same tokens if the margins far exceed rounding errors."""
+"""Record the margins of token selection; two runs select the same tokens if the margins far exceed rounding errors."""
 
 from contextlib import contextmanager
 from unittest import mock

@@ -11,12 +11,12 @@ def watch_shaping(trainer):
     """Record A' - A of shape (B, T) for every micro-batch; it is nonzero exactly at the selected tokens."""
     changes, shape = [], trainer._shaped_advantages
 
-    def recorded(inputs, *args, **kwargs):
+    def record_change(inputs, *args, **kwargs):
         shaped = shape(inputs, *args, **kwargs)
         changes.append((shaped - inputs["advantages"].unsqueeze(1)).detach())
         return shaped
 
-    trainer._shaped_advantages = recorded
+    trainer._shaped_advantages = record_change
     return changes
 
 
@@ -49,7 +49,7 @@ def objective(models, rows, advantages, *, old=None, ref=None, kl=0.0, delta=mat
     return sum(losses) / len(losses)
 
 
-def normalized(values, deviation=None):
+def normalize(values, deviation=None):
     deviation = statistics.stdev(values) if deviation is None else deviation
     return [(value - statistics.mean(values)) / (deviation + 1e-4) for value in values]
 
@@ -58,15 +58,15 @@ def by_group(change, values):
     return [value for start in range(0, len(values), 4) for value in change(values[start : start + 4])]
 
 
-def advantages_by_hand(case, accuracy, bonus):
-    sums = [one + other for one, other in zip(accuracy, bonus, strict=True)]
+def expected_advantages(case, accuracy, bonus):
+    sums = [a + b for a, b in zip(accuracy, bonus, strict=True)]
     if case == "reward_weights":
-        return by_group(normalized, [0.5 * one + 2 * other for one, other in zip(accuracy, bonus, strict=True)])
+        return by_group(normalize, [0.5 * a + 2 * b for a, b in zip(accuracy, bonus, strict=True)])
     if case == "scale_rewards none":
         return by_group(lambda group: [value - statistics.mean(group) for value in group], sums)
     if case == "scale_rewards batch":
-        return by_group(lambda group: normalized(group, statistics.stdev(sums)), sums)
+        return by_group(lambda group: normalize(group, statistics.stdev(sums)), sums)
     if case == "normalize_then_sum":
-        each = zip(by_group(normalized, accuracy), by_group(normalized, bonus), strict=True)
-        return normalized([one + other for one, other in each])
-    return by_group(normalized, sums)
+        each = zip(by_group(normalize, accuracy), by_group(normalize, bonus), strict=True)
+        return normalize([a + b for a, b in each])
+    return by_group(normalize, sums)

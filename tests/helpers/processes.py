@@ -1,4 +1,4 @@
-"""Run a test script in one or several processes, or with an accelerate configuration."""
+"""Run test scripts in one or several processes, or with an accelerate configuration."""
 
 import gc
 import multiprocessing
@@ -15,13 +15,13 @@ from multiprocessing.connection import wait
 from pathlib import Path
 
 HERE = Path(__file__).parent
-# Each pytest worker has one fork server, which imports the packages only once, because this takes ten seconds.
+# Each pytest worker has one fork server, which imports the packages once, because the import takes ten seconds.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["trl_ces.trainer"])
 
 
 def environment(**changes):
-    """Return the environment of child processes, which use one thread and import from the source tree."""
+    """Return the environment of child processes: one thread, and imports from the source tree."""
     return {
         **os.environ,
         "OMP_NUM_THREADS": "1",
@@ -36,7 +36,7 @@ def free_port():
 
 
 def end_processes():
-    """End a distributed script by waiting for all processes, so that none of them exits early."""
+    """End a distributed script only after all of its processes have finished."""
     import torch.distributed
 
     if torch.distributed.is_initialized():
@@ -91,13 +91,13 @@ def _run_forked(file, args, processes, output, timeout):
                 raise TimeoutError(f"{file.name} has not ended after {timeout} s")
     finally:
         for child in children:
-            child.kill()  # in case it has not created its session yet
+            child.kill()  # in case the child has not created its session yet
             _kill(child.pid)
     raise AssertionError("\n".join(f"{log.name}: {log.read_text()[-6000:]}" for log in logs))
 
 
 def run_command(args, folder=None, timeout=280, module="trl_ces.cli.main"):
-    """Run `trl-ces WORDS` in `folder` and return a `CompletedProcess`; forking avoids repeated imports."""
+    """Run `trl-ces ARGS` in `folder` and return a `CompletedProcess`; forking avoids repeated imports."""
     with tempfile.TemporaryDirectory() as logs:
         output, errors = Path(logs) / "stdout", Path(logs) / "stderr"
         child = _fork(module, args, environment(), folder, output, errors)
@@ -106,7 +106,7 @@ def run_command(args, folder=None, timeout=280, module="trl_ces.cli.main"):
             if child.exitcode is None:
                 raise TimeoutError(f"trl-ces {args[0]} has not ended after {timeout} s")
         finally:
-            child.kill()  # in case it has not created its session yet
+            child.kill()  # in case the child has not created its session yet
             _kill(child.pid)
         return subprocess.CompletedProcess(args, child.exitcode, output.read_text(), errors.read_text())
 
@@ -120,10 +120,10 @@ def _fork(target, arguments, environ, folder, output, errors):
 
 
 def _run_target(target, args, environ, folder, output, errors):
-    """Emulate `python target words` in a forked process, or `python -m target words` if the target is a module."""
+    """Emulate `python TARGET ARGS` in a forked process, or `python -m TARGET ARGS` if the target is a module."""
     import torch
 
-    os.setsid()  # so that its child processes can be killed with it
+    os.setsid()  # so that the process and its children can be killed together
     for number, log in ((1, output), (2, errors)):
         with open(log, "a") as stream:
             os.dup2(stream.fileno(), number)

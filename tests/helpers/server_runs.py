@@ -1,4 +1,4 @@
-"""Start the stand-in for `vllm serve` in a process or a thread, and make trainers use the stub of vLLM."""
+"""Start the stand-in for `vllm serve` in a process or a thread, and make trainers use the vLLM stub."""
 
 import json
 import os
@@ -43,8 +43,8 @@ def server_recipe(model, **changes):
     return make_recipe(fields, "recipe.yaml")
 
 
-def with_stub(**changes):
-    """Return an environment for trainers in which `import vllm` imports tests/vllm_stub."""
+def stub_environment(**changes):
+    """Return an environment in which `import vllm` imports tests/vllm_stub."""
     variables = environment(**changes)
     return {**variables, "PYTHONPATH": os.pathsep.join([str(STUB), variables["PYTHONPATH"]])}
 
@@ -72,7 +72,7 @@ class StandIn:
         return [entry for entry in self.request("/stand_in/log") if path in entry["path"]]
 
 
-def stub_here(monkeypatch, any_device=True):
+def use_vllm_stub(monkeypatch, any_device=True):
     """
     Make TRL's client in this process use tests/vllm_stub, even if TRL was imported without vLLM.
 
@@ -103,8 +103,8 @@ def stub_here(monkeypatch, any_device=True):
 
 
 @contextmanager
-def served(model, *flags, port=0, development=True, folder=None):
-    """Start a stand-in in a separate process; `flags`, if any, replace `FLAGS`."""
+def serve_in_process(model, *flags, port=0, development=True, folder=None):
+    """Start a stand-in in a separate process; `flags` replace `FLAGS` if given."""
     variables = environment(VLLM_SERVER_DEV_MODE="1" if development else "0")
     command = [sys.executable, str(HERE / "vllm_server.py"), "serve", str(model), "--host", "127.0.0.1"]
     process = subprocess.Popen(
@@ -121,7 +121,7 @@ def served(model, *flags, port=0, development=True, folder=None):
 
 
 @contextmanager
-def served_here(model, *flags, development=True):
+def serve_in_thread(model, *flags, development=True):
     """Start a stand-in in a thread, which is faster than a process; yield its client and the server."""
     import vllm_server
 

@@ -10,7 +10,7 @@ import psutil
 import torch
 from processes import environment, free_port
 from safetensors.torch import load_file
-from server_runs import with_stub
+from server_runs import stub_environment
 from tiny import save_tiny
 
 TIMEOUT = 400
@@ -56,7 +56,7 @@ class CompletedCommand:
     stdout: str
     errors: str
 
-    def sentences(self):
+    def error_messages(self):
         """Return the error messages that the command printed."""
         return [line for line in self.errors.splitlines() if line.startswith("trl-ces train: error: ")]
 
@@ -74,7 +74,7 @@ class Training:
         self.output = output
         self.process = subprocess.Popen(
             [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", str(recipe), *flags],
-            env=with_stub(**variables_of_child) if stub else environment(**variables_of_child),
+            env=stub_environment(**variables_of_child) if stub else environment(**variables_of_child),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -107,7 +107,7 @@ def assert_same_weights(output, expected):
         assert torch.equal(actual[name], value), name
 
 
-def machines(*more):
+def machine_flags(*more):
     """Return the flags for two machines with one process each; `ddp` uses gloo if the recipe sets `use_cpu`."""
     shared = ["--accelerate_config", "ddp", "--num_processes", "2", "--num_machines", "2", *more]
     shared += ["--main_process_ip", "127.0.0.1", "--main_process_port", str(free_port())]

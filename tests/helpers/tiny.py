@@ -1,4 +1,4 @@
-"""Make a character tokenizer, a Qwen2 with about ten thousand weights, and scripted rollouts."""
+"""Make a character tokenizer, a Qwen2 model with about ten thousand weights, and scripted rollouts."""
 
 import re
 import string
@@ -35,7 +35,7 @@ def tiny_tokenizer(chat_template=CHAT_TEMPLATE, characters=CHARACTERS, markers=(
 
 
 def tiny_model(seed=0, vocabulary=None, spread=0.5):
-    """Make a model with random weights; `spread` is large enough that entropies differ between tokens."""
+    """Make a model with random weights. With the default `spread`, entropies differ clearly between tokens."""
     vocabulary = vocabulary or len(tiny_tokenizer())
     torch.manual_seed(seed)
     return Qwen2ForCausalLM(
@@ -122,7 +122,7 @@ def scripted_bonus_reward(bonus, **kwargs):
 
 
 def random_script(prompts, accuracies, generator, lengths=(9, 30), vocabulary=None, masked=False, truncated=()):
-    """Draw a completion for each accuracy of each prompt. It ends with <eos> unless its index is in `truncated`."""
+    """Draw a completion per accuracy. Completions end with <eos>, except those whose index is in `truncated`."""
     vocabulary = vocabulary or len(tiny_tokenizer())
     script, number = {}, 0
     for prompt, group in zip(prompts, accuracies, strict=True):

@@ -1,4 +1,4 @@
-"""Run a tool rollout with more rounds on one rank. Started by layers/test_upstream.py; not a test file."""
+"""Run a rollout with more tool rounds on one rank. Started by layers/test_upstream.py; not a test file."""
 
 import json
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from colocated_vllm import ColocatedLLM, colocated_in_each
+from colocated_vllm import ColocatedLLM, patch_colocated_vllm_in_worker
 from processes import end_processes
 from tool_turns import QWEN_END, call, chat_trainer, four_of_each, question, qwen_tokenizer
 
@@ -27,7 +27,7 @@ def add(a: int, b: int) -> int:
 
 
 class ToolCallingLLM(ColocatedLLM):
-    """Make the tool calls in `CALLS`. Each completion names its row, so that misplaced completions are detected."""
+    """Stand-in that makes the tool calls in `CALLS`; completions name their row, so that tests detect swapped rows."""
 
     def generate(self, prompts, sampling_params, use_tqdm):
         texts, last_member, turns = [TOKENIZER.decode(prompt["prompt_token_ids"]) for prompt in prompts], {}, []
@@ -52,7 +52,7 @@ class ToolCallingLLM(ColocatedLLM):
 
 
 def main(output, processes, model):
-    colocated_in_each(pytest.MonkeyPatch())
+    patch_colocated_vllm_in_worker(pytest.MonkeyPatch())
     import trl.generation.vllm_generation as generation
 
     generation.LLM = ToolCallingLLM

@@ -4,7 +4,7 @@ import json
 import string
 
 from tiny import tiny_model, tiny_tokenizer
-from trainers import ready, tiny_trainer
+from trainers import prepare_trainer, tiny_trainer
 from trl.chat_template_utils import deepseek_r1_distill_chat_template, qwen3_chat_template
 
 QWEN_END, R1_START, R1_END = "<|im_end|>", "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"
@@ -28,7 +28,7 @@ def chat_trainer(tmp_path, rewards, tokenizer, columns, changes=None, **argument
     model.config.max_position_embeddings = 4096
     changes = {"max_completion_length": 400, "ces_tau": 0.3, **(changes or {})}
     more = {"model": model, "processing_class": tokenizer, **arguments}
-    return ready(tiny_trainer(tmp_path, rewards, columns, more=more, **changes))
+    return prepare_trainer(tiny_trainer(tmp_path, rewards, columns, more=more, **changes))
 
 
 def question(text):

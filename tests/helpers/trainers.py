@@ -34,7 +34,7 @@ def tiny_trainer(
     more=None,
     **changes,
 ):
-    """Make a trainer. `prompts`: texts or data columns. `more`: other trainer arguments. `changes`: settings."""
+    """Make a trainer from `prompts` (texts or dataset columns), other trainer arguments `more`, and config fields."""
     arguments, fields = settings(folder, **changes), config_class.__dataclass_fields__
     data = Dataset.from_dict(prompts if isinstance(prompts, dict) else {"prompt": prompts})
     more = {"train_dataset": data, "eval_dataset": data, "processing_class": tiny_tokenizer(), **(more or {})}
@@ -52,14 +52,14 @@ def scripted_trainer(folder, script, rewards=(scripted_accuracy_reward, scripted
     return tiny_trainer(folder, list(rewards), changes.pop("prompts", list(script)), more=more, **changes)
 
 
-def ready(trainer):
+def prepare_trainer(trainer):
     """Prepare the trainer to compute a rollout or a loss outside `train`."""
     trainer.model.train()
     trainer.current_gradient_accumulation_steps = trainer.args.gradient_accumulation_steps
     return trainer
 
 
-def recorded(trainer, name):
+def record_results(trainer, name):
     """Return a list that collects the return values of a method of the trainer."""
     results, method = [], getattr(trainer, name)
 
@@ -82,12 +82,12 @@ def weights(trainer):
     return {name: value.detach().clone() for name, value in trainer.model.state_dict().items()}
 
 
-def assert_same_bits(weights, other):
+def assert_bitwise_equal(weights, other):
     assert weights.keys() == other.keys()
     for name, value in weights.items():
         assert torch.equal(value, other[name]), name
 
 
-def assert_weights_moved(trainer):
+def assert_weights_changed(trainer):
     start = tiny_model().state_dict()
     assert any(not torch.equal(value, start[name]) for name, value in trainer.model.state_dict().items())

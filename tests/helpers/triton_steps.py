@@ -98,7 +98,7 @@ def compare(bf16, changes):
         "launches": [forward.launches, backward.launches],
         "losses": [plain.losses, triton.losses],
         "norms": [norm(gradients) for gradients in plain.gradients],
-        "apart": [
+        "differences": [
             norm({name: expected[name] - actual[name] for name in expected}) / norm(expected)
             for expected, actual in zip(plain.gradients, triton.gradients, strict=True)
         ],

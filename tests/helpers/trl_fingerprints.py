@@ -20,10 +20,11 @@ PACKAGE = Path(trl_ces.__file__).parent
 
 def used_functions():
     """
-    Return the names, as in tested_trl.json, of functions that TRL defines and trainer, config, layers and methods use.
+    Return the names of the TRL functions that the package uses, in the format of tested_trl.json.
 
-    These are methods of `GRPOTrainer` and `GRPOConfig` that occur as an attribute or a definition, and functions
-    imported from TRL. Methods of transformers' `Trainer` are omitted, because several versions of it are allowed.
+    These are methods of `GRPOTrainer` and `GRPOConfig` whose names occur as attributes or definitions in trainer.py,
+    config.py, layers and methods, and functions imported there from TRL. Methods of transformers' `Trainer` are
+    omitted, because several versions of transformers are allowed.
     """
     methods, functions = set(), set()
     folders = [PACKAGE / "layers", PACKAGE / "methods"]
@@ -46,7 +47,7 @@ def main():
     fingerprints = json.loads(FILE.read_text()) if FILE.exists() else {}
     fingerprints[trl.__version__] = {name: fingerprint(pkgutil.resolve_name(name)) for name in used_functions()}
     FILE.write_text(json.dumps(fingerprints, indent=2) + "\n")
-    print(f"{FILE} has {len(fingerprints[trl.__version__])} functions of trl {trl.__version__}.")
+    print(f"{FILE} contains {len(fingerprints[trl.__version__])} functions of trl {trl.__version__}.")
 
 
 if __name__ == "__main__":

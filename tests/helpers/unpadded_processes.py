@@ -14,7 +14,7 @@ ACCURACIES = [[1, 0, 0, 1], [0, 0, 0, 1], [1, 1, None, 1], [0, 0, 1, 0]]
 
 
 def main(output, processes, kind):
-    # With this seed, the margins of the token selection are large; see `margin` below.
+    # With this seed, the margins of token selection are large; see `margin` below.
     script = random_script(PROMPTS, ACCURACIES, torch.Generator().manual_seed(14), truncated=(1, 4, 9))
     rows = 16 // processes  # all rows are in one optimizer step, because TRL shuffles rows within each process
     batches = {"per_device_train_batch_size": rows // 2, "gradient_accumulation_steps": 2}

@@ -1,17 +1,16 @@
 """
-Stand-in for `vllm serve` with the endpoints that TRL's client uses and a small model on the CPU.
+Stand-in for `vllm serve` that runs a small model on the CPU and has the endpoints that TRL's client uses.
 
-`server_runs.py` starts it. It implements the command line, the endpoints and the format of their responses, sampling
-with token ids and log-probs, and weight updates. It does not implement vLLM's engine, kernels and NCCL transfers;
-tests/vllm_stub transfers the weights. The sampling seed depends only on the weights and the request, so that runs are
-reproducible.
+`server_runs.py` starts it. It implements the command line, the endpoints and their response format, weight updates,
+and sampling with token ids and log-probs. It has no vLLM engine, kernels or NCCL transfers; tests/vllm_stub transfers
+the weights. The sampling seed depends only on the weights and the request, so that runs are reproducible.
 
 It is stricter than vLLM and returns status 400 if an update does not contain every parameter exactly once, with the
 announced name, dtype and shape, or if completions are requested during an update or before the prefix cache is reset.
 
-For tests: `POST /stand_in/faults` takes {"path", "what", "skip", "times"}, where `what` is a status, "die", "drop",
-"hang" or seconds to wait; an empty body removes all faults. `GET /stand_in/log` lists the requests, with the digest of
-the weights that served them.
+For tests, `POST /stand_in/faults` takes {"path", "what", "skip", "times"}, where `what` is an HTTP status, "die",
+"drop", "hang" or a number of seconds to wait; an empty body removes all faults. `GET /stand_in/log` lists the
+requests, with the digest of the weights that served them.
 """
 
 import argparse
@@ -30,13 +29,13 @@ from urllib.parse import parse_qs, urlsplit
 import torch
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM
-from vllm_answers import choice, digest, end_ids, sample, seeded
+from vllm_sampling import choice, digest, end_ids, make_generator, sample
 
 WORKER_TIMEOUT = 60
 GET = {"/health", "/v1/models", "/stand_in/log", "/server_info", "/get_world_size"}
 POST = {"/v1/completions", "/stand_in/faults", "/init_weight_transfer_engine", "/start_weight_update"}
 POST |= {"/update_weights", "/finish_weight_update", "/reset_prefix_cache"}
-# Available without development mode.
+# Paths that are available without development mode.
 OPEN = {
     "/health",
     "/v1/models",
@@ -47,11 +46,11 @@ OPEN = {
 
 
 class RequestError(Exception):
-    """Error with the message and the HTTP status (default 400) of a rejected request."""
+    """Rejected request; the arguments are the message and the HTTP status (default 400)."""
 
 
 def arguments(args):
-    """Parse the options of `vllm serve` that a server for training may have."""
+    """Parse the options of `vllm serve` that training servers may use."""
     parser = argparse.ArgumentParser(prog="vllm", allow_abbrev=False)
     serve = parser.add_subparsers(required=True).add_parser("serve", allow_abbrev=False)
     serve.add_argument("model")
@@ -153,7 +152,7 @@ class Server(ThreadingHTTPServer):
 
     def connect(self, address, port):
         end = time.monotonic() + WORKER_TIMEOUT
-        while True:  # the trainer may start listening after its request
+        while True:  # the trainer may start to listen after it sends the request
             try:
                 return socket.create_connection((address, port), timeout=WORKER_TIMEOUT).makefile()
             except ConnectionRefusedError:
@@ -163,7 +162,7 @@ class Server(ThreadingHTTPServer):
 
     def start_weight_update(self, _):
         if self.worker is None or self.received is not None:
-            raise RequestError("an update needs a group and must not start during another update")
+            raise RequestError("an update must not start before the group exists or during another update")
         self.received = []
         return {"message": "Weight update started"}
 
@@ -219,7 +218,7 @@ class Server(ThreadingHTTPServer):
                     f"This model's maximum context length is {self.max_model_len} tokens. However, you requested "
                     f"{body['max_tokens']} output tokens and your prompt contains {len(prompt)} input tokens."
                 )
-        generator = seeded(self.weights, body)
+        generator = make_generator(self.weights, body)
         choices = []
         for prompt in prompts:
             for tokens, reported in sample(self.model, prompt, body, generator, self.options.logprobs_mode):
@@ -274,7 +273,7 @@ class Handler(BaseHTTPRequestHandler):
             if not url.path.startswith("/stand_in"):
                 entry = {"path": url.path, "weights": self.server.weights}
                 self.server.log.append(
-                    {**entry, "body": body, "answer": content} if "completions" in url.path else entry
+                    {**entry, "body": body, "response": content} if "completions" in url.path else entry
                 )
         return self.send(200, content)
 

@@ -1,4 +1,4 @@
-"""Parameters that vLLM accepts, to check the stand-ins. As a script, this file reads the parameters from vLLM's wheel.
+"""Parameters that vLLM accepts, to check the stand-ins. As a script, this file reads them from a vLLM wheel.
 
     python tests/helpers/vllm_signatures.py vllm-0.30.0-cp38-abi3-manylinux_2_28_x86_64.whl    # make vllm-signatures
 
@@ -36,7 +36,7 @@ MODEL_PATH = {
 }
 
 
-def names(source, name):
+def parameter_names(source, name):
     """Return the parameters of a function or the fields of a class, given its dotted name."""
     node = ast.parse(source)
     for part in name.split("."):
@@ -54,7 +54,7 @@ def keyword_checker(*callables):
 
     def make(**arguments):
         assert arguments.keys() <= known, (
-            f"vLLM does not accept {arguments.keys() - known}, unless `make vllm-signatures` adds it"
+            f"vLLM does not accept {arguments.keys() - known}; for a newer vLLM, run `make vllm-signatures`"
         )
         return arguments
 
@@ -69,7 +69,7 @@ def main(wheel):
     with zipfile.ZipFile(wheel) as archive:
         for attribute, file in MODEL_PATH.items():
             assert f"self.{attribute}" in archive.read(file).decode(), f"{file} does not set `{attribute}`"
-        facts = {name: names(archive.read(file).decode(), name) for file, of in FACTS.items() for name in of}
+        facts = {name: parameter_names(archive.read(file).decode(), name) for file, of in FACTS.items() for name in of}
     lines = [f'"version": "{Path(wheel).name.split("-")[1]}"']
     for name, parameters in facts.items():
         star = parameters.index("*")

@@ -1,4 +1,4 @@
-"""Arrangement of rows: each row is placed once, padding is small, loads are balanced, and no budget is exceeded."""
+"""Check that each row is placed once, padding is small, loads are balanced, and no budget is exceeded."""
 
 import math
 
@@ -9,7 +9,7 @@ from trl_ces.layers.arrangement import arrange, deal, piece_sizes, positions, so
 
 
 def r1_lengths(rows, seed=0):
-    """Draw row lengths: prompts of 60 to 300 tokens plus completions of exp(N(ln 3200, 0.7)) in 200..12,000 tokens."""
+    """Draw row lengths: prompts of 60..300 tokens plus completions of exp(N(ln 3200, 0.7)), clamped to 200..12000."""
     generator = torch.Generator().manual_seed(seed)
     completions = torch.exp(math.log(3200) + 0.7 * torch.randn(rows, generator=generator)).clamp(200, 12_000).int()
     prompts = torch.randint(60, 301, (rows,), generator=generator)
@@ -39,7 +39,7 @@ def test_two_rows_per_micro_batch_have_at_most_5_percent_padding():
 
 
 def loads_of(lengths, micro_batches, **kind):
-    """Return the number of tokens by process and micro-batch."""
+    """Return the number of tokens per process and micro-batch."""
     assignment = arrange(lengths, 2, micro_batches, **kind)
     return torch.tensor([[sum(lengths[row] for row in batch) for batch in process] for process in assignment]).float()
 
@@ -50,14 +50,14 @@ def test_processes_get_similar_numbers_of_tokens():
         loads = loads_of(lengths, 32)
         assert loads[0].sum().item() == pytest.approx(loads[1].sum().item(), rel=0.02)
         assert (loads[0] - loads[1]).abs().sum() / loads.sum() < 0.03  # in each micro-batch
-        # If mixed lengths cost nothing, loads are more even.
+        # Where mixed lengths add no padding, loads are more even.
         pieces = loads_of(lengths, 1, in_pieces=True)
         assert pieces.max() / pieces.min() < 1.03 < loads_of(lengths, 1).max() / loads_of(lengths, 1).min()
         packed = loads_of(lengths, 8, packed=True)  # 8 rows each
         assert packed.max() / packed.min() < 1.3 < 3 < loads_of(lengths, 8).max() / loads_of(lengths, 8).min()
 
 
-def test_deal_alternates_the_direction():
+def test_deal_reverses_its_direction_each_round():
     assert deal([10, 11, 12, 13, 14, 15, 16, 17], 3) == [[10, 15, 16], [11, 14, 17], [12, 13]]
 
 

@@ -1,4 +1,4 @@
-"""Eq. 3 excludes completions without an accuracy reward; graded rewards below the threshold stop training."""
+"""Check that Eq. 3 excludes unscored completions, and that graded rewards below the threshold stop training."""
 
 import logging
 import math
@@ -7,7 +7,7 @@ import re
 import pytest
 import torch
 from tiny import scripted_accuracy_reward, scripted_bonus_reward
-from trainers import PROMPTS, ready, scripted_trainer, tiny_trainer
+from trainers import PROMPTS, prepare_trainer, scripted_trainer, tiny_trainer
 
 from trl_ces.layers import GroupRewards, RewardCalls
 from trl_ces.layers.reward_calls import RewardError
@@ -27,7 +27,7 @@ def script_of(accuracies=(1.0, 1.0, None, 0.0), bonus=1.0):
 
 def make_trainer(folder, rewards=REWARDS, script=None, **changes):
     sizes = {"per_device_train_batch_size": 4, "max_completion_length": 40, "ces_tau": 0.5}
-    return ready(scripted_trainer(folder, script or script_of(), rewards, **{**sizes, **changes}))
+    return prepare_trainer(scripted_trainer(folder, script or script_of(), rewards, **{**sizes, **changes}))
 
 
 def rollout(trainer, size=4):
@@ -35,7 +35,7 @@ def rollout(trainer, size=4):
 
 
 zeros = group_reward(lambda groups: torch.zeros_like(groups.rewards))
-# Rewards 2, 2, 1 without the third completion: mean 5 / 3, deviation 0.577. As in TRL: 2, 2, 1, 1, deviation 0.577.
+# Without the third completion, rewards 2, 2, 1: mean 5 / 3, deviation 0.577. As in TRL: 2, 2, 1, 1, deviation 0.577.
 EXCLUDED, AS_IN_TRL = [0.577, 0.577, 0.0, -1.155], [0.866, 0.866, -0.866, -0.866]
 CASES = {
     "ces": ({}, REWARDS, EXCLUDED),
@@ -67,7 +67,7 @@ def test_every_scaling_excludes_unscored_completions(tmp_path, scale):
 
 def test_separately_normalized_rewards_exclude_unscored_completions(tmp_path):
     script = script_of()
-    script[PROMPTS[0]][2]["bonus"] = 9.0  # would move mean and deviation of the bonus
+    script[PROMPTS[0]][2]["bonus"] = 9.0  # would change the mean and deviation of the bonus
     trainer = make_trainer(tmp_path, script=script, multi_objective_aggregation="normalize_then_sum")
     assert rollout(trainer)["advantages"].tolist() == pytest.approx(EXCLUDED, abs=1e-3)
 
@@ -122,7 +122,7 @@ def test_no_rule_gives_an_unscored_completion_an_advantage(tmp_path, monkeypatch
 
 
 def graded_trainer(folder, values, **changes):
-    """Create a trainer whose accuracy rewards repeat one list of `values` per rollout, and finally the last list."""
+    """Create a trainer whose accuracy rewards repeat one list of `values` per rollout, then keep the last list."""
     lists = list(values)
 
     def score(completions, **kwargs):
@@ -134,12 +134,12 @@ def graded_trainer(folder, values, **changes):
 
 BELOW = {
     "partial credit": [0.2, 0.7],
-    "the same for all": [0.35],
+    "equal for all": [0.35],
     "some wrong": [0.0, 0.9],
     "some unscored": [None, 0.5],
     "almost 1": [0.99],
-    "minus the error": [-3.0, -0.5],
-    "0 is correct": [-1.0, 0.0],
+    "negative error": [-3.0, -0.5],
+    "maximum is 0": [-1.0, 0.0],
 }
 
 
@@ -170,7 +170,7 @@ def test_a_graded_reward_stops_training_with_a_group_reward_or_after_a_rollout_o
     ("values", "changes"),
     [
         ([[0.0]], {}),  # nothing is correct yet
-        ([[-1.0]], {}),  # the same with other numbers
+        ([[-1.0]], {}),  # the same on another scale
         ([[None]], {}),
         ([[0.5, 1.0]], {}),
         ([[-1.0, 1.0], [-1.0, -0.5]], {}),  # the threshold was reached before

@@ -1,4 +1,4 @@
-"""The warning about diverging CES runs, in which entropy rises while accuracy falls."""
+"""Test the warning about diverging CES runs, in which entropy rises while accuracy falls."""
 
 import logging
 import math

@@ -1,4 +1,4 @@
-"""Dynamic sampling in CESTrainer: equality with TRL on the kept prompts, epochs, resuming, and two processes."""
+"""Test dynamic sampling in CESTrainer: equality with TRL on the kept prompts, epochs, resuming, and two processes."""
 
 import json
 
@@ -10,9 +10,9 @@ from processes import run_processes
 from sampling_runs import PROMPTS, make_trainer, record_batches, rollout_with_logprobs
 from tiny import AS_TRL, random_script, scripted_accuracy_reward, settings, tiny_model
 from trainers import (
-    assert_same_bits,
-    assert_weights_moved,
-    ready,
+    assert_bitwise_equal,
+    assert_weights_changed,
+    prepare_trainer,
     short_reward,
     tiny_trainer,
     vowel_accuracy_reward,
@@ -41,11 +41,11 @@ def make_script(prompts=PROMPTS, outcomes=OUTCOMES, **options):
 
 
 def one_batch(trainer, examples=()):
-    return ready(trainer)._generate_and_score_completions(list(examples))
+    return prepare_trainer(trainer)._generate_and_score_completions(list(examples))
 
 
 def logged_batches(trainer):
-    """Return the metrics of each new batch, with the prefix removed from their names, and its optimizer step."""
+    """Return each new batch's optimizer step and metrics, with the prefix removed from their names."""
     prefix = "dynamic_sampling/"
     return [
         {name.removeprefix(prefix): value for name, value in entry.items() if name == "step" or prefix in name}
@@ -88,8 +88,8 @@ def test_with_one_round_per_batch_training_is_bit_identical_to_trl(tmp_path, acc
         )
         trainer.train()
         runs.append(trainer)
-    assert_weights_moved(runs[0])
-    assert_same_bits(weights(runs[0]), weights(runs[1]))
+    assert_weights_changed(runs[0])
+    assert_bitwise_equal(weights(runs[0]), weights(runs[1]))
     assert [entry["rounds"] for entry in logged_batches(runs[1])] == [1] * 10
     assert runs[1]._sampler.stream.position == 40
     filled = [entry["uninformative_groups"] for entry in logged_batches(runs[1])]
@@ -118,7 +118,7 @@ CASES: dict[str, dict] = {
 @pytest.mark.parametrize("masked", [False, True], ids=["", "tool mask"])
 @pytest.mark.parametrize("case", CASES)
 def test_batch_loss_and_gradients_match_a_trainer_that_gets_the_kept_prompts(tmp_path, case, masked):
-    """Compare two consecutive rollouts, each from rounds of different widths."""
+    """Compare two consecutive rollouts whose rounds have different padded widths."""
     changes = CASES[case]
     script = make_script(masked=masked, truncated=range(0, 160, 3))
 
@@ -126,13 +126,13 @@ def test_batch_loss_and_gradients_match_a_trainer_that_gets_the_kept_prompts(tmp
     shaped = changes.get("shaping", "none") != "none"
     # TRL excludes a completion from its group only if it has no reward at all.
     without = {"accuracy": None, "bonus": None}
-    trls_script = {
+    upstream_script = {
         prompt: [row | without if row["accuracy"] is None else row for row in group]
         for prompt, group in script.items()
     }
     plain = make_trainer(
         tmp_path,
-        trls_script,
+        upstream_script,
         model=with_reference(tiny_model(), tmp_path),
         trainer_class=CESTrainer if shaped else GRPOTrainer,
         **{**changes, "dynamic_sampling": False},
@@ -155,7 +155,7 @@ def test_batch_loss_and_gradients_match_a_trainer_that_gets_the_kept_prompts(tmp
             )
         for each in (trainer, plain):
             with torch.no_grad():
-                for parameter in each.model.parameters():  # move away from the sampling policy: ratios are not 1
+                for parameter in each.model.parameters():  # change the policy, so that ratios are not 1
                     parameter.mul_(1.02)
             each.model.zero_grad()
         losses = [each._compute_loss(each.model, rows) for each, rows in ((trainer, batch), (plain, expected))]
@@ -180,7 +180,7 @@ def test_in_one_epoch_all_batches_are_full_and_each_prompt_is_drawn_once(tmp_pat
     ]
     assert [len(batch) for batch in used_prompts] == [4, 4, 4, 4]
     assert "informative groups in" not in caplog.text
-    assert_weights_moved(trainer)
+    assert_weights_changed(trainer)
 
     logged = logged_batches(trainer)
     ends = [ORDER.index(batch[-1]) + 1 for batch in used_prompts]
@@ -192,15 +192,11 @@ def test_in_one_epoch_all_batches_are_full_and_each_prompt_is_drawn_once(tmp_pat
         assert entry["epoch"] == end / 40
         assert entry["extra_generation_time"] > 0
     assert sum(entry["rounds"] for entry in logged) == len(rounds)
-    assert [entry["step"] for entry in logged] == [
-        1,
-        5,
-        9,
-        13,
-    ]  # four optimizer steps per batch, as without dynamic sampling
+    # As without dynamic sampling, each batch is used for four optimizer steps.
+    assert [entry["step"] for entry in logged] == [1, 5, 9, 13]
 
 
-def test_if_no_group_is_informative_dropped_groups_fill_the_batch_and_a_warning_is_logged(tmp_path, caplog):
+def test_dropped_groups_fill_the_batch_with_a_warning_if_no_group_is_informative(tmp_path, caplog):
     trainer = make_trainer(tmp_path, make_script(outcomes=OUTCOMES[:1]), max_steps=2, dynamic_sampling_max_rounds=3)
     used_prompts, rounds = record_batches(trainer)
     trainer.train()
@@ -208,7 +204,7 @@ def test_if_no_group_is_informative_dropped_groups_fill_the_batch_and_a_warning_
     assert used_prompts == [ORDER[:4], ORDER[12:16]]
     names = ("rounds", "prompts", "dropped_groups", "uninformative_groups")
     assert [[entry[name] for name in names] for entry in logged_batches(trainer)] == [[3, 12, 1, 1]] * 2
-    assert_weights_moved(trainer)  # the other reward still produces a gradient
+    assert_weights_changed(trainer)  # the other reward still produces a gradient
     assert caplog.text.count("found 0 of 4 informative groups in 3 rounds") == 1
 
 
@@ -327,7 +323,7 @@ def test_importance_ratios_are_logged_only_for_kept_groups(tmp_path):
 def test_a_rollout_func_may_compute_log_probs_with_the_trainer(tmp_path, dynamic):
     """Check that the function gets log-probs, and that TRL's old log-probs stay correct."""
     script = make_script()
-    scripted, least = rollout_with_logprobs(script), []
+    scripted, minima = rollout_with_logprobs(script), []
 
     def rollout(prompts, trainer):
         output = scripted(prompts, trainer)
@@ -336,14 +332,14 @@ def test_a_rollout_func_may_compute_log_probs_with_the_trainer(tmp_path, dynamic
             logps, _, _ = trainer._get_per_token_logps_and_entropies(
                 trainer.model, ids, torch.ones_like(ids), ids.size(1) - 1, batch_size=1
             )
-        least.append(logps.abs().min().item())
+        minima.append(logps.abs().min().item())
         return output
 
     trainer = make_trainer(tmp_path, script, dynamic_sampling=dynamic, max_steps=2, trim_padding=True, **MULTI)
     trainer.rollout_func = rollout
     trainer.train()
-    assert least
-    assert min(least) > 0
+    assert minima
+    assert min(minima) > 0
     assert trainer.state.log_history[0]["log_ratio/first_step_max"] < 1e-5
 
 
@@ -368,7 +364,7 @@ def test_missing_tool_masks_are_added_and_incomplete_log_probs_are_dropped(tmp_p
     trainer.vllm_importance_sampling_correction = False
     batch = one_batch(trainer)
     assert len(rounds) > 1
-    assert ("sampling_per_token_logps" in batch) is False
+    assert "sampling_per_token_logps" not in batch
     masked = (batch["tool_mask"] == 0).any(dim=1)
     assert masked.any()
     if partial == "mask":
@@ -405,9 +401,8 @@ def test_two_processes_match_the_prompts_and_weights_of_one_process(process_resu
     if case == "even rounds":
         assert any(size % 2 for size in one["rounds"])
         assert all(size % 2 == 0 for size in first["rounds"])
-        assert [entry[1:] for entry in first["log"]] == [
-            entry[1:] for entry in one["log"]
-        ]  # the numbers of rounds differ
+        # The numbers of rounds may differ.
+        assert [entry[1:] for entry in first["log"]] == [entry[1:] for entry in one["log"]]
     else:
         assert first["rounds"] == one["rounds"]
         assert first["log"] == second["log"] == one["log"]

@@ -1,4 +1,4 @@
-"""Removing ended completions from the batch does not change greedy completions or the sampling distribution."""
+"""Check that removing ended completions from the batch preserves greedy completions and the sampling distribution."""
 
 import math
 from types import SimpleNamespace
@@ -64,7 +64,7 @@ def test_greedy_completions_match_generate(name, piece):
     assert (output[:, whole.size(1) :] == PAD).all()
 
 
-def test_all_rows_may_end_in_one_piece_or_never():
+def test_all_rows_may_end_in_the_first_piece_or_never():
     model = bigram_model()
     at_once = torch.tensor([[token_of("w")]] * 3)
     output = generate_in_pieces(model.generate, model.config, at_once, at_once * 0 + 1, config(eos_token_id=[EOS]))
@@ -89,7 +89,7 @@ def test_sampling_follows_the_models_distribution():
     assert abs(share - 3 / 16) < 4 * math.sqrt(3 / 16 * 13 / 16 / 4000)
 
 
-def test_models_and_settings_that_prevent_dropping_rows_are_detected():
+def test_models_whose_rows_cannot_be_dropped_are_detected():
     mamba = MambaForCausalLM(MambaConfig(vocab_size=12, hidden_size=16, num_hidden_layers=1, state_size=4))
     longrope = {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [2.0] * 4, "rope_theta": 10000.0}
     longrope["original_max_position_embeddings"] = 32
@@ -108,17 +108,17 @@ def make_trainer(trainer_class, folder, **changes):
 
 
 def calls_of_generate(trainer):
-    """Return the lengths of a rollout's completions, and the number of rows in each call of the model's `generate`."""
+    """Return the completion lengths of a rollout and the number of rows in each call of the model's `generate`."""
     policy, rows = trainer.accelerator.unwrap_model(trainer.model), []
-    own = type(policy).generate
+    original = type(policy).generate
 
-    def counted(self, **inputs):
+    def count_rows(self, **inputs):
         rows.append(len(inputs["input_ids"]))
-        return own(self, **inputs)
+        return original(self, **inputs)
 
     prompts = [[5, 6], [7]] * 8
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(policy), "generate", counted)
+        patch.setattr(type(policy), "generate", count_rows)
         torch.manual_seed(0)
         completions, _ = trainer._generate_single_turn(prompts, None, {}, 1)
     assert "generate" not in vars(policy)  # restored
@@ -133,13 +133,13 @@ def test_the_trainer_generates_without_ended_rows(tmp_path, trainer_class):
     assert rows[-1] < rows[0] == 16
 
 
-def test_a_users_own_generate_is_called_as_in_trl(tmp_path):
+def test_a_custom_generate_method_is_called_as_in_trl(tmp_path):
     trainer, calls = make_trainer(CESTrainer, tmp_path, shaping="none"), []
-    own = trainer.model.generate
+    original = trainer.model.generate
 
     def generate(**inputs):
         calls.append(inputs.keys())
-        return own(**inputs)
+        return original(**inputs)
 
     trainer.model.generate = generate
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Warnings that a run cannot learn, before training and after the first rollout."""
+"""Test the warnings that a run cannot learn, before training and after the first rollout."""
 
 import logging
 import re
@@ -25,7 +25,7 @@ def groups(correct, scored=True):
     )
 
 
-def compares_text(completions, solution, answer, level, **kwargs):
+def text_reward(completions, solution, answer, level, **kwargs):
     return [float(answer in text) for text in completions]
 
 
@@ -56,7 +56,7 @@ def test_a_first_rollout_without_a_learning_signal_causes_a_warning(rollout, war
     ],
 )
 def test_the_example_names_a_number_that_the_reward_may_compare_with_text(completion, row, example):
-    assert describe_example(compares_text, completion, row) == example
+    assert describe_example(text_reward, completion, row) == example
 
 
 def test_the_trainer_warns_once(tmp_path, caplog):
@@ -75,7 +75,7 @@ def test_the_trainer_warns_once(tmp_path, caplog):
     ("dtype", "rate", "share"),
     [
         (torch.bfloat16, 2e-7, "100.0 % of the bfloat16 weights .* `learning_rate` 2e-07"),
-        (torch.bfloat16, 0.0019, "50.0 %"),  # less than half the distance from 0.5 to the next number
+        (torch.bfloat16, 0.0019, "50.0 %"),  # less than half the distance from 0.5 to the next bfloat16 number
         (torch.bfloat16, 0.004, "^$"),
         (torch.float32, 2e-7, "^$"),
     ],

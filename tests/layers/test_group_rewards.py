@@ -1,11 +1,11 @@
-"""A group reward receives the gathered rollout and is used in `reward_funcs` like any other reward."""
+"""Check that a group reward receives the gathered rollout and works in `reward_funcs` like any other reward."""
 
 import math
 
 import pytest
 import torch
 from tiny import random_script, scripted_accuracy_reward, scripted_bonus_reward
-from trainers import assert_same_bits, recorded, scripted_trainer, weights
+from trainers import assert_bitwise_equal, record_results, scripted_trainer, weights
 from trl import GRPOTrainer
 
 from trl_ces import CESTrainer
@@ -58,10 +58,10 @@ def test_a_group_reward_receives_correctness_lengths_and_truncation_of_whole_gro
     reward, calls = make_recording_reward(lambda groups: groups.lengths.float())
     make_trainer(tmp_path, [scripted_accuracy_reward, reward], script=script).train()
     (groups,) = calls
-    own = [
+    lengths = [
         [sum(row["mask"]) if masked else len(row["completion_ids"]) for row in script[prompt]] for prompt in PROMPTS
     ]
-    assert groups.lengths.tolist() == own
+    assert groups.lengths.tolist() == lengths
     assert groups.correct.tolist() == [[value == 1.0 for value in group] for group in OUTCOMES]
     assert groups.scored.tolist() == [[value is not None for value in group] for group in OUTCOMES]
     assert groups.truncated.flatten().nonzero().flatten().tolist() == sorted(TRUNCATED)
@@ -74,7 +74,7 @@ def test_a_group_reward_receives_correctness_lengths_and_truncation_of_whole_gro
 def test_a_weighted_group_reward_logs_its_mean_and_skips_unscored_completions(tmp_path):
     reward = get_alp_length_reward(beta=0.5)
     trainer = make_trainer(tmp_path, [scripted_accuracy_reward, reward], reward_weights=[1.0, 3.0])
-    recorded_rewards = recorded(trainer, "_calculate_rewards")
+    recorded_rewards = record_results(trainer, "_calculate_rewards")
     trainer.train()
     script = script_of()
     rates = [0.5, 1.0, 0.25, 0.25]  # 1 / G if no completion is correct
@@ -124,7 +124,7 @@ def test_dynamic_sampling_keeps_the_rewards_of_each_round(tmp_path):
     trainer = make_trainer(
         tmp_path, [scripted_accuracy_reward, reward], shaping="none", scale_rewards="batch", **changes
     )
-    recorded_rewards = recorded(trainer, "_calculate_rewards")
+    recorded_rewards = record_results(trainer, "_calculate_rewards")
     trainer.train()
     assert len(calls) == 2
     final_rewards = recorded_rewards[-1]
@@ -140,7 +140,7 @@ def test_a_group_reward_of_zeros_does_not_change_training(tmp_path):
         trainer = make_trainer(tmp_path / name, [scripted_accuracy_reward, scripted_bonus_reward, *more])
         trainer.train()
         trained.append(weights(trainer))
-    assert_same_bits(*trained)
+    assert_bitwise_equal(*trained)
 
 
 def infinite_in_scored_rows(groups):
@@ -168,7 +168,7 @@ def test_an_invalid_group_reward_stops_training_or_is_skipped(tmp_path, case, ca
     with pytest.raises(RewardError, match=f"'recording_reward' {problem}.*finite number"):
         make_trainer(tmp_path / "stop", [scripted_accuracy_reward, reward]).train()
     trainer = make_trainer(tmp_path / "skip", [scripted_accuracy_reward, reward], on_reward_error="skip")
-    recorded_rewards = recorded(trainer, "_calculate_rewards")
+    recorded_rewards = record_results(trainer, "_calculate_rewards")
     trainer.train()
     assert f"{num_lost} of 16 completions get no reward" in caplog.text
     assert recorded_rewards[0][:, 1].isnan().sum() == 16 - SCORED + num_lost
@@ -184,7 +184,7 @@ def test_a_group_reward_may_change_its_groups_in_place_and_return_bools(tmp_path
 
     correct, calls = make_recording_reward(lambda groups: groups.correct)
     trainer = make_trainer(tmp_path, [scripted_accuracy_reward, group_reward(destructive), correct])
-    recorded_rewards = recorded(trainer, "_calculate_rewards")
+    recorded_rewards = record_results(trainer, "_calculate_rewards")
     trainer.train()
     accuracies = torch.tensor([math.nan if value is None else value for group in OUTCOMES for value in group])
     torch.testing.assert_close(recorded_rewards[0][:, 0], accuracies, equal_nan=True)
@@ -196,7 +196,7 @@ def test_a_group_reward_may_change_its_groups_in_place_and_return_bools(tmp_path
 def test_the_largest_float32_is_a_valid_reward(tmp_path):
     reward = group_reward(lambda groups: torch.full(groups.rewards.shape, LARGEST))
     trainer = make_trainer(tmp_path, [scripted_accuracy_reward, reward], reward_weights=[1.0, 0.0])
-    recorded_rewards = recorded(trainer, "_calculate_rewards")
+    recorded_rewards = record_results(trainer, "_calculate_rewards")
     trainer.train()
     assert (recorded_rewards[0][:, 1] == LARGEST).sum() == SCORED
 

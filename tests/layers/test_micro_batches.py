@@ -1,4 +1,4 @@
-"""The rows of a rollout: gathering over processes, pieces of a micro-batch, and their gradient reduction."""
+"""Test gathering rows over processes, splitting micro-batches into pieces, and reducing the gradients of pieces."""
 
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -18,8 +18,8 @@ PAD = 9
     [
         (DistributedType.MULTI_GPU, True, ["model"]),
         (DistributedType.DEEPSPEED, True, ["model"]),
-        (DistributedType.FSDP, True, []),  # no_sync would keep unsharded gradients on each device
-        (DistributedType.MULTI_GPU, False, []),  # within accumulation, gradients are not reduced anyway
+        (DistributedType.FSDP, True, []),  # no_sync would keep unsharded gradients on every device
+        (DistributedType.MULTI_GPU, False, []),  # gradients are not reduced during accumulation
     ],
 )
 def test_gradients_are_reduced_with_the_last_piece_except_under_fsdp(distributed_type, synced, unsynced_models):

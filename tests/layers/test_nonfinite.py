@@ -1,4 +1,4 @@
-"""A step with a non-finite gradient is skipped and its rows are saved. Several such steps in a row stop training."""
+"""Check that a step with a non-finite gradient is skipped, its rows are saved, and several in a row stop training."""
 
 import logging
 import math

@@ -1,4 +1,4 @@
-"""Old log-probs use the same forward passes as the update, so the first importance ratio is 1, even in bf16."""
+"""Check that the first importance ratio is 1, even in bf16, because old log-probs use the update's forward passes."""
 
 import pytest
 import torch

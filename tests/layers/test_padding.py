@@ -1,4 +1,4 @@
-"""Forward passes without padding return the same values as with padding, in the columns that TRL reads."""
+"""Check that forward passes without padding return the same values as with padding in the columns that TRL reads."""
 
 import copy
 import functools
@@ -79,9 +79,9 @@ def test_log_probs_entropies_and_gradients_match_those_of_padded_rows(kind):
     arguments, spans, scored = padded_rows()
     plain = add_fused_head(tiny_model())
     other = add_fused_head(copy.deepcopy(tiny_model()))
-    without = WRAPPERS[kind](other, spans)
+    unpadded = WRAPPERS[kind](other, spans)
     weight = torch.randn(scored.shape, generator=torch.Generator().manual_seed(1))
-    for model in (plain, without):
+    for model in (plain, unpadded):
         outputs = model(**arguments)
         assert outputs.log_probs.shape == outputs.entropy.shape == scored.shape
         ((outputs.log_probs + 0.3 * outputs.entropy) * weight * scored).sum().backward()
@@ -148,7 +148,7 @@ def test_a_row_of_one_prompt_token_without_completion_has_a_gradient():
     model = TrimmedModel(add_fused_head(tiny_model()), real_spans(mask))
     outputs = model(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
     assert outputs.log_probs.tolist() == [[0.0] * 4]
-    outputs.log_probs.sum().backward()  # DDP needs a graph
+    outputs.log_probs.sum().backward()  # DDP needs an autograd graph
 
 
 def llama(**rope):
@@ -156,7 +156,7 @@ def llama(**rope):
     return LlamaForCausalLM(LlamaConfig(vocab_size=40, rope_parameters={"rope_theta": 1e4, **rope}, **sizes))
 
 
-def test_the_padding_that_can_be_omitted_depends_on_the_models_positions():
+def test_padding_support_depends_on_the_position_encoding():
     absolute = GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=16, n_head=2, vocab_size=40))
     recurrent = MambaForCausalLM(MambaConfig(hidden_size=16, num_hidden_layers=1, vocab_size=40))
     stateful = tiny_model()  # with rotary positions
@@ -172,12 +172,15 @@ def test_the_padding_that_can_be_omitted_depends_on_the_models_positions():
         result = padding_support(model)
         assert result[:3] == support
         assert reason in result.reason
-    model, usual = tiny_model(), {"rope_type": "default", "rope_theta": 1e4}
-    for parameters, support in (  # configs may have parameters per layer type
-        ({"full_attention": usual, "sliding_attention": usual}, (True, True, True)),
-        ({"full_attention": usual, "sliding_attention": {**usual, "rope_type": "dynamic"}}, (False, False, False)),
-        ({**usual, "rope_type": "longrope", "factors": {"short": 1.0}}, (False, False, False)),
-        ({"full_attention": {**usual, "llama_4_scaling_beta": 0.1}, "sliding_attention": usual}, (False, True, False)),
+    model, rope = tiny_model(), {"rope_type": "default", "rope_theta": 1e4}
+    for parameters, support in (  # configs may have separate parameters per layer type
+        ({"full_attention": rope, "sliding_attention": rope}, (True, True, True)),
+        ({"full_attention": rope, "sliding_attention": {**rope, "rope_type": "dynamic"}}, (False, False, False)),
+        ({**rope, "rope_type": "longrope", "factors": {"short": 1.0}}, (False, False, False)),
+        (
+            {"full_attention": {**rope, "llama_4_scaling_beta": 0.1}, "sliding_attention": rope},
+            (False, True, False),
+        ),
     ):
         model.config.rope_parameters = parameters
         assert padding_support(model)[:3] == support
@@ -199,8 +202,8 @@ def test_packed_rows_of_supported_models_do_not_affect_each_other(model_type):
     assert padding_support(model)[:3] == (True, True, True)
     arguments, spans, scored = padded_rows()
     padded = model(**arguments).log_probs[scored]
-    for without in (PackedModel(model, spans), TrimmedModel(model, spans)):
-        torch.testing.assert_close(without(**arguments).log_probs[scored], padded, rtol=1e-4, atol=1e-4)
+    for unpadded in (PackedModel(model, spans), TrimmedModel(model, spans)):
+        torch.testing.assert_close(unpadded(**arguments).log_probs[scored], padded, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("model_type", ["lfm2", "qwen3_next", "gpt_oss", "llama4_text"])
@@ -254,7 +257,7 @@ NONE, TRIMMED, ALL = (False, False, False), (True, True, False), (True, True, Tr
         (lambda: with_flash(tiny_model()), True, None, True, NONE, "sequences are split"),
         (dynamic_rope_model, True, None, False, NONE, "depend on the padded length"),
         (dynamic_rope_model, False, None, False, NONE, ""),  # trimming was not requested
-        # Without FlashAttention, rows of this model would not be packed anyway.
+        # Without FlashAttention, rows are not packed, whatever the model type.
         (lambda: make_unpackable(tiny_model()), True, None, False, TRIMMED, ""),
         (lambda: make_unpackable(with_flash(tiny_model())), True, None, False, TRIMMED, "to keep packed rows apart"),
     ],
@@ -276,7 +279,7 @@ def test_packing_is_rejected_if_rows_cannot_be_packed():
 
 
 @pytest.mark.parametrize("config", [PromptTuningConfig, PrefixTuningConfig])
-def test_padding_is_kept_if_prompts_are_learned(config):
+def test_padding_is_kept_with_prompt_learning_adapters(config):
     model = get_peft_model(tiny_model(), config(task_type="CAUSAL_LM", num_virtual_tokens=3))
     support = padding_support(model)
     assert support[:3] == (False, False, False)
@@ -285,7 +288,7 @@ def test_padding_is_kept_if_prompts_are_learned(config):
 
 
 def test_packed_models_pass_row_boundaries_to_attention():
-    """Otherwise, FlashAttention would derive them in every layer, with a device synchronization each time."""
+    """Otherwise, FlashAttention would derive them in every layer, with a device synchronization per layer."""
     received, names = [], ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
 
     def attention(module, query, key, value, attention_mask, **kwargs):

@@ -1,4 +1,4 @@
-"""A completion gets the same rewards whether or not TRL removes the thinking from the message's content."""
+"""Check that rewards do not depend on whether TRL removes the thinking from the message's content."""
 
 import pytest
 from tool_turns import (
@@ -11,7 +11,7 @@ from tool_turns import (
     r1_tokenizer,
     script_turns,
 )
-from trainers import recorded
+from trainers import record_results
 from trl.chat_template_utils import add_response_schema, qwen3_5_think_chat_template
 
 from trl_ces.rewards import accuracy_reward, think_format_reward
@@ -56,7 +56,7 @@ def test_rewards_do_not_depend_on_whether_trl_parses_the_thinking(tmp_path, temp
     tokenizer = add_response_schema(make_tokenizer()) if parsed else make_tokenizer()
     columns = {"prompt": [question("3+4")] * 2, "solution": ["7"] * 2}
     trainer = chat_trainer(tmp_path, [accuracy_reward, think_format_reward], tokenizer, columns)
-    rewards = recorded(trainer, "_calculate_rewards")
+    rewards = record_results(trainer, "_calculate_rewards")
     script_turns(trainer, [[text] for text in cases] * 2)
     trainer._generate_and_score_completions(four_of_each(columns))
     assert rewards[0].tolist() == list(cases.values()) * 2

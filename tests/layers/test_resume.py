@@ -1,4 +1,4 @@
-"""A run resumed from any checkpoint matches the weights and the log of the uninterrupted run."""
+"""Check that runs resumed from any checkpoint match the weights and the log of the uninterrupted run."""
 
 import json
 import logging
@@ -9,7 +9,7 @@ import pytest
 import torch
 from processes import run_processes
 from resume_runs import log_of, make_trainer
-from trainers import PROMPTS, assert_same_bits, weights
+from trainers import PROMPTS, assert_bitwise_equal, weights
 
 from trl_ces.layers.files import load_micro_batches, save_micro_batches
 from trl_ces.methods.ces import automatic_tau
@@ -40,7 +40,7 @@ def test_a_resumed_run_is_bitwise_identical_to_the_uninterrupted_run(tmp_path, c
         resumed = make_trainer(tmp_path / f"from-{step}", **CASES[case])
         torch.manual_seed(step)  # the random state before resuming must not matter
         resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
-        assert_same_bits(weights(resumed), weights(whole))
+        assert_bitwise_equal(weights(resumed), weights(whole))
         if case != "logged every third step":  # transformers does not save losses that are not logged yet
             assert log_of(resumed) == log_of(whole)
 
@@ -66,10 +66,10 @@ def test_resumed_runs_use_the_prompt_order_of_the_current_epoch(tmp_path, steps)
     for step in steps:
         resumed = make_trainer(tmp_path / f"from-{step}", prompts=PROMPTS[:8], max_steps=20)
         resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
-        assert_same_bits(weights(resumed), weights(whole))
+        assert_bitwise_equal(weights(resumed), weights(whole))
 
 
-def test_existing_tables_of_completions_are_kept(tmp_path):
+def test_existing_completion_tables_are_kept(tmp_path):
     make_trainer(tmp_path, max_steps=4, log_completions=True).train()
     tables = sorted((tmp_path / "completions").iterdir())
     before = [table.read_bytes() for table in tables]
@@ -136,7 +136,7 @@ def trainer(tmp_path_factory):
         "num_processes": 2,
     }.items(),
 )
-def test_a_rollout_is_not_reused_with_another_value_of_a_setting(trainer, tmp_path, monkeypatch, name, value):
+def test_a_rollout_is_not_reused_if_a_setting_has_changed(trainer, tmp_path, monkeypatch, name, value):
     monkeypatch.setattr(trainer, "_step", 1)
     monkeypatch.setattr(trainer, "_buffered_inputs", [{"ids": torch.zeros(1, 1)}])
     trainer._save_rollout(tmp_path)
@@ -175,10 +175,10 @@ def run_two(folder, name, checkpoint="", **changes):
 def test_two_processes_resume_inside_a_rollout(tmp_path):
     whole = run_two(tmp_path, "whole")
     checkpoint = tmp_path / "whole" / "checkpoint-3"
-    assert_same_bits(run_two(tmp_path, "resumed", checkpoint), whole)
+    assert_bitwise_equal(run_two(tmp_path, "resumed", checkpoint), whole)
 
 
-def test_two_machines_resume_inside_a_rollout_with_the_first_machines_position_in_the_prompt_stream(tmp_path):
+def test_two_machines_resume_with_the_prompt_position_of_the_first_machine(tmp_path):
     """Without a shared disk, the other machines do not have dynamic_sampling.json."""
     changes = {"per_device_train_batch_size": 2, "max_steps": 8, "max_completion_length": 4}
     changes = CASES["dynamic sampling"] | changes
@@ -190,10 +190,10 @@ def test_two_machines_resume_inside_a_rollout_with_the_first_machines_position_i
     state = tmp_path / "machine1" / "checkpoint-3" / "dynamic_sampling.json"
     assert json.loads(state.read_text())["after_rollout"] != 4, "the test needs a dropped group"
     state.unlink()
-    assert_same_bits(run_two(tmp_path, "resumed", tmp_path / "machine{rank}" / "checkpoint-3", **changes), whole)
+    assert_bitwise_equal(run_two(tmp_path, "resumed", tmp_path / "machine{rank}" / "checkpoint-3", **changes), whole)
 
 
-def test_loaded_micro_batches_equal_the_saved_ones(tmp_path):
+def test_micro_batches_are_loaded_unchanged(tmp_path):
     rows = torch.arange(12).view(4, 3)
     batches = [{"ids": rows[:2], "none": None}, {"ids": rows[2:].t(), "count": torch.tensor(0.5), "pieces": [1, 1]}]
     save_micro_batches(tmp_path / "deep" / "file.safetensors", batches, {"metrics": {"a": [1.5]}})

@@ -1,4 +1,4 @@
-"""Invalid rewards cause an error or a warning that names the function, and the row if known."""
+"""Check that invalid rewards cause an error or a warning that names the function and, if known, the row."""
 
 import asyncio
 import logging
@@ -195,8 +195,8 @@ def nan_for_odd(prompts, **kwargs):
 
 
 def make_trainer(tmp_path, on_error, rewards=nan_for_odd, **changes):
-    usual = {"ces_correct_threshold": 2.0, "ces_tau": 0.5, "on_reward_error": on_error}
-    return tiny_trainer(tmp_path, rewards, ["1+1=", "2+2="], **usual, **changes)
+    defaults = {"ces_correct_threshold": 2.0, "ces_tau": 0.5, "on_reward_error": on_error}
+    return tiny_trainer(tmp_path, rewards, ["1+1=", "2+2="], **defaults, **changes)
 
 
 def rewards_of(trainer):
@@ -206,7 +206,7 @@ def rewards_of(trainer):
     return trainer._calculate_rewards(examples, prompts, ["c"] * 8, [[5]] * 8).tolist()
 
 
-def test_the_trainer_keeps_the_users_own_objects(tmp_path):
+def test_the_trainer_keeps_the_users_reward_objects(tmp_path):
     class Accuracy:
         """Reward with state that other code reads and changes during training."""
 

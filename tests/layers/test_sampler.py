@@ -1,4 +1,4 @@
-"""Dynamic sampling without a trainer: prompt order, kept groups, and rounds of generation."""
+"""Test dynamic sampling without a trainer: prompt order, kept groups, and rounds of generation."""
 
 import random
 import weakref
@@ -33,7 +33,7 @@ def test_an_epoch_includes_prompts_that_do_not_fill_a_batch():
     assert sorted(stream.peek(10)) == list(range(10))
 
 
-def test_without_shuffling_an_epoch_has_the_datasets_order():
+def test_without_shuffling_an_epoch_follows_the_dataset_order():
     stream = PromptStream(3, seed=5, shuffle=False)
     stream.position = 2
     assert stream.peek(6) == [2, 0, 1, 2, 0, 1]
@@ -89,7 +89,7 @@ def test_the_size_of_a_round_follows_the_share_of_kept_groups(batch_size, num_ke
     assert round_size(batch_size, num_kept, num_drawn, unit) == size
 
 
-# Many batches, in which a group is represented by its prompt.
+# Many batches, in which each group is represented by its prompt.
 
 
 def make_sampler(stream, is_informative, batch_size, group_size, max_rounds, processes=1):

@@ -1,4 +1,4 @@
-"""Training without padding and with rows arranged by length gives TRL's gradients with fewer token positions."""
+"""Check that training without padding, on rows sorted by length, gives TRL's gradients with fewer token positions."""
 
 import math
 from itertools import chain
@@ -83,7 +83,7 @@ def test_rows_are_not_moved_if_the_loss_depends_on_the_micro_batch(tmp_path):
 
 
 class WithUnknownInput(CESTrainer):
-    """A trainer whose TRL adds an entry to the rollout."""
+    """Trainer that emulates a newer TRL with another entry in the rollout."""
 
     make_entry = staticmethod(lambda completion_ids: completion_ids.sum(dim=1))
 
@@ -143,7 +143,7 @@ def output_folders(tmp_path_factory):
 @pytest.mark.parametrize("kind", ["rows", "pieces"])
 def test_two_processes_exchange_rows_and_match_the_weights_of_one_process(output_folders, kind):
     one, two = (torch.load(folder / f"{kind}.pt", weights_only=True) for folder in output_folders)
-    assert one["margin"] > 1e-4, "the script needs another seed: the processes' rounding could select other tokens"
+    assert one["margin"] > 1e-4, "the script needs another seed: rounding errors could change the selected tokens"
     start = tiny_model(spread=0.1).state_dict()
     for name, value in one["weights"].items():
         torch.testing.assert_close(two["weights"][name], value, rtol=1e-5, atol=1e-6)

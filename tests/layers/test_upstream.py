@@ -1,4 +1,4 @@
-"""Workarounds for bugs in TRL, accelerate and peft. Some tests fail once the bug is fixed upstream."""
+"""Test the workarounds for bugs in TRL, accelerate and peft. Some tests fail once the bug is fixed upstream."""
 
 import json
 from types import SimpleNamespace

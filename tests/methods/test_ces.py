@@ -134,7 +134,7 @@ def test_the_cap_on_correct_completions_is_the_same_bound_with_the_opposite_sign
 
 
 def test_with_caps_shaping_moves_no_advantage_across_0():
-    # This includes wrong completions whose format reward makes A positive, and correct ones with A < 0.
+    # This includes wrong completions whose format reward makes A positive, and correct completions with A < 0.
     generator = torch.Generator().manual_seed(0)
     advantages = 3 * torch.randn(64, generator=generator)
     entropies, selected = 9 * torch.rand(64, 17, generator=generator), torch.rand(64, 17, generator=generator) < 0.5
@@ -203,8 +203,10 @@ def test_without_entropy_gradient_the_value_is_the_same_and_detached():
 
 
 def test_unscored_and_masked_completions_are_not_shaped():
-    batch = micro_batch(scored=bools(1, 0))  # b of the second is 1/2
-    mask = torch.tensor([[0, 0, 0, 0], [1, 1, 1, 1]])  # the first is truncated and masked, the second is unscored
+    batch = micro_batch(scored=bools(1, 0))  # b of the second completion is 1/2
+    mask = torch.tensor(
+        [[0, 0, 0, 0], [1, 1, 1, 1]]
+    )  # the first completion is truncated and masked, the second is unscored
     shaped = conditional_entropy_shaping(batch, NATS, mask, tau=1.0, beta_correct=0.1, beta_incorrect=0.2)
     assert not shaped.selected.any()
     assert torch.equal(shaped.advantages, batch["advantages"].unsqueeze(1).expand(2, 4))
@@ -221,14 +223,14 @@ def test_entropy_advantage_is_capped_and_never_flips_the_sign():
     # alpha 0.4 per nat, kappa 2. A = 1: min(0.4 * 0.5, 0.5) = 0.2 and min(0.4 * 5, 0.5) = 0.5. A = -1: -0.8, -0.5
     nats = torch.tensor([[0.5, 5.0], [0.5, 5.0], [0.5, 5.0]])
     batch = {"advantages": torch.tensor([1.0, -1.0, 0.0, 1.0])}
-    nats = torch.cat([nats, torch.tensor([[0.5, 5.0]])])  # the last row's second token is tool output
+    nats = torch.cat([nats, torch.tensor([[0.5, 5.0]])])  # the second token of the last row is tool output
     mask = torch.tensor([[1, 1], [1, 1], [1, 1], [1, 0]])
     shaped = entropy_advantage(batch, nats, mask, alpha=0.4, kappa=2.0)
     torch.testing.assert_close(shaped.advantages, torch.tensor([[1.2, 1.5], [-0.8, -0.5], [0.0, 0.0], [1.2, 1.0]]))
 
 
 def test_entropy_advantage_keeps_every_sign_and_grows_with_the_entropy():
-    # bounds that do not use the formula: A' is between A and A + |A| / kappa
+    # Check bounds instead of the formula: A' is between A and A + |A| / kappa.
     generator = torch.Generator().manual_seed(0)
     for kappa in (1.001, 2.0, 50.0):
         advantages = torch.randn(64, generator=generator, dtype=torch.float64) * 3

@@ -1,4 +1,4 @@
-"""A group that is split over processes gets the same length rewards as on one process."""
+"""Check that groups split over processes get the same length rewards as on one process."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Correctness and group accuracy of given rewards."""
+"""Test correctness and group accuracy for given rewards."""
 
 import math
 from dataclasses import replace
@@ -12,10 +12,10 @@ UNSCORED = math.nan
 
 
 def groups_of(accuracy, group_size=2):
-    """Create groups of completions with 5 tokens, not truncated, that are correct if their accuracy is 1."""
+    """Create groups of untruncated completions with 5 tokens, which are correct if their accuracy is 1."""
     rewards = torch.tensor(accuracy).view(-1, group_size)
-    no = torch.zeros_like(rewards, dtype=torch.bool)
-    return Groups(rewards >= 1, ~rewards.isnan(), no, no.long() + 5, rewards, 8)
+    truncated = torch.zeros_like(rewards, dtype=torch.bool)
+    return Groups(rewards >= 1, ~rewards.isnan(), truncated, truncated.long() + 5, rewards, 8)
 
 
 def correctness_of(rows, weights=(1.0, 1.0), group_size=2):
@@ -64,7 +64,7 @@ def test_equal_rewards_of_a_group_are_marked(rows, weights, equal):
     assert correctness_of([*rows, *unequal], weights=weights)["equal_rewards"] == [equal, equal, False, False]
 
 
-def test_the_first_reward_other_than_0_and_1_is_returned():
+def test_graded_reward_returns_the_first_reward_other_than_0_and_1():
     assert graded_reward(torch.tensor([0.0, 1.0, UNSCORED, 1.0])) is None
     assert graded_reward(torch.tensor([0.0, 0.5, -1.0, 2.0])) == 0.5
     assert graded_reward(torch.tensor([1.0, UNSCORED, 2.0])) == 2.0

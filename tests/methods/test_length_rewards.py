@@ -155,7 +155,7 @@ def test_defaults_match_the_source(name):
 @pytest.mark.parametrize("name", SETTINGS)
 def test_completions_without_a_token_get_a_finite_reward(name):
     actual = FUNCTIONS[name](groups_of([([1.0, 0.0], [0, 0])]), **SETTINGS[name][0])
-    # these rewards are not 0 for correct completions of equal lengths
+    # these rewards are not 0 even if all completions have the same length
     expected = {"arora": [-0.1, 0.0], "laser": [0.5, 0.0], "grpo_lead": [1.0, -1.0]}.get(name, [0.0, 0.0])
     assert actual[0].tolist() == pytest.approx(expected)
 

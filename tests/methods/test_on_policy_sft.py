@@ -1,4 +1,4 @@
-"""On-policy SFT. Its gradient is compared with the reference in tests/test_trainer_reference.py."""
+"""Test on-policy SFT. tests/test_trainer_reference.py compares its gradient with the reference."""
 
 import math
 

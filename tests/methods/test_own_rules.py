@@ -1,4 +1,4 @@
-"""Token rules from outside the package: lookup, training, settings, and `check_rule` with broken rules."""
+"""Test token rules from outside the package: lookup, training, settings, and `check_rule` with broken rules."""
 
 import runpy
 import sys
@@ -48,14 +48,14 @@ def train(tmp_path, shaping, **more):
         "reward_funcs": "accuracy_reward", "num_generations": 2, "responses_per_step": 4, "max_completion_length": 8,
         "max_steps": 1, "learning_rate": 0.01, "use_cpu": "true", "bf16": "false", "report_to": "none", **more,
     }  # fmt: skip
-    words = [word for name, value in fields.items() for word in (f"--{name}", str(value))]
-    return main(["train", *words]), out
+    args = [word for name, value in fields.items() for word in (f"--{name}", str(value))]
+    return main(["train", *args]), out
 
 
 @pytest.mark.slow
 def test_an_installed_rule_is_checked_and_trained_by_its_registered_name(installed, tmp_path, capfd):
     check_rule("correct_entropy", {"gamma": 0.5})
-    # All completions are incorrect, so the rule changes no advantage and the weights are DAPO's.
+    # All completions are incorrect, so the rule changes no advantage and the weights match DAPO.
     code, own = train(tmp_path, "correct_entropy", shaping_kwargs="{gamma: 0.5}")
     assert code == 0
     code, plain = train(tmp_path, "none")
@@ -112,24 +112,24 @@ def make_broken_rule(change, needs=(Need.CORRECTNESS,), differentiates="entropie
     return Rule("broken", "", function, Settings, frozenset(needs), differentiates)
 
 
-def on_selected(shaped, values):
+def add_on_selected(shaped, values):
     return torch.where(shaped.selected, shaped.advantages + values, shaped.advantages), shaped.selected
 
 
 BROKEN = {
     "No gradient reaches the entropies": lambda s, b, h, m: (s.advantages.detach(), s.selected),
     "differ from A at tokens that are not in `selected`": lambda s, b, h, m: (s.advantages + 0.01 * m, s.selected),
-    "A' depends on other rows": lambda s, b, h, m: on_selected(s, (s.advantages * s.selected).sum()),
-    "A' depends on other rows of": lambda s, b, h, m: on_selected(s, b["truncated"].float().mean()),
-    "A gradient is not finite": lambda s, b, h, m: on_selected(s, h.sqrt()),
+    "A' depends on other rows": lambda s, b, h, m: add_on_selected(s, (s.advantages * s.selected).sum()),
+    "A' depends on other rows of": lambda s, b, h, m: add_on_selected(s, b["truncated"].float().mean()),
+    "A gradient is not finite": lambda s, b, h, m: add_on_selected(s, h.sqrt()),
     "are not finite": lambda s, b, h, m: (s.advantages + 0 * h.sum(1, True) / m.sum(1, True), s.selected),
-    "A' depends on padding or tool output": lambda s, b, h, m: on_selected(s, h.sum(1, keepdim=True)),
-    "A' depends on the number of columns": lambda s, b, h, m: on_selected(s, m.size(1)),
+    "A' depends on padding or tool output": lambda s, b, h, m: add_on_selected(s, h.sum(1, keepdim=True)),
+    "A' depends on the number of columns": lambda s, b, h, m: add_on_selected(s, m.size(1)),
     "tokens of padding or tool output": lambda s, b, h, m: (s.advantages, torch.ones_like(s.selected)),
-    "changes 'advantages' in place": lambda s, b, h, m: on_selected(s, b["advantages"].mul_(2).mean()),
+    "changes 'advantages' in place": lambda s, b, h, m: add_on_selected(s, b["advantages"].mul_(2).mean()),
     r"`advantages` has shape \(8,\)": lambda s, b, h, m: (b["advantages"], m.bool()),
     "`selected` has dtype torch.int64": lambda s, b, h, m: (s.advantages, s.selected.long()),
-    "A gradient reaches {'logps'}": lambda s, b, h, m: on_selected(s, b["logps"]),
+    "A gradient reaches {'logps'}": lambda s, b, h, m: add_on_selected(s, b["logps"]),
     "No token is selected": lambda s, b, h, m: (s.advantages.detach() * 0, s.selected & False),
     "reads 'corect': available are advantages, .*old_logps": lambda s, b, h, m: b["corect"],
 }
@@ -155,7 +155,7 @@ def test_settings_are_checked():
     def function(batch, entropies_nats, mask, *, gamma):
         return ShapedAdvantages(batch["advantages"].unsqueeze(1) + gamma * mask, mask.bool())
 
-    rule = Rule("priced", "", function, Settings)
+    rule = Rule("with_gamma", "", function, Settings)
     check_rule(rule, {"gamma": 0.2})
     with pytest.raises(ValueError, match="`gamma` is 'much': it must be a number"):
         check_rule(rule, {"gamma": "much"})

@@ -1,4 +1,4 @@
-"""Rows of JSON files; other content is refused with the file and the line or row."""
+"""Test reading rows from JSON files, and error messages that name the file and the line or row."""
 
 import json
 from pathlib import Path
@@ -47,7 +47,7 @@ def test_rows_are_read(text):
         (b'{"a": 1}\n{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "line 2", "maximum recursion depth"),
         (b'{"a": 1}\n{"a": ' + b"1" * 5000 + b"}", "line 2", "Exceeds the limit (4300"),
     ],
-    ids=["utf16", "latin1", "cut", "cut_array", "list", "null", "object", "indented", "half", "key", "deep", "digits"],
+    ids=["utf16", "latin1", "cut", "cut_array", "list", "null", "dict", "lines", "surrogate", "key", "deep", "digits"],
 )
 def test_the_error_for_other_content_names_its_location(content, location, problem):
     with pytest.raises(UserError) as caught:

@@ -1,4 +1,4 @@
-"""Distinguish local paths from Hub ids, and try an unreachable Hub only once."""
+"""Test the distinction between local paths and Hub ids, and that an unreachable Hub is tried only once."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Objects at dotted paths: the working directory is searched, but its files do not replace other modules."""
+"""Test imports by dotted path: the working directory is searched, but its files do not shadow other modules."""
 
 import secrets
 import sys
@@ -13,7 +13,7 @@ REWARD = "def reward(completions, **columns):\n    return [1.0] * len(completion
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Create and enter a working directory; the modules imported from it are forgotten after the test."""
+    """Create and enter a working directory; modules imported from it are unloaded after the test."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
     monkeypatch.chdir(tmp_path)
@@ -30,7 +30,7 @@ def test_modules_and_packages_of_the_working_directory_are_imported(folder):
 
 
 @pytest.mark.parametrize("path", ["secrets.reward", "secrets.inner.reward", "json.reward", "yaml.reward"])
-def test_a_module_with_the_name_of_another_is_refused_with_the_file_to_rename(folder, path):
+def test_the_error_for_a_conflicting_module_name_names_the_file_to_rename(folder, path):
     file = folder / f"{path.partition('.')[0]}.py"
     file.write_text(REWARD)
     with pytest.raises(UserError, match=rf"`reward_funcs`: .*: rename {file}\."):
@@ -38,7 +38,7 @@ def test_a_module_with_the_name_of_another_is_refused_with_the_file_to_rename(fo
     assert sys.modules["secrets"] is secrets
 
 
-def test_the_error_for_an_unknown_name_suggests_a_similar_one(folder):
+def test_the_error_for_an_unknown_name_suggests_a_similar_name(folder):
     (folder / "own_rewards.py").write_text(REWARD)
     with pytest.raises(UserError, match=r"own_rewards has no 'rewards'\. Did you mean `reward`\?"):
         import_path("own_rewards.rewards", "reward_funcs")

@@ -1,4 +1,4 @@
-"""Check that the install command in messages uses the source of the installed package."""
+"""Check that install commands in messages use the source of the installed package."""
 
 import json
 

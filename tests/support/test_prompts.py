@@ -56,7 +56,7 @@ def test_chat_prompts_need_a_chat_template(tmp_path):
     (tmp_path / "chat_template.jinja").unlink()
     check_chat_template("1+1?", model)
     check_chat_template(chat, model, tiny_tokenizer())
-    check_chat_template(chat, str(tmp_path / "nothing"))  # TRL reports it
+    check_chat_template(chat, str(tmp_path / "nothing"))  # TRL reports the missing folder
     for tokenizer in (None, tiny_tokenizer(chat_template=None)):
         with pytest.raises(UserError, match=r"has no chat template, .* set `prompt_template`"):
             check_chat_template(chat, model, tokenizer)

@@ -1,4 +1,4 @@
-"""A TRL that differs from the tested versions is named in a warning."""
+"""Test the warning about TRL versions that differ from the tested versions."""
 
 import inspect
 import re
@@ -28,7 +28,7 @@ LOSS = inspect.getsource(GRPOTrainer._compute_loss)
 
 @pytest.fixture
 def newer_loss(tmp_path):
-    """Return a function that loads `_compute_loss` of TRL from a file, with one replacement in its code."""
+    """Return a function that loads TRL's `_compute_loss` with one replacement in its code."""
 
     def load(old, new):
         assert old in LOSS
@@ -43,8 +43,8 @@ def newer_loss(tmp_path):
 
 
 @pytest.fixture
-def stand_in(monkeypatch, newer_loss):
-    """Install a TRL 1.17.0 in which one method has changed."""
+def changed_trl(monkeypatch, newer_loss):
+    """Simulate TRL 1.17.0 with one changed method."""
     monkeypatch.setattr("trl.__version__", "1.17.0")
     monkeypatch.setattr(GRPOTrainer, "_compute_loss", newer_loss("torch.min(", "torch.max("))
     tested_trl.changed_functions.cache_clear()
@@ -53,7 +53,7 @@ def stand_in(monkeypatch, newer_loss):
 
 
 @pytest.mark.parametrize("trainer_class", [CESTrainer, RealTokens])
-def test_a_trainer_warns_about_a_changed_method_and_names_the_remedy(tmp_path, stand_in, trainer_class):
+def test_a_trainer_warns_about_a_changed_method_and_names_the_remedy(tmp_path, changed_trl, trainer_class):
     message = (
         f"trl 1.17.0 differs from all tested versions ({', '.join(known_fingerprints())}) in functions that "
         f"CESTrainer overrides or calls: GRPOTrainer._compute_loss. Results may differ: pip install trl=={NEWEST}, or "
@@ -63,7 +63,7 @@ def test_a_trainer_warns_about_a_changed_method_and_names_the_remedy(tmp_path, s
         tiny_trainer(tmp_path, vowel_accuracy_reward, trainer_class=trainer_class)
 
 
-def test_env_lists_the_changed_method(stand_in, capsys):
+def test_env_lists_the_changed_method(changed_trl, capsys):
     assert main(["env"]) == 0
     assert "- TRL functions that differ from all tested versions: GRPOTrainer._compute_loss" in capsys.readouterr().out
 
@@ -76,7 +76,7 @@ def test_a_method_that_trl_removed_counts_as_changed(monkeypatch):
 def test_the_installed_trl_is_a_tested_version_without_a_warning(capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        check_trl_version("1.16.7")  # also if its number is new: only the code counts
+        check_trl_version("1.16.7")  # a new version number with unchanged code is accepted
     assert main(["env"]) == 0
     assert "- TRL functions that differ from all tested versions: none" in capsys.readouterr().out
 

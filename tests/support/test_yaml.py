@@ -81,7 +81,7 @@ MERGES = "a0: &a0 {k: 1, l: 2}\n" + "".join(f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n
         ("a: 1\n---\nb: 2", "found another document"),
     ],
 )
-def test_a_document_that_would_crash_or_stall_the_parser_is_refused_in_one_short_line(text, problem):
+def test_documents_that_would_crash_or_stall_the_parser_raise_a_short_error(text, problem):
     with pytest.raises(UserError, match="not valid YAML") as caught:
         parse_yaml(text)
     assert re.search(problem, str(caught.value))
@@ -98,7 +98,7 @@ def test_anchors_merge_keys_and_long_lists_are_read():
     assert parse_yaml(f"a: {2**64}") == {"a": 2**64}
 
 
-def test_a_file_that_is_too_large_is_refused_without_being_read(tmp_path):
+def test_a_file_that_is_too_large_is_rejected_without_being_read(tmp_path):
     file = tmp_path / "data.yaml"
     with file.open("wb") as sparse:
         sparse.truncate(2**40)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from accelerate import PartialState
-from colocated_vllm import colocated_here
+from colocated_vllm import patch_colocated_vllm
 from jinja2 import TemplateError
 from safetensors import SafetensorError
 from saved_checkpoints import checkpoint
@@ -107,7 +107,7 @@ def vllm_trainer(folder, columns, **changes):
 
 @pytest.mark.parametrize(("columns", "row", "tokens"), [(TEXTS, 33, 10), (CHATS, 2, 9)], ids=["text", "chat"])
 def test_the_error_for_too_long_prompts_counts_them_and_names_the_first(tmp_path, monkeypatch, columns, row, tokens):
-    colocated_here(monkeypatch)
+    patch_colocated_vllm(monkeypatch)
     colocate = {"vllm_mode": "colocate", "vllm_max_model_length": LENGTH}
     trainer = vllm_trainer(tmp_path, columns, **colocate)
     message = rf"2 of 4 prompts.*; the first is row {row}: its {tokens} tokens plus .*, 12, exceed vLLM's limit, 20\. "

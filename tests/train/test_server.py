@@ -7,7 +7,7 @@ import pytest
 import requests
 import vllm_server
 from processes import free_port
-from server_runs import FLAGS, served_here, server_recipe
+from server_runs import FLAGS, serve_in_thread, server_recipe
 from tiny import save_tiny
 
 from trl_ces.support.errors import UserError
@@ -23,7 +23,7 @@ def test_the_command_starts_a_server_that_passes_the_check(tmp_path):
     assert (development, name) == ("VLLM_SERVER_DEV_MODE=1", "vllm")
     options = vllm_server.arguments(words)
     assert (options.model, options.max_model_len, options.port) == (str(tmp_path), 220, 8000)
-    with served_here(tmp_path, *FLAGS, "--max-model-len", "220") as (stand_in, running):
+    with serve_in_thread(tmp_path, *FLAGS, "--max-model-len", "220") as (stand_in, running):
         assert {**vars(running.options), "host": options.host, "port": options.port} == vars(options)
         check_server(server_recipe(tmp_path, vllm_server_base_url=stand_in.url + "/", vllm_server_timeout=0.0))
 
@@ -49,7 +49,7 @@ def test_the_error_for_a_missing_server_contains_the_start_command():
 def test_the_check_waits_for_a_server_that_is_still_loading(tmp_path, monkeypatch):
     save_tiny(tmp_path)
     monkeypatch.setattr("time.sleep", lambda seconds: None)
-    with served_here(tmp_path) as (stand_in, _):
+    with serve_in_thread(tmp_path) as (stand_in, _):
         stand_in.fail("/health", 503, times=5)
         check_server(server_recipe(tmp_path, vllm_server_base_url=stand_in.url, vllm_server_timeout=60.0))
 

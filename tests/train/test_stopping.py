@@ -12,7 +12,7 @@ import pytest
 import torch
 from resume_runs import make_trainer
 from saved_checkpoints import checkpoint
-from trainers import assert_same_bits, weights
+from trainers import assert_bitwise_equal, weights
 from transformers import TrainerControl
 
 from trl_ces.support.locks import TRAINING_LOCK
@@ -41,7 +41,7 @@ def test_sigterm_saves_after_the_current_step_and_the_resumed_run_gets_the_same_
     assert [folder.name for folder in (tmp_path / "stopped").glob("checkpoint-*")] == ["checkpoint-3"]
     resumed = make_trainer(tmp_path / "resumed", save_strategy="no")
     resumed.train(resume_from_checkpoint=str(tmp_path / "stopped" / "checkpoint-3"))
-    assert_same_bits(weights(resumed), weights(whole))
+    assert_bitwise_equal(weights(resumed), weights(whole))
 
 
 def test_the_previous_checkpoint_is_used_if_the_disk_fills_up_during_a_save(tmp_path, monkeypatch):

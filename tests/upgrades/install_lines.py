@@ -19,7 +19,7 @@ LINES = {line.strip() for page in PAGES for line in re.findall(r"pip install ([^
 
 @pytest.mark.parametrize("line", sorted(LINES))
 def test_an_install_command_in_the_docs_resolves(line, tmp_path):
-    # Install into an empty folder, so that uv resolves all packages.
+    # Use an empty target folder, so that uv resolves all packages.
     command = [sys.executable, "-m", "uv", "pip", "install", "--dry-run", "--quiet", "--target", tmp_path]
     result = subprocess.run([*command, *shlex.split(line)], cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False)
     assert result.returncode == 0, result.stderr

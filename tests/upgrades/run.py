@@ -1,16 +1,18 @@
 """
-Run the tests of the TRL contract, clashing names, the reference implementation and the recipes with several versions
-of TRL and transformers: the oldest and newest that pyproject.toml allows, and the versions in constraints-gpu.txt.
-`latest` uses the newest releases of TRL and transformers, even if pyproject.toml does not allow them.
+Run tests with several versions of TRL and transformers.
+
+The tests cover the TRL contract, clashing names, the reference implementation and the recipes. The versions are the
+oldest and newest that pyproject.toml allows, and those in constraints-gpu.txt. `latest` uses the newest releases of
+TRL and transformers, even if pyproject.toml does not allow them.
 
     python tests/upgrades/run.py                     # oldest, newest and gpu
     python tests/upgrades/run.py oldest              # only one of oldest, newest, gpu and latest
-    python tests/upgrades/run.py --folder FOLDER     # where to create the environments (default: .venv-upgrades)
+    python tests/upgrades/run.py --folder FOLDER     # parent folder of the environments (default: .venv-upgrades)
 
-In each environment, the script installs torch as pinned in constraints.txt, then the package. In the `gpu`
+In each environment, the script installs the torch version pinned in constraints.txt, then the package. In the `gpu`
 environment, it also resolves the install commands in the docs. It prints the number of passed tests, the names of
-failed tests as sentences, and the TRL functions that differ from all tested versions, as warnings in GitHub Actions.
-It returns exit code 1 if a test failed. It uses only the standard library. Set TORCH_INDEX to install torch from
+failed tests as sentences, and the TRL functions that differ from all tested versions (as a warning in GitHub Actions).
+The exit code is 1 if a test failed. The script uses only the standard library. Set TORCH_INDEX to install torch from
 another package index.
 """
 
@@ -32,7 +34,7 @@ TESTS = (
     "tests/train/test_recipes.py",
 )
 INSTALL = "tests/upgrades/install_lines.py"
-# Packages with specified versions; pip chooses the versions of all other packages.
+# Packages whose versions vary between environments; pip chooses all other versions.
 UPSTREAM = ("trl", "transformers", "datasets", "accelerate", "peft")
 KINDS = ("oldest", "newest", "gpu")
 LATEST = "latest"
@@ -65,7 +67,7 @@ def make_environment(folder, requirements, latest=False):
     subprocess.run([*pip, "--upgrade", *requirements, torch_requirement()], check=True)
     tools = ["pytest", "pytest-timeout", "uv", "requests"]  # TRL's client for vLLM servers imports requests
     subprocess.run([*pip, "-e", str(ROOT), *tools, *requirements, torch_requirement()], check=True)
-    if latest:  # pip reports that trl_ces does not allow a version, but installs it
+    if latest:  # pip reports a conflict with trl_ces but installs the versions
         subprocess.run([*pip, "--upgrade", "trl", "transformers", torch_requirement()], check=True)
     return python
 

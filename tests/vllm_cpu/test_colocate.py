@@ -1,7 +1,7 @@
-"""Test colocated vLLM on a CPU, where the first rollout works and the weight sync fails.
+"""Test colocated vLLM on a CPU, where the first rollout works but the weight sync fails.
 
-vLLM's CPU backend repacks its weights and discards the originals, which TRL's weight sync would overwrite. The sync
-therefore needs a GPU, and these tests cover only the steps before it.
+vLLM's CPU backend repacks its weights and discards the original tensors, which TRL's weight sync would overwrite. The
+sync therefore needs a GPU, and these tests cover only the steps before the sync.
 """
 
 import os

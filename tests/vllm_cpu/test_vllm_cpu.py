@@ -52,14 +52,14 @@ def completions(backend, settings, prompts, seeds):
 
 @pytest.fixture(scope="module")
 def model():
-    choose_backend(GREEDY)  # fails if vLLM is missing, because this file must not be skipped
+    choose_backend(GREEDY)  # raises if vLLM is missing, because these tests must not be skipped
     os.environ.update(QUIET)
     return smollm2.fetch()
 
 
 @pytest.fixture(scope="module")
-def both(model):
-    """Return both backends with the same model, and the prompts that they should receive."""
+def backends(model):
+    """Return both backends with the same model, the prompts and the settings."""
     settings = dataclasses.replace(GREEDY, model=model)
     facts = read_model(settings)
     prompts = encode_prompts(facts.tokenizer, PROBLEMS, settings.system_prompt).ids
@@ -69,31 +69,31 @@ def both(model):
     vllm.close()
 
 
-def test_both_backends_return_the_same_greedy_completions_for_the_same_prompts(both):
-    seeds = [0] * len(both.prompts)
-    generate, received = both.transformers.model.generate, []
+def test_both_backends_return_the_same_greedy_completions_for_the_same_prompts(backends):
+    seeds = [0] * len(backends.prompts)
+    generate, received = backends.transformers.model.generate, []
 
     def record(input_ids, attention_mask, **keywords):
         received.extend(ids[mask.bool()].tolist() for ids, mask in zip(input_ids, attention_mask, strict=True))
         return generate(input_ids=input_ids, attention_mask=attention_mask, **keywords)
 
-    with patch.object(both.transformers.model, "generate", record):
-        by_transformers = completions(both.transformers, both.settings, both.prompts, seeds)
-    assert received == both.prompts
-    by_vllm = completions(both.vllm, both.settings, both.prompts, seeds)
+    with patch.object(backends.transformers.model, "generate", record):
+        by_transformers = completions(backends.transformers, backends.settings, backends.prompts, seeds)
+    assert received == backends.prompts
+    by_vllm = completions(backends.vllm, backends.settings, backends.prompts, seeds)
     assert by_vllm == by_transformers
     # Both finish reasons occur, and the repetition penalty has an effect.
     assert {reason for _, reason in by_vllm} == {"stop", "length"}
-    without = dataclasses.replace(both.settings, repetition_penalty=1.0)
-    assert completions(both.transformers, without, both.prompts, seeds) != by_vllm
+    no_penalty = dataclasses.replace(backends.settings, repetition_penalty=1.0)
+    assert completions(backends.transformers, no_penalty, backends.prompts, seeds) != by_vllm
 
 
-def test_sampled_completions_depend_on_seeds_but_not_on_the_request_order(both):
-    settings = dataclasses.replace(both.settings, temperature=0.4)
-    prompts, seeds = both.prompts * 2, list(range(2 * len(both.prompts)))
-    once = completions(both.vllm, settings, prompts, seeds)
-    assert completions(both.vllm, settings, prompts[::-1], seeds[::-1])[::-1] == once
-    half = len(both.prompts)
+def test_sampled_completions_depend_on_seeds_but_not_on_the_request_order(backends):
+    settings = dataclasses.replace(backends.settings, temperature=0.4)
+    prompts, seeds = backends.prompts * 2, list(range(2 * len(backends.prompts)))
+    once = completions(backends.vllm, settings, prompts, seeds)
+    assert completions(backends.vllm, settings, prompts[::-1], seeds[::-1])[::-1] == once
+    half = len(backends.prompts)
     assert sum(first != second for first, second in zip(once[:half], once[half:], strict=True)) >= half // 2
 
 

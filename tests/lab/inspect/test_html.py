@@ -4,7 +4,7 @@ import math
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
-from bigram import ENTROPY_OF_A, STORY, bigram_model
+from bigram import ENTROPY_OF_A, TRANSITIONS, bigram_model
 from tiny import tiny_tokenizer
 
 from trl_ces.cli.main import main
@@ -120,7 +120,7 @@ def test_two_models_are_shown_side_by_side_on_the_same_prompts(tmp_path, monkeyp
     reward = "def y_is_correct(completions, **_):\n    return [float('y' in one[0]['content']) for one in completions]"
     (tmp_path / "html_test_rewards.py").write_text(reward)
     (tmp_path / "data.jsonl").write_text("".join(f'{{"question": "{n}+{n}=", "answer": "1"}}\n' for n in range(3)))
-    for name, story in (("base", STORY), ("trained", STORY | {"a": {"x": 0.03125, "y": 0.96875}})):
+    for name, story in (("base", TRANSITIONS), ("trained", TRANSITIONS | {"a": {"x": 0.03125, "y": 0.96875}})):
         bigram_model(story).save_pretrained(tmp_path / name)
         tiny_tokenizer().save_pretrained(tmp_path / name)
     args = ["inspect", "--model", "base", "--data", "data.jsonl", "--reward_funcs", "html_test_rewards.y_is_correct"]

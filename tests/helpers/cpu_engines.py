@@ -11,7 +11,7 @@ ACCELERATE = HERE.parents[1] / "recipes" / "accelerate"
 FSDP2 = ACCELERATE / "fsdp2.yaml"
 
 
-def on_cpu(name, folder):
+def write_cpu_config(name, folder):
     """Write a copy of a shipped accelerate file that uses the CPU and float32, so that weights can be compared."""
     settings = yaml.safe_load((ACCELERATE / f"{name}.yaml").read_text())
     file = folder / f"{name}.yaml"
@@ -28,7 +28,7 @@ def launched_environment():
     return {name: variables[name] for name in names}
 
 
-def allow_fsdp_on_a_cpu():
+def allow_fsdp_on_cpu():
     """Patch accelerate to allow FSDP on a CPU."""
     init = AcceleratorState.__init__
 

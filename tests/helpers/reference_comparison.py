@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from trainers import ready, scripted_trainer
+from trainers import prepare_trainer, scripted_trainer
 
 PROMPTS = ["12+3=", "4+5="]
 
@@ -15,7 +15,7 @@ def make_trainer(tmp_path, script, group_size=4, model=None, **changes):
 
 def rollout(trainer, script, group_size=4):
     examples = [{"prompt": prompt} for prompt in script for _ in range(group_size)]
-    return ready(trainer)._generate_and_score_completions(examples)
+    return prepare_trainer(trainer)._generate_and_score_completions(examples)
 
 
 def reference_rows(trainer, script, mask_truncated=False):
@@ -52,7 +52,7 @@ def assert_loss_and_gradients_agree(trainer, loss, reference_model, reference_lo
 
 @torch.no_grad()
 def perturb_weights(model):
-    """Perturb the weights of the sampling policy, so that the importance ratios are not 1."""
+    """Perturb the weights after sampling, so that the importance ratios are not 1."""
     generator = torch.Generator().manual_seed(5)
     for parameter in model.parameters():
         parameter.add_(0.03 * torch.randn(parameter.shape, generator=generator))

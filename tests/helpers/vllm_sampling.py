@@ -32,7 +32,7 @@ def log_probs(logits, request, mode):
     return processed, processed if mode == "processed_logprobs" else raw
 
 
-def seeded(weights, request):
+def make_generator(weights, request):
     """Make a generator whose seed depends only on the request and the [`digest`] of the weights."""
     sums = hashlib.sha256(weights.encode() + json.dumps(request, sort_keys=True).encode())
     return torch.Generator().manual_seed(int.from_bytes(sums.digest()[:7]))
