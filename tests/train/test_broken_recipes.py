@@ -109,7 +109,7 @@ def error_of(capsys, monkeypatch):
         ),
         ({"model_name_or_path": "./no_weights"}, "", ["'./no_weights' has no *.safetensors: name a Hub id"]),
         ({"dataset_name": "cut.jsonl"}, "", ["cut.jsonl, line 2 cannot be read (Unterminated string"]),
-        ({"dataset_name": "objects.jsonl"}, "", ["objects.jsonl, row 0: the reference answer is {'x': 1}"]),
+        ({"dataset_name": "objects.jsonl"}, "", ["objects.jsonl, row 0: reference answer {'x': 1} is not text"]),
         ({"output_dir": "x" * 300}, "", ["`output_dir`", "cannot be written (File name too long): name another"]),
         ({"reward_funcs": "[divides.reward]"}, "", ["'divides.reward' cannot be imported: ZeroDivisionError"]),
         ({"reward_funcs": "[exits.reward]"}, "", ["'exits.reward' cannot be imported: SystemExit"]),
