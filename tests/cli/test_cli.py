@@ -1,6 +1,6 @@
 """End-to-end tests of `trl-ces`: help texts, process launch, and training from a recipe to a reloaded model.
 
-tests/train/test_broken_recipes.py tests invalid inputs.
+Invalid inputs are tested in tests/train/test_broken_recipes.py.
 """
 
 import json
@@ -60,30 +60,30 @@ def test_training_a_recipe_saves_the_model(trained):
     assert "rewards/soft_overlong_punishment_reward/mean" in logged[0]
 
 
-def test_a_smoke_run_makes_two_short_steps_and_keeps_nothing(job):
+def test_a_smoke_run_takes_two_short_steps_and_keeps_no_files(job):
     recipe, output = job
-    words = ["--max_steps", "50", "--eval_on_start", "true", "--eval_strategy", "steps", "--num_eval_samples", "2"]
-    words += ["--lr_scheduler_type", "reduce_lr_on_plateau", "--metric_for_best_model", "eval_reward"]
+    args = ["--max_steps", "50", "--eval_on_start", "true", "--eval_strategy", "steps", "--num_eval_samples", "2"]
+    args += ["--lr_scheduler_type", "reduce_lr_on_plateau", "--metric_for_best_model", "eval_reward"]
     before = set(output.parent.rglob("*"))
-    result = trl_ces("train", "--config", recipe, "--smoke", *words)
+    result = trl_ces("train", "--config", recipe, "--smoke", *args)
     assert result.returncode == 0, result.stderr
     assert set(output.parent.rglob("*")) == before
     assert "two optimizer steps with completions of at most 8 tokens. No files were kept." in result.stdout
-    assert "Peak memory" not in result.stdout  # a CPU
+    assert "Peak memory" not in result.stdout  # printed only for GPUs
     first, last = result.stdout.splitlines()[-2:]
-    assert first.endswith(f" some of the problems: trl-ces inspect --config {recipe} {' '.join(words)}")
-    assert last == f"- Then start the run: trl-ces train --config {recipe} {' '.join(words)}"
+    assert first.endswith(f" some of the problems: trl-ces inspect --config {recipe} {' '.join(args)}")
+    assert last == f"- Then start the run: trl-ces train --config {recipe} {' '.join(args)}"
 
 
 @pytest.mark.parametrize(
-    ("exported", "in_recipe", "output", "gpus"),
+    ("exported", "in_recipe", "output", "id_option"),
     [(None, None, "a/b", ""), ("5,6", None, "", "--id=5,6"), ("5,6", "6,7", "a/b", "--id=6,7")],
 )
-def test_a_smoke_run_prints_the_peak_memory_of_the_visible_gpus_beside_the_plan(
-    job, tmp_path, monkeypatch, capsys, exported, in_recipe, output, gpus
+def test_a_smoke_run_prints_measured_and_planned_gpu_memory(
+    job, tmp_path, monkeypatch, capsys, exported, in_recipe, output, id_option
 ):
     (tmp_path / "nvidia-smi").write_text(
-        f'#!/bin/sh\necho "$@" > {tmp_path}/words\n'
+        f'#!/bin/sh\necho "$@" > {tmp_path}/options\n'
         "echo '900, 81920'\necho '31744, 81920'\necho '317'\nexec sleep 60\n"
     )
     (tmp_path / "nvidia-smi").chmod(0o755)
@@ -91,7 +91,7 @@ def test_a_smoke_run_prints_the_peak_memory_of_the_visible_gpus_beside_the_plan(
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if exported:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", exported)
-    recipe = with_gpus(job, in_recipe, tmp_path)[0] if in_recipe else job[0]
+    recipe = write_recipe_with_gpus(job, in_recipe, tmp_path)[0] if in_recipe else job[0]
     monkeypatch.setattr(launch, "device_count", lambda: 2)
 
     def train(launch, recipe):
@@ -106,11 +106,11 @@ def test_a_smoke_run_prints_the_peak_memory_of_the_visible_gpus_beside_the_plan(
         return 0
 
     monkeypatch.setattr("trl_ces.cli.train.run_training", train)
-    words = ["--config", str(recipe), "--use_cpu", "false", "--max_completion_length", "600"]
-    assert main(["train", *words, "--output_dir", str(tmp_path / output), "--smoke"]) == 0
+    args = ["--config", str(recipe), "--use_cpu", "false", "--max_completion_length", "600"]
+    assert main(["train", *args, "--output_dir", str(tmp_path / output), "--smoke"]) == 0
     printed = capsys.readouterr().out
-    assert (tmp_path / "words").read_text().endswith(f" --loop-ms=200 {gpus}".rstrip() + "\n")
-    assert f"trl-ces inspect {' '.join(words)}\n" in printed
+    assert (tmp_path / "options").read_text().endswith(f" --loop-ms=200 {id_option}".rstrip() + "\n")
+    assert f"trl-ces inspect {' '.join(args)}\n" in printed
     assert re.search(r"GPU: 31\.0 of 80\.0 GiB, planned \d\.\d GiB for completions of 600 tokens\.\n", printed)
     assert not (tmp_path / "a").exists()
 
@@ -128,9 +128,9 @@ def test_train_prints_a_note_before_it_replaces_a_trained_model(trained, monkeyp
 
 def test_the_printed_code_loads_the_saved_model(trained):
     result, _ = trained
-    names: dict = {}
-    exec(result.stdout.split("Load it:\n")[1], names)
-    model, tokenizer = names["model"], names["tokenizer"]
+    namespace: dict = {}
+    exec(result.stdout.split("Load it:\n")[1], namespace)
+    model, tokenizer = namespace["model"], namespace["tokenizer"]
     before = tiny_model()
     assert any((a != b).any() for a, b in zip(model.parameters(), before.parameters(), strict=True))
     ids = tokenizer.apply_chat_template(
@@ -213,7 +213,7 @@ def test_all_gpus_are_used_and_accelerates_default_configuration_is_ignored(job,
     assert planned.command[position + 2 : position + 4] == ["--num_processes", "2"]
 
 
-def with_gpus(job, names, folder):
+def write_recipe_with_gpus(job, names, folder):
     """Write a copy of the job's recipe that sets CUDA_VISIBLE_DEVICES."""
     (folder / "gpus.yaml").write_text(
         job[0].read_text().replace("env: {", f"env: {{CUDA_VISIBLE_DEVICES: '{names}', ")
@@ -227,12 +227,12 @@ def test_one_process_sees_one_gpu(job, monkeypatch, tmp_path):
     assert plan_launch(job, *args, devices=2, monkeypatch=monkeypatch).env == {"CUDA_VISIBLE_DEVICES": "5"}
     with_accelerate = plan_launch(job, *args, "--accelerate_config", "single", devices=2, monkeypatch=monkeypatch)
     assert with_accelerate.env["CUDA_VISIBLE_DEVICES"] == "5"
-    job_with_gpus = with_gpus(job, "7", tmp_path)
+    job_with_gpus = write_recipe_with_gpus(job, "7", tmp_path)
     assert plan_launch(job_with_gpus, *args, devices=2, monkeypatch=monkeypatch).env == {"CUDA_VISIBLE_DEVICES": "7"}
 
 
 def test_the_gpus_of_the_recipe_limit_the_number_of_processes(job, monkeypatch, tmp_path):
-    args, job_with_gpus = ["--use_cpu", "false"], with_gpus(job, "4,5,6", tmp_path)
+    args, job_with_gpus = ["--use_cpu", "false"], write_recipe_with_gpus(job, "4,5,6", tmp_path)
     assert plan_launch(job_with_gpus, *args, devices=8, monkeypatch=monkeypatch).num_processes == 3
     with pytest.raises(UserError, match="`num_processes` is 4, but 1 x 3 accelerators are usable"):
         plan_launch(job_with_gpus, *args, "--num_processes", "4", devices=8, monkeypatch=monkeypatch)
@@ -247,9 +247,9 @@ def test_an_accelerate_configuration_and_flags_are_passed_to_accelerate(job, mon
     assert planned.command[planned.command.index("--expect_distributed_type") + 1] == "DEEPSPEED"
     with pytest.raises(UserError, match=r"`num_processes` is 4, but 1 x 2 acc.*`--num_processes 2`"):
         plan_launch(job, *args, "--num_processes", "4", devices=2, monkeypatch=monkeypatch)
-    several = [*args, "--num_processes", "6", "--num_machines", "2", "--machine_rank", "1"]
+    two_machines = [*args, "--num_processes", "6", "--num_machines", "2", "--machine_rank", "1"]
     with pytest.raises(UserError, match="is 6, but 2 x 2 accelerators are usable: use `--num_processes 4`"):
-        plan_launch(job, *several, devices=2, monkeypatch=monkeypatch)
+        plan_launch(job, *two_machines, devices=2, monkeypatch=monkeypatch)
 
 
 def test_run_child_returns_the_exit_code_of_the_child():
@@ -319,17 +319,17 @@ def test_train_without_arguments_prints_a_short_usage_text(capsys):
     assert "trl-ces train --config smollm2_135m" in message.err
 
 
-@pytest.mark.parametrize("words", [["recipes"], ["--help"], ["env", "--help"]])
-def test_a_reader_that_ends_early_causes_no_traceback(words):
+@pytest.mark.parametrize("args", [["recipes"], ["--help"], ["env", "--help"]])
+def test_a_closed_output_pipe_causes_no_traceback(args):
     env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    command = [sys.executable, "-m", "trl_ces.cli.main", *words]
+    command = [sys.executable, "-m", "trl_ces.cli.main", *args]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
     process.stdout.close()
     assert process.stderr.read() == b""
     assert process.wait() == 128 + signal.SIGPIPE
 
 
-def test_the_error_of_another_pipe_is_raised(monkeypatch, capfd):
+def test_a_broken_pipe_is_raised_if_stdout_is_open(monkeypatch, capfd):
     def run(argv):
         raise BrokenPipeError
 
@@ -342,7 +342,7 @@ def test_recipes_copy_writes_the_complete_recipe_to_a_new_file(tmp_path, capsys,
     monkeypatch.chdir(tmp_path)
     assert main(["recipes", "copy", "R1-7B", "alp", "my.yaml"]) == 0
     assert compose(["my.yaml"]) == compose(["R1-7B", "alp"])
-    assert main(["recipes", "copy", "arithmetic", "small.yaml"]) == 0  # with its `overlays` section
+    assert main(["recipes", "copy", "arithmetic", "small.yaml"]) == 0  # includes its `overlays` section
     assert compose(["small.yaml", "truncation"]) == compose(["arithmetic", "truncation"])
     assert main(["recipes", "copy", "R1-7B", "my.yaml"]) == 2
     assert "my.yaml already exists: choose another" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Invalid recipes are refused within seconds, with one sentence and exit code 2, and without writing files."""
+"""Invalid recipes cause a one-line error and exit code 2 before any file is written."""
 
 import json
 import subprocess
@@ -29,7 +29,7 @@ RECIPE = {
 
 @pytest.fixture
 def job(tmp_path, monkeypatch):
-    """Create a folder with a model's files, data of four rows, and the other files that the recipes below name."""
+    """Create a folder with a model, a data set of four rows, and the other files that the recipes below use."""
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
     (tmp_path / "model" / "model.safetensors").write_bytes(bytes(8))
@@ -37,33 +37,33 @@ def job(tmp_path, monkeypatch):
     (tmp_path / "adapter" / "adapter_config.json").write_text('{"base_model_name_or_path": "some/base"}')
     (tmp_path / "judge").mkdir()
     (tmp_path / "judge" / "config.json").write_text('{"id2label": {"0": "a", "1": "b", "2": "c"}}')
-    (tmp_path / "half").mkdir()
-    (tmp_path / "half" / "config.json").write_text("{}")
+    (tmp_path / "no_weights").mkdir()
+    (tmp_path / "no_weights" / "config.json").write_text("{}")
     rows = [{"question": f"{n}+{n}=", "answer": 2 * n} for n in range(4)]
     (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
     (tmp_path / "cut.jsonl").write_text('{"question": "1+1="}\n{"question": "1+1=", "answ')
     (tmp_path / "objects.jsonl").write_text('{"question": "1+1=", "answer": {"x": 1}}\n')
     (tmp_path / "divides.py").write_text("1 / 0\n")
-    (tmp_path / "leaves.py").write_text("raise SystemExit(0)\n")
+    (tmp_path / "exits.py").write_text("raise SystemExit(0)\n")
     (tmp_path / "launch.yaml").write_text("compute_environment: LOCAL_MACHINE\nnum_processes: many\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def write(folder, changes=None, rest=""):
+def write(folder, changes=None, extra=""):
     lines = {**RECIPE, **(changes or {})}
-    text = "".join(f"{name}: {value}\n" for name, value in lines.items() if value is not None) + rest
+    text = "".join(f"{name}: {value}\n" for name, value in lines.items() if value is not None) + extra
     (folder / "recipe.yaml").write_text(text)
 
 
-def content(folder):
+def files_in(folder):
     return {path for path in folder.rglob("*") if "__pycache__" not in path.parts}
 
 
 @pytest.mark.slow
-def test_a_real_run_is_refused_with_one_sentence(job):
+def test_the_command_rejects_an_invalid_recipe_in_one_line(job):
     write(job, {"dataset_name": "gone.jsonl"})
-    before = content(job)
+    before = files_in(job)
     result = subprocess.run(
         [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", "recipe.yaml"],
         cwd=job,
@@ -75,16 +75,16 @@ def test_a_real_run_is_refused_with_one_sentence(job):
     assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)
     assert result.stderr.startswith("trl-ces train: error: ")
     assert "gone.jsonl does not exist" in result.stderr
-    assert content(job) == before
+    assert files_in(job) == before
 
 
 @pytest.fixture
-def refused(capsys, monkeypatch):
-    """Run a command that must return exit code 2, print one line and start no process; return its message."""
+def error_of(capsys, monkeypatch):
+    """Return a function that runs an invalid command, checks its exit code, and returns its one-line error."""
     monkeypatch.setattr(launch, "run_child", lambda *_: pytest.fail("a process was started"))
 
-    def refused(*words, command="train"):
-        assert main([command, *words]) == 2
+    def run_invalid(*args, command="train"):
+        assert main([command, *args]) == 2
         printed = capsys.readouterr()
         assert printed.out == ""
         assert printed.err.startswith("trl-ces")
@@ -93,11 +93,11 @@ def refused(capsys, monkeypatch):
         assert len(printed.err) < 1000
         return printed.err
 
-    return refused
+    return run_invalid
 
 
 @pytest.mark.parametrize(
-    ("changes", "rest", "parts"),
+    ("changes", "extra", "parts"),
     [
         ({"ces_tua": "1"}, "", ["recipe.yaml", "`ces_tua`", "Did you mean `ces_tau`?"]),
         ({"num_generations": "3"}, "", ["recipe.yaml", "divisible", "3"]),
@@ -107,13 +107,13 @@ def refused(capsys, monkeypatch):
             "run_name: !!python/object/apply:os.system ['touch ran']\n",
             ["recipe.yaml: line 12: not valid YAML (could not determine a constructor"],
         ),
-        ({"model_name_or_path": "./half"}, "", ["'./half' has no *.safetensors: name a Hub id"]),
+        ({"model_name_or_path": "./no_weights"}, "", ["'./no_weights' has no *.safetensors: name a Hub id"]),
         ({"dataset_name": "cut.jsonl"}, "", ["cut.jsonl, line 2 cannot be read (Unterminated string"]),
         ({"dataset_name": "objects.jsonl"}, "", ["objects.jsonl, row 0: reference answer {'x': 1} is not text"]),
         ({"output_dir": "x" * 300}, "", ["`output_dir`", "cannot be written (File name too long): choose another"]),
         ({"reward_funcs": "[divides.reward]"}, "", ["'divides.reward' cannot be imported: ZeroDivisionError"]),
-        ({"reward_funcs": "[leaves.reward]"}, "", ["'leaves.reward' cannot be imported: SystemExit"]),
-        ({"model_name_or_path": "runs/a/b"}, "", ["'runs/a/b' has no config.json"]),  # not a Hub id: two slashes
+        ({"reward_funcs": "[exits.reward]"}, "", ["'exits.reward' cannot be imported: SystemExit"]),
+        ({"model_name_or_path": "runs/a/b"}, "", ["'runs/a/b' has no config.json"]),  # two slashes, so not a Hub id
         ({"model_name_or_path": "./modle"}, "", ["'./modle' has no config.json", "Did you mean `model`?"]),
         ({"reward_weights": "[1, 0]"}, "", ["`reward_weights` has 2 numbers for 1 rewards", "of accuracy_reward,"]),
         ({"reward_funcs": "[think_format_reward, get_soft_overlong_punishment]"}, "", ["Set `ces_accuracy_reward`"]),
@@ -147,16 +147,16 @@ def refused(capsys, monkeypatch):
         ),
     ],
 )
-def test_an_invalid_recipe_is_refused_in_one_line(job, refused, changes, rest, parts):
-    write(job, changes, rest)
-    before = content(job)
-    printed = refused("--config", "recipe.yaml")
+def test_an_invalid_recipe_causes_a_one_line_error(job, error_of, changes, extra, parts):
+    write(job, changes, extra)
+    before = files_in(job)
+    printed = error_of("--config", "recipe.yaml")
     assert all(part in printed for part in parts), printed
-    assert content(job) == before
+    assert files_in(job) == before
 
 
 @pytest.mark.parametrize(
-    ("words", "parts"),
+    ("args", "parts"),
     [
         (["--max_steps"], ["`max_steps`", "expected int", "0 values"]),
         (["--model_builder", "trl_ces.lab.tasks.smollm2.fech"], ["`model_builder`", "no 'fech'", "`fetch`"]),
@@ -188,18 +188,18 @@ def test_an_invalid_recipe_is_refused_in_one_line(job, refused, changes, rest, p
         (["--resume_from_checkpoint", "true"], ["`resume_from_checkpoint` is True", "has no complete checkpoint"]),
     ],
 )
-def test_an_invalid_command_line_is_refused_in_one_line(job, refused, monkeypatch, words, parts):
-    for module in (checks, launch):  # as if vLLM and DeepSpeed were not installed
+def test_an_invalid_command_line_causes_a_one_line_error(job, error_of, monkeypatch, args, parts):
+    for module in (checks, launch):  # simulate missing vLLM and DeepSpeed
         monkeypatch.setattr(module, "find_spec", lambda name: None)
     write(job)
-    before = content(job)
-    printed = refused("--config", "recipe.yaml", *words)
+    before = files_in(job)
+    printed = error_of("--config", "recipe.yaml", *args)
     assert all(part in printed for part in parts), printed
-    assert content(job) == before
+    assert files_in(job) == before
 
 
 @pytest.mark.parametrize(
-    ("words", "parts"),
+    ("args", "parts"),
     [
         (["--config", "nowhere"], ["The recipe nowhere does not exist", "R1-7B, "]),
         (["--config", "smollm_135m"], ["Did you mean `smollm2_135m`"]),
@@ -208,16 +208,16 @@ def test_an_invalid_command_line_is_refused_in_one_line(job, refused, monkeypatc
         (["mine.yaml"], ["`--config mine.yaml`"]),
     ],
 )
-def test_a_missing_recipe_is_refused_with_the_nearest_name(refused, words, parts):
-    printed = refused(*words)
+def test_the_error_for_a_missing_recipe_suggests_a_fix(error_of, args, parts):
+    printed = error_of(*args)
     assert all(part in printed for part in parts), printed
 
 
-def test_the_error_for_an_unknown_command_suggests_a_similar_one(refused):
-    assert "no such command. Did you mean `train`" in refused(command="trian")
+def test_the_error_for_an_unknown_command_suggests_a_similar_one(error_of):
+    assert "no such command. Did you mean `train`" in error_of(command="trian")
 
 
-def test_a_valid_recipe_starts_and_is_read_once(job, monkeypatch):
+def test_a_valid_recipe_is_read_once_and_starts_a_run(job, monkeypatch):
     started, read = [], []
 
     def start(command, env, received):
@@ -236,11 +236,11 @@ def test_a_valid_recipe_starts_and_is_read_once(job, monkeypatch):
     assert read.count("recipe.yaml") == 1
 
 
-def test_chat_prompts_without_a_chat_template_are_refused(job, refused, monkeypatch):
+def test_chat_prompts_without_a_chat_template_are_rejected(job, error_of, monkeypatch):
     tiny_tokenizer(chat_template=None).save_pretrained(job / "model")
     tiny_model().config.save_pretrained(job / "model")
     write(job)
-    assert "model has no chat template, but the prompts are chat messages" in refused("--config", "recipe.yaml")
+    assert "model has no chat template, but the prompts are chat messages" in error_of("--config", "recipe.yaml")
     started = []
     monkeypatch.setattr("trl_ces.cli.train.run_training", lambda *launched: started.append(launched) or 0)
     assert main(["train", "--config", "recipe.yaml", "--prompt_template", "Q: {question}"]) == 0

@@ -1,4 +1,4 @@
-"""The progress bar shows accuracy, length and entropy; a checkpoint gets a manifest."""
+"""Training callbacks: metrics in the progress bar, and manifests of checkpoints."""
 
 import math
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""The model card describes a run from its files: model, data and settings, usage, and citations."""
+"""Model cards generated from the files of a run: model, data, settings, usage and citations."""
 
 import json
 import math
@@ -47,12 +47,12 @@ def run(tmp_path):
 
 @pytest.fixture(autouse=True)
 def without_matplotlib(monkeypatch):
-    """Skip plotting, as if matplotlib were not installed."""
+    """Simulate an environment without matplotlib."""
     monkeypatch.setattr(cards, "find_spec", lambda name: None)
 
 
 def card(run, repo="me/my-model", recipe=RECIPE, changed=None, **fields):
-    """Return the card of `run` for a recipe.yaml; `fields` are set in `CESConfig`, `changed` in run.json."""
+    """Write and return the model card of `run`; `fields` override `CESConfig` and `changed` overrides run.json."""
     (run / "recipe.yaml").write_text(recipe)
     write_facts(
         run, CESConfig(**{**settings(run), "ces_tau": 0.02, "max_completion_length": 8, **fields}), "accuracy_reward"
@@ -72,10 +72,10 @@ def test_the_card_contains_settings_results_and_citations(run):
         "[some-org/base-model](https://huggingface.co/some-org/base-model), trained for 8 optimizer steps on "
         "[zwhe99/DeepMath-103K](https://huggingface.co/datasets/zwhe99/DeepMath-103K) with DAPO and Conditional ",
         "| `ces_tau` | 0.02 |",
-        "| `steps_per_generation` | 12 |",  # resolved; not set in the recipe
+        "| `steps_per_generation` | 12 |",  # computed; the recipe does not set it
         "| `max_train_samples` | 2500 |",
         "| `prompt_column` | a\\|b c |",
-        "| `completions/mean_length` | 20 | 12 |",  # first and last logged
+        "| `completions/mean_length` | 20 | 12 |",  # first and last logged values
         'from_pretrained("me/my-model")',
         "--config recipe.yaml --output_dir my-run --push_to_hub false --num_processes 2\n",
         "| `torch` | 2.13.0 |",
@@ -106,7 +106,7 @@ def test_the_card_of_an_adapter_explains_how_to_load_it(tmp_path):
     assert "without it, the adapter cannot be loaded" in adapter.text
 
 
-def test_local_models_and_data_are_named_without_links_and_paths(run):
+def test_local_models_and_data_are_named_without_links_or_paths(run):
     recipe = RECIPE.replace("some-org/base-model", "/data/models/mine")
     recipe = recipe.replace("zwhe99/DeepMath-103K", "/data/sets/mine.jsonl")
     model_card = card(run, recipe=recipe)
@@ -121,9 +121,9 @@ def test_only_the_settings_of_the_selected_rule_are_shown(run):
     assert "ces_tau" not in text
 
 
-@pytest.mark.parametrize(("loss", "own"), [("dapo", ["dapo"]), ("grpo", [])])
-def test_a_run_without_ces_is_tagged_with_its_loss(run, loss, own):
-    assert card(run, shaping="none", loss_type=loss).data.tags == ["trl", "grpo", *own, "generated_from_trainer"]
+@pytest.mark.parametrize(("loss", "loss_tags"), [("dapo", ["dapo"]), ("grpo", [])])
+def test_a_run_without_ces_is_tagged_with_its_loss(run, loss, loss_tags):
+    assert card(run, shaping="none", loss_type=loss).data.tags == ["trl", "grpo", *loss_tags, "generated_from_trainer"]
 
 
 def test_a_custom_rule_is_shown_with_its_title_and_settings(run, monkeypatch):
@@ -133,10 +133,10 @@ def test_a_custom_rule_is_shown_with_its_title_and_settings(run, monkeypatch):
     assert "| `shaping_kwargs` | {'gamma': 0.2} |" in model_card.text
 
 
-def test_the_usage_code_contains_the_system_prompt_of_the_training(run):
-    assert "boxed" in card(run).text  # the default, which is the paper's
-    own = card(run, recipe=f"{RECIPE}system_prompt: Answer 'briefly'.\n").text
-    assert """{'role': 'system', 'content': "Answer 'briefly'."}""" in own
+def test_the_usage_code_contains_the_training_system_prompt(run):
+    assert "boxed" in card(run).text  # the default is the paper's system prompt
+    custom = card(run, recipe=f"{RECIPE}system_prompt: Answer 'briefly'.\n").text
+    assert """{'role': 'system', 'content': "Answer 'briefly'."}""" in custom
     assert "'system'" not in card(run, recipe=f"{RECIPE}system_prompt: null\n").text
 
 
@@ -152,7 +152,7 @@ def test_metrics_without_a_value_are_omitted(run):
     assert "group_accuracy" not in text
 
 
-def test_curves_are_drawn_and_shown(run, monkeypatch):
+def test_the_card_shows_curves_if_matplotlib_is_installed(run, monkeypatch):
     card(run)
     assert write_card(run, "run") == f"No curves.png: matplotlib is missing ({install_line('lab')})."
     monkeypatch.undo()

@@ -1,4 +1,4 @@
-"""A stopped run resumes from its newest complete checkpoint with steps left."""
+"""Select the checkpoint from which a stopped run resumes."""
 
 import os
 
@@ -24,7 +24,7 @@ from trl_ces.train.resume import check_resume as check_resume_of_recipe
 def test_an_incomplete_checkpoint_is_skipped(tmp_path, text):
     good = checkpoint(tmp_path, 9)
     broken = checkpoint(tmp_path, 12, text)
-    (tmp_path / "checkpoint-15").mkdir()  # has only a file that is written before the state
+    (tmp_path / "checkpoint-15").mkdir()  # contains only a file that is written before the state
     (tmp_path / "checkpoint-15" / "dynamic_sampling.json").write_text("{}")
     checkpoint(tmp_path, "best")
     assert read_state(broken) is None
@@ -35,7 +35,7 @@ def remove(file):
     file.unlink()
 
 
-def cut(file):
+def truncate(file):
     file.write_bytes(file.read_bytes()[:-3])
 
 
@@ -45,14 +45,14 @@ def flip_a_bit(file):
     file.write_bytes(content)
 
 
-@pytest.mark.parametrize("damage", [remove, cut, flip_a_bit])
+@pytest.mark.parametrize("damage", [remove, truncate, flip_a_bit])
 @pytest.mark.parametrize(
     "name", ["model.safetensors", "config.json", "rng_state.pth", "trainer_state.json", "part/0.pt"]
 )
 def test_a_checkpoint_with_a_missing_or_changed_file_is_skipped(tmp_path, caplog, name, damage):
     good, bad = (checkpoint(tmp_path, step) for step in (9, 12))
     (bad / "part").mkdir()
-    torch.save({}, bad / "part" / "0.pt")  # as FSDP and DeepSpeed save
+    torch.save({}, bad / "part" / "0.pt")  # like the files of FSDP and DeepSpeed
     write_manifest(bad)
     assert newest_checkpoint(tmp_path) == bad
     damage(bad / name)
@@ -81,8 +81,8 @@ def test_a_checkpoint_at_the_end_of_its_run_is_skipped(tmp_path):
     assert is_finished(read_state(last))
     assert newest_checkpoint(tmp_path) is None
     assert newest_checkpoint(tmp_path / "nowhere") is None
-    before = checkpoint(tmp_path, 16)
-    assert newest_checkpoint(tmp_path) == before
+    earlier = checkpoint(tmp_path, 16)
+    assert newest_checkpoint(tmp_path) == earlier
 
 
 def test_a_finished_run_can_be_extended(tmp_path):
@@ -90,7 +90,7 @@ def test_a_finished_run_can_be_extended(tmp_path):
     state = {**read_state(last), "num_train_epochs": 2}
     assert not is_finished(state, Length(max_steps=21))
     assert is_finished(state, Length(max_steps=20))
-    assert is_finished(state, Length(max_steps=12))  # fewer steps than were done
+    assert is_finished(state, Length(max_steps=12))  # fewer than the completed steps
     assert not is_finished(state, Length(num_train_epochs=3))
     assert is_finished(state, Length(num_train_epochs=2))
     assert newest_checkpoint(tmp_path, Length(max_steps=40)) == last
@@ -98,19 +98,19 @@ def test_a_finished_run_can_be_extended(tmp_path):
 
 
 LENGTH = Length(max_steps=20)
-TRUE = "`--resume_from_checkpoint true`."
+RESUME = "with the same command and `--resume_from_checkpoint "
 
 
-def test_a_stopped_run_resumes_from_its_own_checkpoint(tmp_path):
-    before, none = checkpoint(tmp_path, 16), "There is no checkpoint yet: start again"
-    os.utime(before / "trainer_state.json", (1, 1))
-    assert resume_hint(tmp_path, LENGTH, 2.0, None) == f"{none} with `--overwrite_output_dir true`."
-    assert resume_hint(tmp_path / "new", LENGTH, 2.0, None) == f"{none}."
-    assert resume_hint(tmp_path, LENGTH, 0.0, None).endswith(f"{before} with the same command and {TRUE}")
+def test_the_resume_hint_names_a_checkpoint_of_the_same_run(tmp_path):
+    old, no_checkpoint = checkpoint(tmp_path, 16), "There is no checkpoint yet: start again"
+    os.utime(old / "trainer_state.json", (1, 1))
+    assert resume_hint(tmp_path, LENGTH, 2.0, None) == f"{no_checkpoint} with `--overwrite_output_dir true`."
+    assert resume_hint(tmp_path / "new", LENGTH, 2.0, None) == f"{no_checkpoint}."
+    assert resume_hint(tmp_path, LENGTH, 0.0, None).endswith(f"{old} {RESUME}true`.")
     own = checkpoint(tmp_path, 4)
-    assert resume_hint(tmp_path, LENGTH, 2.0, None).endswith(f"{own} with the same command and {TRUE[:-6]}{own}`.")
+    assert resume_hint(tmp_path, LENGTH, 2.0, None).endswith(f"{own} {RESUME}{own}`.")
     os.utime(own / "trainer_state.json", (1, 1))  # saved before the run was resumed from it
-    assert resume_hint(tmp_path, LENGTH, 2.0, str(own)).endswith(f"and {TRUE[:-6]}{own}`.")
+    assert resume_hint(tmp_path, LENGTH, 2.0, str(own)).endswith(f"{RESUME}{own}`.")
 
 
 RUN = {"model_name_or_path": "m", "dataset_name": "d", "max_steps": 20, "learning_rate": 1e-3}
@@ -121,7 +121,7 @@ def check_resume(folder, value, **changes):
     return check_resume_of_recipe(recipe, folder, recipe.check_training(1))
 
 
-def test_train_refuses_to_resume_without_steps_left_or_optimizer_state(tmp_path):
+def test_a_run_cannot_resume_without_remaining_steps_or_optimizer_state(tmp_path):
     last = checkpoint(tmp_path, 20)
     with pytest.raises(UserError, match=r"is the last checkpoint of a finished run \(step 20\): raise `max_steps`"):
         check_resume(tmp_path, str(last))

@@ -1,4 +1,4 @@
-"""Overlays replace or extend the values of a recipe, and invalid combinations are refused."""
+"""Overlays replace or extend the values of a recipe, and invalid combinations are rejected."""
 
 import pytest
 import yaml
@@ -6,10 +6,10 @@ import yaml
 from trl_ces.support.errors import UserError
 from trl_ces.train.recipe import compose, load_recipe
 
-WHOLE = {
+BASE = {
     "model_name_or_path": "m",
     "dataset_name": "d",
-    "output_dir": "out/whole",
+    "output_dir": "out/base",
     "shaping": "ces",
     "ces_tau": 0.2,
     "reward_funcs": ["a"],
@@ -26,39 +26,39 @@ def write(tmp_path):
     return write_file
 
 
-def test_overlays_replace_or_extend_values_and_the_recipes_own_section_has_priority(write):
+def test_the_overlays_section_of_a_recipe_takes_precedence_over_overlay_files(write):
     more = {"reward_funcs+": ["b"], "reward_kwargs+": {"b": {"size": 1, "other": 2}}, "max_steps": 3}
-    composed = compose([write("whole", WHOLE), write("more", more), write("last", {"max_steps": 5})])
+    composed = compose([write("base", BASE), write("more", more), write("last", {"max_steps": 5})])
     assert composed["reward_funcs"] == ["a", "b"]
     assert composed["reward_kwargs"] == {"b": {"size": 3, "other": 2}}
     assert composed["max_steps"] == 5
-    assert composed["output_dir"] == "out/whole-more-last"
+    assert composed["output_dir"] == "out/base-more-last"
     assert "overlays" not in composed
 
 
 def test_an_overlay_extends_the_default_of_a_key_that_the_recipe_does_not_set(write):
-    whole = {name: value for name, value in WHOLE.items() if name != "reward_funcs"}
+    base = {name: value for name, value in BASE.items() if name != "reward_funcs"}
     more = {"reward_funcs+": ["b"], "reward_kwargs+": {"b": {"other": 1}}}
-    composed = compose([write("whole", whole), write("more", more)])
+    composed = compose([write("base", base), write("more", more)])
     assert composed["reward_funcs"] == ["accuracy_reward", "think_format_reward", "b"]
     assert composed["reward_kwargs"] == {"b": {"other": 1, "size": 3}}
 
 
 def test_a_trailing_slash_of_output_dir_is_removed(write):
-    composed = compose([write("whole", {**WHOLE, "output_dir": "out/whole/"}), write("last", {"max_steps": 5})])
-    assert composed["output_dir"] == "out/whole-last"
+    composed = compose([write("base", {**BASE, "output_dir": "out/base/"}), write("last", {"max_steps": 5})])
+    assert composed["output_dir"] == "out/base-last"
 
 
 def test_shaping_kwargs_are_dropped_when_an_overlay_replaces_the_custom_rule(write):
-    whole = write("whole", {**WHOLE, "shaping": "my:rule", "shaping_kwargs": {"gamma": 0.2}})
-    assert compose([whole, write("more", {"max_steps": 5})])["shaping_kwargs"] == {"gamma": 0.2}
-    assert "shaping_kwargs" not in compose([whole, write("dapo", {"shaping": "none"})])
+    base = write("base", {**BASE, "shaping": "my:rule", "shaping_kwargs": {"gamma": 0.2}})
+    assert compose([base, write("more", {"max_steps": 5})])["shaping_kwargs"] == {"gamma": 0.2}
+    assert "shaping_kwargs" not in compose([base, write("dapo", {"shaping": "none"})])
 
 
 def test_settings_of_a_replaced_rule_are_dropped(write):
-    assert compose([write("whole", WHOLE)])["ces_tau"] == 0.2
-    assert "ces_tau" not in compose([write("whole", WHOLE), write("dapo", {"shaping": "none"})])
-    recipe = load_recipe([write("whole", WHOLE), write("dapo", {"shaping": "none"})], {"ces_tau": ["0.3"]})
+    assert compose([write("base", BASE)])["ces_tau"] == 0.2
+    assert "ces_tau" not in compose([write("base", BASE), write("dapo", {"shaping": "none"})])
+    recipe = load_recipe([write("base", BASE), write("dapo", {"shaping": "none"})], {"ces_tau": ["0.3"]})
     assert recipe.setting("ces_tau") == 0.3  # set on the command line
 
 
@@ -70,19 +70,19 @@ def test_settings_of_a_replaced_rule_are_dropped(write):
         ({"max_step": 3}, "unknown key `max_step`. Did you mean `max_steps`"),
     ],
 )
-def test_an_incompatible_overlay_is_refused(write, overlay, message):
+def test_an_incompatible_overlay_is_rejected(write, overlay, message):
     with pytest.raises(UserError, match=message):
-        load_recipe([write("whole", WHOLE), write("o", overlay)])
+        load_recipe([write("base", BASE), write("o", overlay)])
 
 
-def test_the_recipes_section_for_a_later_overlay_cannot_replace_a_batch_size():
+def test_a_later_overlay_cannot_replace_the_batch_size_of_colocate():
     assert compose(["R1-7B", "dler", "colocate"])["responses_per_step"] == 48
     with pytest.raises(UserError, match=r"for the `dler` overlay, .* name `colocate` after `dler`"):
         compose(["R1-7B", "colocate", "dler"])
 
 
 @pytest.mark.parametrize(("first", "second"), [("ces_mai", "gdpo"), ("on_policy_sft", "alp")])
-def test_a_later_overlay_cannot_replace_the_token_rule_of_an_overlay(first, second):
+def test_a_later_overlay_cannot_replace_the_token_rule_of_an_earlier_overlay(first, second):
     rule = compose(["R1-7B", first])["shaping"]
     assert compose(["R1-7B", second, first])["shaping"] == rule
     with pytest.raises(UserError, match=rf"would replace the {rule} set by `{first}`: name `{first}` after"):

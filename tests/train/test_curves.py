@@ -31,14 +31,14 @@ def test_curves_are_read_from_trls_log_with_the_entropy_in_bits(tmp_path):
     assert curves["entropy"] == pytest.approx([1.0, 0.5])
 
 
-def test_the_running_mean_has_only_full_windows():
+def test_the_running_mean_uses_only_full_windows():
     steps, values = [4, 8, 12, 16, 20, 24], [1.0, 2.0, 6.0, 2.0, 4.0, 11.0]
     assert running_mean(steps, values) == ([12, 16], [3.0, 5.0])
     assert running_mean(steps[:4], values[:4]) == (steps[:4], values[:4])
 
 
 def test_the_bold_curve_ends_at_the_last_full_window_and_is_drawn_in_percent(tmp_path, monkeypatch):
-    """A single low point at the end must not look like a fall of the mean."""
+    """A single low point at the end must not look like a drop in the mean."""
     drawn = []
     monkeypatch.setattr(
         "matplotlib.axes.Axes.plot", lambda axis, steps, values, **style: drawn.append((steps, values))
@@ -66,8 +66,8 @@ def test_plot_curves_writes_an_image(tmp_path):
     assert image.imread(file).shape[:2] == (540, 1650)
 
 
-def test_dapo_and_ces_have_fixed_styles_and_all_methods_have_different_ones():
-    ten = styles_of(["DAPO", *"abcdefgh", "CES"])
-    assert (ten["DAPO"], ten["CES"]) == (styles_of(["CES", "DAPO"])["DAPO"], styles_of(["CES"])["CES"])
-    for trait in ("color", "linestyle", "marker"):
-        assert len({str(style[trait]) for style in ten.values()}) == 10
+def test_each_method_has_a_distinct_style_and_dapo_and_ces_have_fixed_styles():
+    styles = styles_of(["DAPO", *"abcdefgh", "CES"])
+    assert (styles["DAPO"], styles["CES"]) == (styles_of(["CES", "DAPO"])["DAPO"], styles_of(["CES"])["CES"])
+    for attribute in ("color", "linestyle", "marker"):
+        assert len({str(style[attribute]) for style in styles.values()}) == 10

@@ -1,4 +1,4 @@
-"""Data sets get columns `prompt` and `solution`; the draw is reproducible, and unusable rows are reported."""
+"""Data sets get the columns `prompt` and `solution`, rows are drawn reproducibly, and unusable rows are reported."""
 
 import json
 import math
@@ -63,8 +63,8 @@ def test_both_formats_of_deepmath_become_prompt_and_solution(tmp_path, rows, wri
         assert row["solution"] == str(2 * number)
 
 
-def test_the_order_of_the_draw_is_fixed():
-    # Order of the SHA-256 of "42:<row>". If it changed, runs of the same recipe would train on different problems.
+def test_the_shuffled_order_depends_only_on_the_seed():
+    # Rows sorted by the SHA-256 of "42:<row>". If this order changed, a recipe would train on different problems.
     assert shuffled(10, 42) == [1, 0, 6, 4, 7, 9, 5, 8, 3, 2]
     assert shuffled(10, 43) != shuffled(10, 42)
     assert sorted(shuffled(1000, 0)) == list(range(1000))
@@ -77,7 +77,7 @@ def test_rows_without_a_usable_reference_answer_are_replaced_and_reported(tmp_pa
     rows[order[1]]["final_answer"] = None
     rows[order[2]]["final_answer"] = "  "
     rows[order[4]]["final_answer"] = "\\frac{1}{"  # unmatched braces: cannot be compared
-    rows[order[20]]["final_answer"] = None  # not drawn, hence not reported
+    rows[order[20]]["final_answer"] = None  # not drawn, so not reported
     arguments = script(write_lines(tmp_path, rows), max_train_samples=5, reward_funcs=[reward])
     printed = []
     train, _ = load_datasets(arguments, report=printed.append)
@@ -110,7 +110,7 @@ def test_each_data_set_is_loaded_with_its_own_configuration(monkeypatch, other, 
     assert calls == [("me/sums", "easy", "train"), (other, configuration, "test")]
 
 
-def test_too_few_usable_rows_are_an_error(tmp_path):
+def test_too_few_usable_rows_are_rejected(tmp_path):
     file = write_lines(tmp_path, ZWHE99)
     with pytest.raises(UserError, match=r"30 of 30 rows have usable reference answers, fewer than 31"):
         load_datasets(script(file, max_train_samples=31))
@@ -119,7 +119,7 @@ def test_too_few_usable_rows_are_an_error(tmp_path):
 
 
 @pytest.mark.parametrize("write", [write_lines, write_parquet])
-def test_other_columns_reach_rewards_and_a_message_names_renamed_ones(tmp_path, write):
+def test_other_columns_reach_rewards_and_renamed_columns_are_reported(tmp_path, write):
     reserved = {"completion": "c", "environments": "e", "_row": "r"}
     rows = [{"question": f"q{n}", "answer": n, "row": f"shelf {n}", **reserved} for n in range(3)]
     messages = []
@@ -143,7 +143,7 @@ def test_an_unused_solution_column_reaches_rewards(tmp_path, fields):
 
 
 @pytest.mark.parametrize("column", ["image", "images", "video", "audio"])
-def test_images_are_refused(tmp_path, column):
+def test_image_video_and_audio_columns_are_rejected(tmp_path, column):
     with pytest.raises(UserError, match=f"has the column `{column}`, but recipes train on text only"):
         load_datasets(script(write_lines(tmp_path, [{"question": "q", "answer": "1", column: "x.png"}])))
 
@@ -158,7 +158,7 @@ def test_nonfinite_numbers_are_not_reference_answers(tmp_path, write, value):
     assert "dropped 3 rows" in messages[1]
 
 
-def test_missing_values_are_reported_and_refused_if_there_are_no_others(tmp_path):
+def test_missing_values_are_reported_and_rejected_if_all_values_are_missing(tmp_path):
     golds = ["1", "None", "2", "NaN", "3", "N/A", "null"]
     rows = [{"question": "q", "answer": gold} for gold in golds]
     messages = []
@@ -172,7 +172,7 @@ def test_missing_values_are_reported_and_refused_if_there_are_no_others(tmp_path
         load_datasets(script(write_lines(tmp_path, [rows[1], rows[3]])))
 
 
-def test_message_keys_are_unchanged(tmp_path):
+def test_keys_of_chat_messages_are_preserved(tmp_path):
     call = {"type": "function", "function": {"name": "add", "arguments": {"x": 1}}}
     other = {"type": "function", "function": {"name": "halve", "arguments": {"y": 2}}}
     chats = [
@@ -204,13 +204,13 @@ def test_text_parts_are_joined(system_prompt):
 
 
 @pytest.mark.parametrize("content", [None, 5, [{"type": "image", "image": "x.png"}], ["text"], {"text": "a"}])
-def test_content_that_is_not_text_is_refused(content):
+def test_content_that_is_not_text_is_rejected(content):
     with pytest.raises(UserError, match=r"data, row 7: a message's content is .*text parts"):
         make_prompt([{"role": "user", "content": content}], None, "data, row 7")
 
 
 @pytest.mark.parametrize("question", ["1" * 1_000_001, [{"role": "user", "content": "1" * 1_000_001}]])
-def test_a_question_of_a_million_characters_is_refused_with_its_length(question):
+def test_a_question_of_over_a_million_characters_is_rejected(question):
     with pytest.raises(UserError, match="data, row 7: the question has 1,000,001 characters") as caught:
         make_prompt(question, None, "data, row 7")
     assert len(str(caught.value)) < 200
@@ -239,12 +239,12 @@ def test_a_prompt_template_creates_text_prompts(tmp_path):
         ),
     ],
 )
-def test_invalid_prompt_templates_are_refused(fields, message):
+def test_invalid_prompt_templates_are_rejected(fields, message):
     with pytest.raises(ValueError, match=message):
         ScriptArguments(**{"dataset_name": "d", **fields})
 
 
-def nested(depth):
+def nested_list(depth):
     value = 1
     for _ in range(depth):
         value = [value]
@@ -252,9 +252,9 @@ def nested(depth):
 
 
 @pytest.mark.parametrize(
-    "values", [[1, "a"], [1, [1]], [1, 2**70], [nested(200), 1]], ids=["text", "list", "large", "deep"]
+    "values", [[1, "a"], [1, [1]], [1, 2**70], [nested_list(200), 1]], ids=["text", "list", "large", "deep"]
 )
-def test_a_column_that_cannot_be_stored_is_named(tmp_path, values):
+def test_the_error_for_a_column_that_cannot_be_stored_names_it(tmp_path, values):
     rows = [{"question": "q", "answer": "1", "level": value} for value in values]
     with pytest.raises(UserError, match="the column `level` cannot be stored"):
         load_datasets(script(write_lines(tmp_path, rows)))
@@ -267,7 +267,7 @@ def test_large_integers_are_reference_answers(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["data.jsonl", "data.parquet", "folder/data.json"])
-def test_a_pipe_is_refused_immediately(tmp_path, name):
+def test_a_pipe_is_rejected_without_reading_it(tmp_path, name):
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / name)
     with pytest.raises(UserError, match="neither a file nor a folder of files"):
@@ -285,9 +285,9 @@ def test_reference_answers_may_be_numbers_and_text(tmp_path, first):
 
 
 def test_the_system_prompt_replaces_the_system_message_of_a_chat_prompt():
-    own = [{"role": "system", "content": "theirs"}, {"role": "user", "content": "q"}]
-    assert make_prompt(own, "ours", "here") == [{"role": "system", "content": "ours"}, own[1]]
-    assert make_prompt(own, None, "here") == own
+    messages = [{"role": "system", "content": "theirs"}, {"role": "user", "content": "q"}]
+    assert make_prompt(messages, "ours", "here") == [{"role": "system", "content": "ours"}, messages[1]]
+    assert make_prompt(messages, None, "here") == messages
     assert make_prompt("q", None, "here") == [{"role": "user", "content": "q"}]
 
 
@@ -297,14 +297,14 @@ def test_the_error_for_a_row_without_a_question_names_the_row(question):
         make_prompt(question, None, "data, row 7")
 
 
-def test_a_prompt_that_ends_with_an_assistant_message_is_refused():
+def test_a_prompt_that_ends_with_an_assistant_message_is_rejected():
     turns = [{"role": role, "content": role} for role in ("user", "assistant", "user", "assistant")]
     assert make_prompt(turns[:3], None, "data, row 7") == turns[:3]
     with pytest.raises(UserError, match="data, row 7: the last chat message is the assistant's"):
         make_prompt(turns, None, "data, row 7")
 
 
-def test_the_reference_answer_is_the_group_of_the_last_match():
+def test_the_reference_answer_is_the_captured_group_of_the_last_match():
     assert clean_gold("a #### 1 b\n#### 72", r"####\s*(.+)", "here") == "72"
     assert clean_gold("no mark", r"####\s*(.+)", "here") is None
     assert clean_gold(7, None, "here") == "7"
@@ -323,7 +323,7 @@ def test_the_reference_answer_is_the_group_of_the_last_match():
         ({}, r"2 of them match `solution_column` \(solution, final_answer, answer\): set `solution_column`"),
     ],
 )
-def test_missing_and_ambiguous_columns_are_refused(tmp_path, fields, message):
+def test_missing_and_ambiguous_columns_are_rejected(tmp_path, fields, message):
     file = write_lines(tmp_path, [{"question": "q", "final_answer": "1", "answer": "2"}])
     with pytest.raises(UserError, match=message):
         check_source(script(file, **fields))
@@ -340,7 +340,7 @@ def test_missing_and_ambiguous_columns_are_refused(tmp_path, fields, message):
         ("cut.parquet", "PAR1 and no more", "cannot be read"),
     ],
 )
-def test_files_that_cannot_be_read_are_refused(tmp_path, name, content, message):
+def test_unreadable_files_are_rejected(tmp_path, name, content, message):
     file = tmp_path / name
     if content is not None:
         file.write_text(content)
@@ -348,7 +348,7 @@ def test_files_that_cannot_be_read_are_refused(tmp_path, name, content, message)
         check_source(script(file))
 
 
-def test_a_column_that_the_first_row_lacks_is_read(tmp_path):
+def test_a_column_missing_in_the_first_row_is_read(tmp_path):
     data = write_lines(tmp_path, [{"question": "a", "answer": 1}, {"question": "b", "answer": 2, "level": "hard"}])
     assert read_rows(script(data), str(data), "train").columns["level"] == [None, "hard"]
 
@@ -380,13 +380,13 @@ def test_a_builder_returns_disjoint_training_and_evaluation_problems():
         assert sum(map(int, row["prompt"].rstrip(":").split("+"))) == int(row["solution"])
 
 
-def test_a_builder_gets_its_arguments_and_invalid_ones_are_refused():
-    many = {"min_terms": 4, "max_terms": 4}
-    for rows in load_datasets(script(None, **TOY_TASK, dataset_kwargs=many)):
+def test_a_builder_receives_its_arguments_and_invalid_arguments_are_rejected():
+    four_terms = {"min_terms": 4, "max_terms": 4}
+    for rows in load_datasets(script(None, **TOY_TASK, dataset_kwargs=four_terms)):
         assert {prompt.count("+") for prompt in rows["prompt"]} == {3}
-    for wrong, words in (
+    for invalid, message in (
         ({"min_terms": 5}, "min_terms=5, max_terms=2"),
         ({"term": 3}, "unexpected keyword argument 'term'"),
     ):
-        with pytest.raises(UserError, match=f"`dataset_builder` {ARITHMETIC} with .*{words}"):
-            check_source(script(None, **TOY_TASK, dataset_kwargs=wrong))
+        with pytest.raises(UserError, match=f"`dataset_builder` {ARITHMETIC} with .*{message}"):
+            check_source(script(None, **TOY_TASK, dataset_kwargs=invalid))

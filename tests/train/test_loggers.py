@@ -1,4 +1,4 @@
-"""trackio and TensorBoard log every metric of CES; the tests read the files that they write."""
+"""TensorBoard and trackio log every CES metric; the tests read the written log files."""
 
 import importlib.util
 import json
@@ -48,7 +48,7 @@ def train(folder, logger, accuracies):
 def folder(tmp_path, monkeypatch):
     """Make both loggers write to a temporary folder."""
     monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "tensorboard"))
-    for name, module in list(sys.modules.items()):  # imported by TRL; it reads the environment at import
+    for name, module in list(sys.modules.items()):  # trackio reads the environment when TRL imports it
         if name.startswith("trackio") and hasattr(module, "TRACKIO_DIR"):
             monkeypatch.setattr(module, "TRACKIO_DIR", tmp_path / "trackio")
     monkeypatch.chdir(tmp_path)

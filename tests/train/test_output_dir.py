@@ -1,4 +1,4 @@
-"""Errors in a complete run in this process: its directory, lock, files and exits."""
+"""Output directory, lock, files and exits of complete runs in this process."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def accuracy_reward(completions, **kwargs):
 
 
 class Job:
-    """A training job in `folder` whose reward runs `body` and whose worker runs in this process."""
+    """A training job in `folder` with a reward that runs `body`, and a worker that runs in this process."""
 
     def __init__(self, folder, name):
         self.recipe, self.output = make_job(folder)
@@ -39,10 +39,10 @@ class Job:
         text = self.recipe.read_text()
         self.recipe.write_text(text.replace("[accuracy_reward,", f"[{name}.accuracy_reward,"))
 
-    def train(self, *words, body="pass"):
+    def train(self, *args, body="pass"):
         sys.modules.pop(self.module.stem, None)
         self.module.write_text(REWARD.format(body=textwrap.indent(body, "    ")))
-        return main(["train", "--config", str(self.recipe), "--save_steps", "1", *map(str, words)])
+        return main(["train", "--config", str(self.recipe), "--save_steps", "1", *map(str, args)])
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def contents(folder):
     return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file() and file.name != TRAINING_LOCK}
 
 
-def test_a_checkpoint_of_a_run_has_a_manifest_and_the_recipe(job):
+def test_a_checkpoint_contains_a_manifest_and_the_recipe(job):
     assert job.train() == 0
     folder = job.output / "checkpoint-1"
     names = set(json.loads((folder / "manifest.json").read_text()))
@@ -82,7 +82,7 @@ def test_a_failed_start_does_not_change_a_finished_run(job, capsys):
     assert contents(job.output) == before
 
 
-def test_overwriting_deletes_the_old_checkpoints_in_one_line_and_keeps_other_files(job, capsys):
+def test_overwriting_deletes_old_checkpoints_but_keeps_other_files(job, capsys):
     assert job.train("--max_steps", "3") == 0
     (job.output / "notes.txt").write_text("mine")
     (job.output / "checkpoint-best").mkdir()
@@ -94,7 +94,7 @@ def test_overwriting_deletes_the_old_checkpoints_in_one_line_and_keeps_other_fil
     assert "overwrite_output_dir" not in (job.output / "recipe.yaml").read_text()
 
 
-def test_the_card_lists_the_changes_of_a_resume_and_keeps_them(job):
+def test_the_card_keeps_the_list_of_settings_changed_on_resume(job):
     assert job.train("--max_steps", "1") == 0
     resume = ("--resume_from_checkpoint", "true", "--seed", "7")
     assert job.train("--max_steps", "2", *resume) == 2
@@ -146,7 +146,7 @@ def test_the_error_for_a_reward_that_exits_names_the_reward(job, capsys, code):
     assert not (job.output / "model.safetensors").exists()
 
 
-def test_other_code_that_exits_is_an_error(job, monkeypatch, capsys):
+def test_an_exit_outside_the_reward_is_an_error(job, monkeypatch, capsys):
     monkeypatch.setattr("trl_ces.train.run.load_datasets", lambda *_, **__: sys.exit(0))
     assert job.train() == 2
     assert "`sys.exit(0)` was called before the model was saved" in capsys.readouterr().err
@@ -163,7 +163,7 @@ def test_a_reward_may_change_the_working_directory_and_the_environment(job, tmp_
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_saves_a_checkpoint_after_the_step(job, capsys, number):
+def test_the_first_signal_saves_a_checkpoint_after_the_current_step(job, capsys, number):
     body = f"signal.signal({int(number)}, signal.SIG_IGN) if calls == 1 else os.kill(os.getpid(), {int(number)})"
     assert job.train("--save_strategy", "no", "--max_steps", "8", body=body) == 0
     printed = capsys.readouterr()
@@ -179,7 +179,7 @@ def test_the_callback_does_not_handle_ctrl_c_by_default():
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_a_trainers_output_directory_is_absolute(tmp_path, monkeypatch):
+def test_the_output_directory_of_a_trainer_is_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     trainer = tiny_trainer("out", max_steps=1, save_strategy="steps", save_steps=1)
     monkeypatch.chdir("/")

@@ -1,4 +1,4 @@
-"""Signals, kills and exits of `trl-ces train` with its real processes."""
+"""`trl-ces train` with real processes: signals, kills and exits."""
 
 import os
 import re
@@ -28,15 +28,15 @@ def accuracy_reward(completions, **kwargs):
 class Run:
     """`trl-ces train` as the leader of a process group, as in a terminal."""
 
-    def __init__(self, folder, processes, body, *words):
+    def __init__(self, folder, processes, body, *args):
         self.recipe, self.output = make_job(folder)
-        (folder / "own_reward.py").write_text(REWARD.format(body=body))
-        text = self.recipe.read_text().replace("[accuracy_reward,", "[own_reward.accuracy_reward,")
+        (folder / "job_reward.py").write_text(REWARD.format(body=body))
+        text = self.recipe.read_text().replace("[accuracy_reward,", "[job_reward.accuracy_reward,")
         self.recipe.write_text(text)
         self.errors = (folder / "errors").open("w+")
-        words = ["--max_steps", "500", "--save_steps", "2", "--num_processes", str(processes), *words]
+        args = ["--max_steps", "500", "--save_steps", "2", "--num_processes", str(processes), *args]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", str(self.recipe), *words],
+            [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", str(self.recipe), *args],
             cwd=folder,
             env=environment(),
             stdout=self.errors,
@@ -49,7 +49,7 @@ class Run:
             assert self.process.poll() is None, self.printed()
             time.sleep(0.1)
 
-    def end(self):
+    def wait(self):
         code = self.process.wait(600)
         return code, self.printed()
 
@@ -58,9 +58,10 @@ class Run:
         return self.errors.read()
 
 
-def wait_until_gone(processes):
-    _, left = psutil.wait_procs(processes, timeout=20)
-    return [process for process in left if process.status() != psutil.STATUS_ZOMBIE]
+def survivors(processes):
+    """Wait for `processes` to end, and return those that have not ended."""
+    _, alive = psutil.wait_procs(processes, timeout=20)
+    return [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -68,7 +69,7 @@ def test_ctrl_c_saves_a_checkpoint_and_ends_without_a_traceback(tmp_path, proces
     run = Run(tmp_path, processes, "pass")
     run.wait_for(2)
     os.killpg(run.process.pid, signal.SIGINT)
-    code, printed = run.end()
+    code, printed = run.wait()
     assert code == 130, printed
     assert "Traceback" not in printed
     [step] = re.findall(r"Stopped by SIGINT after step (\d+)\. Resume from ", printed)
@@ -85,37 +86,37 @@ def test_a_second_ctrl_c_ends_all_processes_immediately(tmp_path, processes):
     for _ in range(2):
         os.killpg(run.process.pid, signal.SIGINT)
         time.sleep(0.5)
-    code, printed = run.end()
+    code, printed = run.wait()
     assert code == 130
     assert "Traceback" not in printed
-    assert wait_until_gone(children) == []
+    assert survivors(children) == []
 
 
-def test_ctrl_c_while_packages_are_imported_ends_without_a_traceback(tmp_path):
+def test_ctrl_c_during_imports_ends_without_a_traceback(tmp_path):
     run = Run(tmp_path, 1, "pass")
     while not psutil.Process(run.process.pid).children():
         assert run.process.poll() is None, run.printed()
         time.sleep(0.05)
     os.killpg(run.process.pid, signal.SIGINT)
-    code, printed = run.end()
+    code, printed = run.wait()
     assert (code, "Traceback" in printed) == (130, False)
     assert not list(run.output.glob("*.json"))
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_the_processes_of_a_killed_command_end(tmp_path, processes):
+def test_training_processes_end_when_the_command_is_killed(tmp_path, processes):
     run = Run(tmp_path, processes, "pass")
     run.wait_for(2)
     children = psutil.Process(run.process.pid).children(recursive=True)
     run.process.kill()
     assert len(children) >= processes
-    assert wait_until_gone(children) == []
+    assert survivors(children) == []
 
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_the_error_for_a_reward_that_ends_the_process_names_the_cause(tmp_path, processes):
     run = Run(tmp_path, processes, "os._exit(0)")
-    code, printed = run.end()
+    code, printed = run.wait()
     assert code == 1
     assert "training ended with code 0 before its model was saved (did a reward function call `os._exit`?)" in printed
 
@@ -123,19 +124,19 @@ def test_the_error_for_a_reward_that_ends_the_process_names_the_cause(tmp_path, 
 @pytest.mark.parametrize("call", ["sys.exit(0)", "os._exit(0)"])
 def test_an_exit_of_one_of_two_processes_is_an_error(tmp_path, call):
     run = Run(tmp_path, 2, f"os.environ['RANK'] == '1' and {call}")
-    code, printed = run.end()
+    code, printed = run.wait()
     assert code in (1, 2)
     assert "trl-ces train: error: " in printed
 
 
-def test_a_second_run_in_the_directory_is_refused(tmp_path):
+def test_a_second_run_in_the_same_directory_is_rejected(tmp_path):
     first = Run(tmp_path, 1, "pass")
     try:
         first.wait_for(2)
         second = Run(tmp_path, 1, "pass", "--resume_from_checkpoint", "true")
-        code, printed = second.end()
+        code, printed = second.wait()
         assert code == 2
         assert re.search(r"Process \d+ is running in ", printed)
     finally:
         first.process.terminate()
-    assert first.end()[0] == 0
+    assert first.wait()[0] == 0

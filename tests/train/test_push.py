@@ -20,7 +20,7 @@ PUSHED = ("README.md", "config.json", "model.safetensors", "recipe.yaml")
 
 @pytest.fixture
 def hub(monkeypatch, tmp_path):
-    """Start a local Hub and set the client's constants to its address, as HF_ENDPOINT would do at import."""
+    """Start a local Hub, and point the client to it as HF_ENDPOINT would at import."""
     with Hub() as server:
         monkeypatch.setattr(constants, "ENDPOINT", server.url)
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
@@ -41,12 +41,12 @@ def run(tmp_path):
     return folder
 
 
-def push_of(run, **changes):
+def make_push(run, **changes):
     return Push(CESConfig(**settings(run, push_to_hub=True, hub_model_id="me/live", **changes)))
 
 
-def test_the_model_is_pushed_to_a_private_repository_without_checkpoints_and_pickles(hub, run, capsys):
-    push = push_of(run)
+def test_the_model_is_pushed_privately_without_checkpoints_or_pickles(hub, run, capsys):
+    push = make_push(run)
     push.open()
     push.upload()
     repo = hub.repos["me/live"]
@@ -56,39 +56,39 @@ def test_the_model_is_pushed_to_a_private_repository_without_checkpoints_and_pic
 
 
 @pytest.mark.parametrize(("setting", "private"), [(None, True), (True, True), (False, False)])
-def test_a_push_is_private_unless_the_recipe_sets_it_to_false(hub, run, setting, private):
-    push_of(run, hub_private_repo=setting).open()
+def test_a_push_is_private_unless_hub_private_repo_is_false(hub, run, setting, private):
+    make_push(run, hub_private_repo=setting).open()
     assert hub.repos["me/live"].private == private
 
 
 def test_the_model_can_be_pushed_to_a_branch(hub, run):
-    push = push_of(run, hub_revision="v1")
+    push = make_push(run, hub_revision="v1")
     push.open()
     push.upload()
     assert set(hub.repos["me/live"].branches["v1"]) == set(PUSHED)
     assert hub.repos["me/live"].files == {}
 
 
-def test_push_disables_the_trainers_own_push(run):
+def test_push_disables_the_push_of_the_trainer(run):
     args = CESConfig(**settings(run, push_to_hub=True))
     assert Push(args).repo_id == "my run"
     assert args.push_to_hub is False
 
 
-def test_a_repository_without_write_access_or_privacy_is_refused_before_training(hub, run, monkeypatch):
+def test_a_public_or_unwritable_repository_is_rejected_before_training(hub, run, monkeypatch):
     hub.repos["me/live"] = Repo(private=False)
     with pytest.raises(UserError, match=r"me/live is public.+`hub_private_repo: false`.+`hub_model_id`"):
-        push_of(run).open()
+        make_push(run).open()
     with pytest.raises(UserError, match=r"other/live cannot be opened \(403.*`push_to_hub: false`"):
         Push(CESConfig(**settings(run, hub_model_id="other/live"))).open()
     monkeypatch.setenv("HF_TOKEN", "hf_old")
     with pytest.raises(UserError, match=r"me/live cannot be opened \(.*401"):
-        push_of(run).open()
+        make_push(run).open()
 
 
-def test_if_the_hub_fails_the_command_for_a_later_push_is_printed(hub, run, capsys):
+def test_a_failed_push_prints_the_command_for_a_later_push(hub, run, capsys):
     hub.failing = True
-    push = push_of(run, hub_revision="v1")
+    push = make_push(run, hub_revision="v1")
     push.open()
     push.upload()
     printed = capsys.readouterr().out
@@ -101,7 +101,7 @@ def test_if_the_hub_fails_the_command_for_a_later_push_is_printed(hub, run, caps
 
 
 def test_nothing_is_pushed_to_a_repository_that_becomes_public_during_training(hub, run, capsys):
-    push = push_of(run)
+    push = make_push(run)
     push.open()
     hub.repos["me/live"] = Repo(private=False)
     push.upload()
@@ -116,7 +116,7 @@ def test_nothing_is_pushed_to_a_repository_that_becomes_public_during_training(h
         ("me/live", {}, "There is no token for the Hub: run `hf auth login`"),
     ],
 )
-def test_name_and_token_are_checked_without_the_network(monkeypatch, tmp_path, repo, variables, message):
+def test_repository_name_and_token_are_checked_offline(monkeypatch, tmp_path, repo, variables, message):
     with pytest.raises(UserError, match="HF_HUB_OFFLINE is set"):  # set by tests/conftest.py
         check_push("me/live")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
@@ -136,8 +136,8 @@ def test_trl_ces_train_pushes_to_HF_ENDPOINT(tmp_path):
     with Hub() as hub:
         variables = {name: value for name, value in os.environ.items() if name != "HF_HUB_OFFLINE"}
         variables |= {"HF_ENDPOINT": hub.url, "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1", "HF_HOME": str(tmp_path)}
-        words = ["train", "--config", str(recipe), "--push_to_hub", "true", "--save_steps", "1"]
-        command = [sys.executable, "-m", "trl_ces.cli.main", *words]
+        args = ["train", "--config", str(recipe), "--push_to_hub", "true", "--save_steps", "1"]
+        command = [sys.executable, "-m", "trl_ces.cli.main", *args]
         result = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=280, check=False)
     assert result.returncode == 0, result.stderr
     repo = hub.repos["me/out"]

@@ -1,4 +1,4 @@
-"""Recipes are checked strictly; the error names the file, the key and a way to fix it."""
+"""Recipes are validated strictly, and errors name the file, the key and a fix."""
 
 import dataclasses
 import os
@@ -18,7 +18,7 @@ def write(tmp_path, text):
     return file
 
 
-def refusal(tmp_path, text="", overrides=None):
+def error_for(tmp_path, text="", overrides=None):
     with pytest.raises(UserError) as caught:
         load_recipe(write(tmp_path, text), overrides)
     return str(caught.value)
@@ -109,8 +109,8 @@ def test_the_command_line_overrides_the_recipe(tmp_path):
         ("use_dora: true", ["`use_dora` has no effect without `use_peft`"]),
     ],
 )
-def test_an_invalid_value_is_refused_with_its_key_and_the_expected_type(tmp_path, text, parts):
-    message = refusal(tmp_path, text)
+def test_the_error_for_an_invalid_value_names_the_key_and_the_expected_type(tmp_path, text, parts):
+    message = error_for(tmp_path, text)
     assert all(part in message for part in parts), message
 
 
@@ -123,7 +123,7 @@ def test_a_tilde_in_output_dir_and_model_path_is_expanded(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("missing", ["model_name_or_path", "output_dir", "dataset_name"])
-def test_a_missing_required_key_is_named(tmp_path, missing):
+def test_the_error_for_a_missing_key_names_it(tmp_path, missing):
     file = tmp_path / "recipe.yaml"
     file.write_text("".join(line for line in BASE.splitlines(True) if not line.startswith(missing)))
     with pytest.raises(UserError, match=f"`{missing}` is missing"):
@@ -144,11 +144,11 @@ def test_the_default_of_every_field_matches_its_type():
 @pytest.mark.parametrize(
     ("step", "rollout", "processes", "micro", "sizes"),
     [
-        (4, 48, 2, 2, (2, 1, 12)),  # the paper's (docs/deviations.md, rows 19 and 20)
+        (4, 48, 2, 2, (2, 1, 12)),  # the paper's setup (docs/deviations.md, rows 19 and 20)
         (4, 48, 1, 2, (2, 2, 24)),
         (4, 48, 4, 2, (1, 1, 12)),
         (4, 48, 1, 4, (4, 1, 12)),
-        (6, 12, 1, 4, (3, 2, 4)),  # 4 does not divide 6: the largest size that does
+        (6, 12, 1, 4, (3, 2, 4)),  # 4 does not divide 6; 3 is the largest size that does
         (8, 8, 1, 8, (8, 1, 1)),
     ],
 )
@@ -179,7 +179,7 @@ def test_settings_derived_from_responses_per_step_cannot_be_set(tmp_path, key):
         recipe.training_fields(1)
 
 
-def test_divisibility_is_checked_for_the_batch_of_all_processes(tmp_path):
+def test_divisibility_is_checked_for_the_global_batch(tmp_path):
     # Two completions on each of two processes form a group of four; two completions on one process do not.
     recipe = load_recipe(write(tmp_path, "num_generations: 4\nper_device_train_batch_size: 2\n"))
     recipe.check_training(2)
@@ -189,8 +189,8 @@ def test_divisibility_is_checked_for_the_batch_of_all_processes(tmp_path):
 
 def test_model_init_kwargs_override_the_attention_implementation(tmp_path):
     text = "use_cpu: true\nbf16: false\nattn_implementation: eager\n"
-    for own, expected in (("", "eager"), ("model_init_kwargs: {attn_implementation: sdpa}\n", "sdpa")):
-        recipe = load_recipe(write(tmp_path, text + own))
+    for extra, expected in (("", "eager"), ("model_init_kwargs: {attn_implementation: sdpa}\n", "sdpa")):
+        recipe = load_recipe(write(tmp_path, text + extra))
         assert recipe.attention == expected
         assert recipe.training_config(1).model_init_kwargs["attn_implementation"] == expected
 
@@ -211,7 +211,7 @@ def test_command_line_words_are_parsed_by_the_type_of_the_field():
     assert coerce_words(["a", "b"], list[str]) == ["a", "b"]
     assert coerce_words(["[1, 2.5]"], list[float] | None) == [1.0, 2.5]
     assert coerce_words([], bool) is True
-    assert coerce_words(["True"], str | bool | None) is True  # the form in which the launcher passes it to workers
+    assert coerce_words(["True"], str | bool | None) is True  # as the launcher passes it to workers
     with pytest.raises(TypeError, match="expected int, got 2 values"):
         coerce_words(["1", "2"], int)
     with pytest.raises(TypeError, match="expected int, got 0 values"):

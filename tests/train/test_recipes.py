@@ -18,13 +18,13 @@ from trl_ces.train.server import server_command
 RECIPES = Path(__file__).parents[2] / "recipes"
 ACCELERATE = sorted(RECIPES.glob("accelerate/*.yaml"))
 TRAINING = sorted(file for folder in ("models", "methods", "cluster") for file in RECIPES.glob(f"{folder}/*.yaml"))
-R1, SMALL = ["R1-1.5B", "R1-7B"], "arithmetic"
+R1, TOY = ["R1-1.5B", "R1-7B"], "arithmetic"
 METHODS = sorted(shipped_files("methods"))
-# Overlays that need chat prompts or GPUs, which only the R1 recipes have.
-FOR_R1 = {"cosine", "lora"}
+# Overlays that need chat prompts or GPUs, so they cannot be used with the toy recipe.
+R1_ONLY = {"cosine", "lora"}
 COMPOSED = [
-    *([model] for model in [*R1, SMALL, "smollm2_135m"]),
-    *([model, method] for model in [*R1, SMALL] for method in METHODS if model in R1 or method not in FOR_R1),
+    *([model] for model in [*R1, TOY, "smollm2_135m"]),
+    *([model, method] for model in [*R1, TOY] for method in METHODS if model in R1 or method not in R1_ONLY),
     *([model, machines] for model in R1 for machines in shipped_files("cluster")),
 ]
 CES = {"shaping": "ces", "ces_tau": 0.01, "ces_beta_correct": 0.4, "ces_beta_incorrect": 0.4}
@@ -32,7 +32,7 @@ SAMPLING = {"dynamic_sampling": True, "dynamic_sampling_max_rounds": 10}
 SHORT = {"max_completion_length": 4000, "vllm_max_model_length": 6000}
 
 
-def rewarded(name, settings=None, **more):
+def dapo_with_reward(name, settings=None, **more):
     """Return the changes of an overlay that adds a reward to DAPO."""
     changes = {"shaping": "none", "reward_funcs": ["accuracy_reward", "think_format_reward", name], **more}
     return changes if settings is None else {**changes, "reward_kwargs": {name: settings}}
@@ -41,7 +41,7 @@ def rewarded(name, settings=None, **more):
 # Changes that each overlay makes to the R1 recipes, with the values stated in the papers.
 EXPECTED = {
     "dapo": {"shaping": "none"},
-    "dapo_full": rewarded("get_soft_overlong_punishment", **SAMPLING),
+    "dapo_full": dapo_with_reward("get_soft_overlong_punishment", **SAMPLING),
     "dler": {
         "shaping": "none",
         **SAMPLING,
@@ -81,19 +81,19 @@ EXPECTED = {
     "ces_without_entropy_gradient": {**CES, "ces_entropy_gradient": False},
     "ces_capped": {**CES, "ces_cap_incorrect": 2.0},
     "ces_correct_only": {**CES, "ces_beta_incorrect": 0.0},
-    "ces_mai": {**rewarded("get_mai_length_reward", {"weight": 0.25}), **CES, "ces_beta_incorrect": 0.0},
-    "ces_alp": {**rewarded("get_alp_length_reward", {"beta": 0.5}), **CES},
-    "alp": rewarded("get_alp_length_reward", {"beta": 0.5}),
-    "arora": rewarded("get_arora_length_reward", {"alpha": 0.2}),
-    "gr3": rewarded("get_gr3_length_reward", {"alpha": 0.33}),
-    "kimi": rewarded("get_kimi_length_reward"),
-    "laser": rewarded("get_laser_length_reward", {"alpha": 0.5, "target": 4096}),
-    "linear": rewarded("get_linear_length_reward", {"coefficient": 0.25}),
-    "mai": rewarded("get_mai_length_reward", {"weight": 0.25}),
-    "smart_thinker": rewarded("get_smart_thinker_length_reward"),
-    "grpo_lead": rewarded("get_grpo_lead_length_reward", {"alpha": 0.1}, reward_weights=[0.0, 1.0, 1.0]),
-    "overlong": rewarded("get_soft_overlong_punishment"),
-    "shorter": rewarded("get_shorter_length_reward", {"beta": 0.001}, reward_weights=[2.0, 1.0, 1.0]),
+    "ces_mai": {**dapo_with_reward("get_mai_length_reward", {"weight": 0.25}), **CES, "ces_beta_incorrect": 0.0},
+    "ces_alp": {**dapo_with_reward("get_alp_length_reward", {"beta": 0.5}), **CES},
+    "alp": dapo_with_reward("get_alp_length_reward", {"beta": 0.5}),
+    "arora": dapo_with_reward("get_arora_length_reward", {"alpha": 0.2}),
+    "gr3": dapo_with_reward("get_gr3_length_reward", {"alpha": 0.33}),
+    "kimi": dapo_with_reward("get_kimi_length_reward"),
+    "laser": dapo_with_reward("get_laser_length_reward", {"alpha": 0.5, "target": 4096}),
+    "linear": dapo_with_reward("get_linear_length_reward", {"coefficient": 0.25}),
+    "mai": dapo_with_reward("get_mai_length_reward", {"weight": 0.25}),
+    "smart_thinker": dapo_with_reward("get_smart_thinker_length_reward"),
+    "grpo_lead": dapo_with_reward("get_grpo_lead_length_reward", {"alpha": 0.1}, reward_weights=[0.0, 1.0, 1.0]),
+    "overlong": dapo_with_reward("get_soft_overlong_punishment"),
+    "shorter": dapo_with_reward("get_shorter_length_reward", {"beta": 0.001}, reward_weights=[2.0, 1.0, 1.0]),
     "cosine": {
         "shaping": "none",
         "reward_funcs": ["get_cosine_scaled_reward", "think_format_reward"],
@@ -114,8 +114,8 @@ EXPECTED = {
         "vllm_gpu_memory_utilization": 0.55,
     },
 }
-# Values of the toy task that differ from EXPECTED.
-SMALL_NUMBERS = {
+# Values for the toy task that differ from EXPECTED.
+TOY_VALUES = {
     "adaptive_entropy": {"entropy_coef": 0.001, "entropy_coef_delta": 0.001, "entropy_target": 0.05},
     "entropy_bonus": {"entropy_coef": 0.01},
     "grpo_lead": {"reward_weights": [0.0, 1.0]},
@@ -128,7 +128,7 @@ SMALL_NUMBERS = {
 }
 
 
-def name_of(file):
+def relative_path(file):
     return str(file.relative_to(RECIPES))
 
 
@@ -155,29 +155,29 @@ def test_an_overlay_makes_only_the_expected_changes_to_the_r1_recipes(model):
 
 
 def test_an_overlay_makes_only_the_expected_changes_to_the_toy_recipe():
-    base = compose([SMALL])
-    for method in set(METHODS) - FOR_R1 - {"dler"}:
-        actual, changes = compose([SMALL, method]), dict(EXPECTED[method])
+    base = compose([TOY])
+    for method in set(METHODS) - R1_ONLY - {"dler"}:
+        actual, changes = compose([TOY, method]), dict(EXPECTED[method])
         changes.pop("vllm_max_model_length", None)  # only in the R1 recipes
         if "reward_funcs" in changes:
             changes["reward_funcs"] = [*base["reward_funcs"], changes["reward_funcs"][-1]]
         changes |= {name: base[name] for name in CES if name in changes and changes[name] == CES[name]}
         remaining = {name: value for name, value in base.items() if name not in CES}
         names = {name: f"{base[name]}-{method}" for name in ("output_dir", "run_name")}
-        assert actual == {**remaining, **changes, **SMALL_NUMBERS.get(method, {}), **names}
+        assert actual == {**remaining, **changes, **TOY_VALUES.get(method, {}), **names}
 
 
-@pytest.mark.parametrize("file", TRAINING, ids=name_of)
-def test_a_recipe_file_starts_with_a_description_and_is_parsed_like_standard_yaml(file):
+@pytest.mark.parametrize("file", TRAINING, ids=relative_path)
+def test_recipe_files_start_with_a_description_and_contain_standard_yaml(file):
     first = file.read_text().splitlines()[0]
     assert first.startswith("# ")
     assert len(first) > 20
-    # Shipped files avoid values such as `2e-7`, which is a number for this package and a string for PyYAML.
+    # Shipped files avoid values such as `2e-7`, which this package reads as a number and PyYAML as a string.
     assert yaml.safe_load(file.read_text()) == read_yaml(file)
 
 
-@pytest.mark.parametrize(("model", "cache"), [("R1-7B", 2400), (SMALL, 13)])
-def test_the_overlong_punishment_grows_over_the_last_fifth(model, cache):
+@pytest.mark.parametrize(("model", "cache"), [("R1-7B", 2400), (TOY, 13)])
+def test_the_overlong_punishment_grows_over_the_last_fifth_of_the_limit(model, cache):
     for method in ("overlong", "dapo_full"):
         recipe = load_recipe([model, method])
         limit = recipe.training["max_completion_length"]
@@ -192,7 +192,7 @@ def test_the_cosine_reward_spans_the_maximum_completion_length(overlays, length)
     assert find_reward_functions(load_recipe(["R1-7B", *overlays]))[0].max_len == length
 
 
-@pytest.mark.parametrize("file", ACCELERATE, ids=name_of)
+@pytest.mark.parametrize("file", ACCELERATE, ids=relative_path)
 def test_accelerate_can_load_the_shipped_configurations(file):
     from accelerate.commands.config.config_args import load_config_from_file
 
@@ -202,7 +202,7 @@ def test_accelerate_can_load_the_shipped_configurations(file):
     assert str(loaded.distributed_type.value) == settings["distributed_type"]
 
 
-# Settings of the server mode, which replace those of colocated vLLM.
+# Server settings, which replace the settings of colocated vLLM.
 SERVER = {
     "vllm_mode": "server",
     "vllm_server_port": 8000,
@@ -211,27 +211,28 @@ SERVER = {
 }
 
 
-def changes(names, base):
+def changed_values(names, base):
     before, after = compose(base), compose(names)
     return {key: after.get(key) for key in before | after if before.get(key) != after.get(key) and key != "output_dir"}
 
 
 @pytest.mark.parametrize("model", R1)
 def test_the_cluster_recipes_change_only_batches_and_vllm_settings(model):
-    assert changes([model, "server_paper"], [model]) == SERVER
-    actual = changes([model, "colocate"], [model])
-    assert changes([model, "server"], [model]) == {
+    assert changed_values([model, "server_paper"], [model]) == SERVER
+    actual = changed_values([model, "colocate"], [model])
+    assert changed_values([model, "server"], [model]) == {
         **SERVER,
         **{key: value for key, value in actual.items() if key != "vllm_gpu_memory_utilization"},
     }
-    before, after = actual["learning_rate"] / compose([model])["learning_rate"], actual["responses_per_step"] / 4
-    assert before == pytest.approx(after**0.5, rel=0.005)  # arXiv 2205.10287
+    rate_ratio = actual["learning_rate"] / compose([model])["learning_rate"]
+    batch_ratio = actual["responses_per_step"] / 4
+    assert rate_ratio == pytest.approx(batch_ratio**0.5, rel=0.005)  # square-root scaling, arXiv 2205.10287
     names = {"responses_per_step", "responses_per_rollout", "per_device_train_batch_size", "learning_rate"}
     assert actual.keys() == names | {"save_steps", "vllm_gpu_memory_utilization"}
 
 
 @pytest.mark.parametrize("model", R1)
-def test_the_cluster_recipes_keep_their_batch_sizes_on_the_intended_numbers_of_processes(model):
+def test_the_cluster_recipes_keep_their_batch_sizes_on_supported_process_counts(model):
     names = ("per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation")
     for kind, processes, step in [("colocate", (8,), 48), ("server", (8, 16, 24), 48), ("server_paper", (1, 2, 4), 4)]:
         recipe = load_recipe([model, kind])
@@ -250,8 +251,8 @@ def test_the_header_of_a_server_recipe_contains_the_server_command(name):
     header = re.sub(r"\\\n# +", "", (RECIPES / "cluster" / f"{name}.yaml").read_text())
     (command,) = re.findall(r"VLLM_SERVER_DEV_MODE=1 vllm serve .*", header)
     words, expected = shlex.split(command), shlex.split(server_command(load_recipe(["R1-7B", name])))
-    more = words.index("--data-parallel-size")
-    assert sorted(words[:more] + words[more + 2 :]) == sorted(expected)
+    position = words.index("--data-parallel-size")
+    assert sorted(words[:position] + words[position + 2 :]) == sorted(expected)
 
 
 @pytest.mark.parametrize("model", R1)
@@ -283,7 +284,7 @@ def test_the_r1_recipes_have_the_values_stated_in_the_paper(model):
     }
     assert {key: recipe.training[key] for key in expected} == expected
     assert recipe.model.dtype == "float32"  # fp32 master weights, row 21
-    assert recipe.attention == "flash_attention_2"  # packs rows
+    assert recipe.attention == "flash_attention_2"  # can pack rows
     assert recipe.script.max_train_samples == 2500
     assert recipe.script.reward_funcs == ["accuracy_reward", "think_format_reward"]
 
@@ -296,5 +297,5 @@ def test_the_r1_recipes_have_4_completions_per_step_and_48_per_rollout(folder, p
     names = ("per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation")
     assert tuple(fields[name] for name in names) == batches
     recipe.check_training(processes)
-    # Checkpoints are saved at the end of every fifth rollout, so that a resumed run does not generate it again.
+    # Checkpoints are saved at the end of every fifth rollout, so a resumed run does not repeat a rollout.
     assert recipe.training["save_steps"] == 5 * 12

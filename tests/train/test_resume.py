@@ -1,4 +1,4 @@
-"""A resumed run keeps the settings that affect training; a new run overwrites no other run."""
+"""A resumed run keeps the settings that affect training, and a new run does not overwrite an earlier run."""
 
 import pytest
 from saved_checkpoints import checkpoint
@@ -16,7 +16,7 @@ def recipe_of(folder, **changes):
 
 
 def write_run(folder, world_size=1, **changes):
-    """Write a checkpoint of step 12."""
+    """Write a checkpoint of a run at step 12."""
     return checkpoint(folder, 12, None, recipe_of(folder, **changes).given, SIZES, world_size)
 
 
@@ -26,7 +26,7 @@ def check(folder, processes=1, **changes):
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
         ({"shaping": "none"}, "`shaping` 'ces' -> 'none'"),
         ({"seed": 3}, "`seed` 42 -> 3"),
@@ -44,9 +44,9 @@ def check(folder, processes=1, **changes):
         ({"steps_per_generation": 2}, "`completions per rollout` 8 -> 4"),
     ],
 )
-def test_a_resume_with_changed_settings_is_refused_unless_allowed(tmp_path, changes, words):
+def test_resuming_with_changed_settings_is_rejected_unless_allowed(tmp_path, changes, message):
     saved = write_run(tmp_path, **SIZES)
-    with pytest.raises(UserError, match=f"{words}.*`--resume_with_changes true`"):
+    with pytest.raises(UserError, match=f"{message}.*`--resume_with_changes true`"):
         check(tmp_path, **changes)
     assert check(tmp_path, **changes, resume_with_changes=True) == saved
 
@@ -69,7 +69,7 @@ def test_settings_that_do_not_affect_training_may_change(tmp_path, changes):
     assert check(tmp_path, **changes) == saved
 
 
-def test_a_different_number_of_processes_is_refused_unless_batches_stay_equal(tmp_path):
+def test_a_different_number_of_processes_is_rejected_if_batch_sizes_change(tmp_path):
     saved = write_run(tmp_path, world_size=2, **SIZES)
     with pytest.raises(UserError, match="`completions per step` 8 -> 4, `completions per rollout` 16 -> 8"):
         check(tmp_path, 1)
@@ -77,7 +77,7 @@ def test_a_different_number_of_processes_is_refused_unless_batches_stay_equal(tm
     assert check(tmp_path, 1, per_device_train_batch_size=4) == saved
 
 
-def test_settings_of_the_optimizer_cannot_change_even_with_the_flag(tmp_path):
+def test_optimizer_settings_cannot_change_even_with_resume_with_changes(tmp_path):
     write_run(tmp_path)
     with pytest.raises(UserError, match=r"`learning_rate` is 0\.1 but was 0\.001"):
         check(tmp_path, learning_rate=0.1, resume_with_changes=True)
@@ -109,7 +109,7 @@ def test_a_run_resumed_from_another_directory_does_not_overwrite_checkpoints(tmp
         check_output_dir(recipe_of(tmp_path / "b", resume_from_checkpoint=str(saved)))
 
 
-def test_relative_paths_are_absolute_in_a_recipe(tmp_path, monkeypatch):
+def test_a_recipe_makes_relative_paths_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     recipe = recipe_of("out", resume_from_checkpoint="out/checkpoint-1")
     monkeypatch.chdir("/")

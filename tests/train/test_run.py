@@ -43,7 +43,7 @@ def test_a_full_disk_is_explained(error):
     assert _known_problem(OSError(errno.EACCES, "Permission denied"), recipe) is None
 
 
-def test_too_few_rows_for_a_rollout_are_refused_before_the_model_is_loaded(tmp_path):
+def test_too_few_rows_for_a_rollout_are_rejected_before_the_model_is_loaded(tmp_path):
     (tmp_path / "data.jsonl").write_text('{"question": "1+1=", "answer": 2}\n' * 3)
     fields = {"model_name_or_path": "m", "dataset_name": str(tmp_path / "data.jsonl"), "output_dir": str(tmp_path)}
     sizes = {"use_cpu": True, "bf16": False, "num_generations": 2, "per_device_train_batch_size": 8}
@@ -56,14 +56,12 @@ def test_too_few_rows_for_a_rollout_are_refused_before_the_model_is_loaded(tmp_p
     ("resumed", "saves", "message"),
     [(None, False, "`--overwrite_output_dir true`."), ("{own}", False, "{own}`."), (None, True, "{own}`.")],
 )
-def test_the_resume_hint_of_a_failed_run_names_no_checkpoint_of_another_run(
-    tmp_path, monkeypatch, resumed, saves, message
-):
+def test_the_resume_hint_does_not_name_a_checkpoint_of_another_run(tmp_path, monkeypatch, resumed, saves, message):
     names = {"own": checkpoint(tmp_path, 4), "other": checkpoint(tmp_path, 60)}
     for file in names.values():
         os.utime(file / "trainer_state.json", (1, 1))
     (tmp_path / TRAINING_LOCK).touch()
-    os.utime(tmp_path / TRAINING_LOCK, (2, 2))  # the clock of the file system is behind
+    os.utime(tmp_path / TRAINING_LOCK, (2, 2))  # the clock of the file system is slow
     trainer = tiny_trainer(tmp_path, resume_from_checkpoint=resumed and resumed.format(**names), max_steps=90)
     fields = {"model_name_or_path": "m", "dataset_name": "d", "output_dir": str(tmp_path)}
 
@@ -78,7 +76,7 @@ def test_the_resume_hint_of_a_failed_run_names_no_checkpoint_of_another_run(
     assert str(caught.value).endswith(message.format(**names))
 
 
-def test_the_error_for_a_model_that_cannot_be_loaded_names_it_and_the_nearest_saved_model(tmp_path, monkeypatch):
+def test_the_error_for_a_missing_model_suggests_a_similar_saved_model(tmp_path, monkeypatch):
     (tmp_path / "no-one" / "nothin").mkdir(parents=True)
     (tmp_path / "no-one" / "nothin" / "config.json").touch()
     monkeypatch.chdir(tmp_path)
@@ -106,7 +104,7 @@ def vllm_trainer(folder, columns, **changes):
 
 
 @pytest.mark.parametrize(("columns", "row", "tokens"), [(TEXTS, 33, 10), (CHATS, 2, 9)], ids=["text", "chat"])
-def test_the_error_for_too_long_prompts_counts_them_and_names_the_first(tmp_path, monkeypatch, columns, row, tokens):
+def test_the_error_for_long_prompts_states_their_number_and_the_first_row(tmp_path, monkeypatch, columns, row, tokens):
     patch_colocated_vllm(monkeypatch)
     colocate = {"vllm_mode": "colocate", "vllm_max_model_length": LENGTH}
     trainer = vllm_trainer(tmp_path, columns, **colocate)

@@ -23,9 +23,9 @@ def test_the_command_starts_a_server_that_passes_the_check(tmp_path):
     assert (development, name) == ("VLLM_SERVER_DEV_MODE=1", "vllm")
     options = vllm_server.arguments(words)
     assert (options.model, options.max_model_len, options.port) == (str(tmp_path), 220, 8000)
-    with serve_in_thread(tmp_path, *FLAGS, "--max-model-len", "220") as (stand_in, running):
+    with serve_in_thread(tmp_path, *FLAGS, "--max-model-len", "220") as (server, running):
         assert {**vars(running.options), "host": options.host, "port": options.port} == vars(options)
-        check_server(server_recipe(tmp_path, vllm_server_base_url=stand_in.url + "/", vllm_server_timeout=0.0))
+        check_server(server_recipe(tmp_path, vllm_server_base_url=server.url + "/", vllm_server_timeout=0.0))
 
 
 @pytest.mark.parametrize("address", [{"vllm_server_port": 8100}, {"vllm_server_base_url": "http://node-4:8100"}])
@@ -49,9 +49,9 @@ def test_the_error_for_a_missing_server_contains_the_start_command():
 def test_the_check_waits_for_a_server_that_is_still_loading(tmp_path, monkeypatch):
     save_tiny(tmp_path)
     monkeypatch.setattr("time.sleep", lambda seconds: None)
-    with serve_in_thread(tmp_path) as (stand_in, _):
-        stand_in.fail("/health", 503, times=5)
-        check_server(server_recipe(tmp_path, vllm_server_base_url=stand_in.url, vllm_server_timeout=60.0))
+    with serve_in_thread(tmp_path) as (server, _):
+        server.fail("/health", 503, times=5)
+        check_server(server_recipe(tmp_path, vllm_server_base_url=server.url, vllm_server_timeout=60.0))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_only_the_machine_with_rank_0_checks_the_server(tmp_path, monkeypatch, f
         (OSError("a file"), None),
     ],
 )
-def test_errors_of_trls_client_are_explained_with_the_start_command(error, problem):
+def test_client_errors_are_explained_with_the_start_command(error, problem):
     recipe = server_recipe("model")
     sentence = server_failure(error, recipe)
     if problem is None:

@@ -1,4 +1,4 @@
-"""SIGTERM saves a checkpoint and ends the run with exit code 0; a resumed run gets the same weights."""
+"""SIGTERM saves a checkpoint and ends the run with exit code 0, and the resumed run matches an uninterrupted run."""
 
 import errno
 import os
@@ -23,25 +23,25 @@ from trl_ces.train.recipe import make_recipe
 from trl_ces.train.run import _known_problem
 
 
-def test_sigterm_saves_after_the_current_step_and_the_resumed_run_gets_the_same_weights(tmp_path):
-    whole = make_trainer(tmp_path / "whole", save_strategy="no")
-    whole.train()
+def test_a_run_resumed_after_sigterm_matches_an_uninterrupted_run(tmp_path):
+    uninterrupted = make_trainer(tmp_path / "uninterrupted", save_strategy="no")
+    uninterrupted.train()
     stopped = make_trainer(tmp_path / "stopped", save_strategy="no")  # saves a checkpoint regardless
     stop = SaveOnSigterm(stopped.accelerator)
     stopped.add_callback(stop)
 
-    def signalled(gradient):
-        if stopped.state.global_step == 2:  # in the backward of the third step
+    def send_sigterm(gradient):
+        if stopped.state.global_step == 2:  # in the backward pass of the third step
             os.kill(os.getpid(), signal.SIGTERM)
 
-    stopped.model.lm_head.weight.register_hook(signalled)
+    stopped.model.lm_head.weight.register_hook(send_sigterm)
     stopped.train()
     assert stop.stopped
     assert stopped.state.global_step == 3
     assert [folder.name for folder in (tmp_path / "stopped").glob("checkpoint-*")] == ["checkpoint-3"]
     resumed = make_trainer(tmp_path / "resumed", save_strategy="no")
     resumed.train(resume_from_checkpoint=str(tmp_path / "stopped" / "checkpoint-3"))
-    assert_bitwise_equal(weights(resumed), weights(whole))
+    assert_bitwise_equal(weights(resumed), weights(uninterrupted))
 
 
 def test_the_previous_checkpoint_is_used_if_the_disk_fills_up_during_a_save(tmp_path, monkeypatch):
@@ -49,12 +49,12 @@ def test_the_previous_checkpoint_is_used_if_the_disk_fills_up_during_a_save(tmp_
     trainer.add_callback(RunFiles(trainer.accelerator, lambda folder: None, overwrite=False))
     save = torch.save
 
-    def full(content, file, *args, **kwargs):
+    def failing_save(content, file, *args, **kwargs):
         if trainer.state.global_step == 4:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(file))
         return save(content, file, *args, **kwargs)
 
-    monkeypatch.setattr(torch, "save", full)
+    monkeypatch.setattr(torch, "save", failing_save)
     with pytest.raises(OSError, match="No space left") as caught:
         trainer.train()
     assert (tmp_path / "checkpoint-4").is_dir()
@@ -73,7 +73,7 @@ def child_script(tmp_path, end):
             import signal, sys, time
             signal.signal(signal.SIGTERM, lambda *_: {end})
             open(sys.argv[1], "w").close()
-            while True:  # a signal just before one long sleep would be handled after it
+            while True:  # a signal just before a single long sleep would be handled only after it
                 time.sleep(0.1)
             """
         )
@@ -82,7 +82,7 @@ def child_script(tmp_path, end):
 
 
 @pytest.mark.parametrize(("end", "code"), [("sys.exit(0)", 0), ("sys.exit(3)", 143)])
-def test_the_command_returns_0_if_the_training_saved_a_checkpoint(tmp_path, end, code):
+def test_the_exit_code_after_sigterm_is_0_only_if_training_succeeds(tmp_path, end, code):
     started = tmp_path / "started"
     command = [sys.executable, str(child_script(tmp_path, end)), str(started)]
     parent = subprocess.Popen(
@@ -98,15 +98,15 @@ def test_the_command_returns_0_if_the_training_saved_a_checkpoint(tmp_path, end,
     assert parent.wait(60) == code
 
 
-def test_a_signal_during_the_start_of_the_training_is_forwarded(tmp_path, monkeypatch):
+def test_a_signal_while_training_starts_is_forwarded(tmp_path, monkeypatch):
     start = subprocess.Popen
 
-    def signalled(*args, **kwargs):
+    def start_and_signal(*args, **kwargs):
         child = start(*args, **kwargs)
         os.kill(os.getpid(), signal.SIGTERM)
         return child
 
-    monkeypatch.setattr("trl_ces.train.launch.subprocess.Popen", signalled)
+    monkeypatch.setattr("trl_ces.train.launch.subprocess.Popen", start_and_signal)
     assert run_child([sys.executable, "-c", "import time; time.sleep(600)"], {}) == 143
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
@@ -149,10 +149,10 @@ ENDED = "pathlib.Path(os.environ['TRL_CES_REPORTED']).with_name('ended')"
             "training ended with code 1; the first error, if any was reported, is above.",
         ),
         ("import os; os.kill(os.getpid(), 9)", 137, "training was killed; the first error"),
-        # a launcher whose worker has printed its error
+        # a launcher; its worker has already printed the error
         ("import os; open(os.environ['TRL_CES_REPORTED'], 'w'); raise SystemExit(1)", 2, ""),
     ],
-    ids=["success", "exit 0", "exit 130", "bug", "killed", "reported"],
+    ids=["success", "exit 0", "exit 130", "exit 1", "killed", "reported"],
 )
 def test_the_error_for_a_killed_run_explains_how_to_resume(tmp_path, capfd, script, code, message):
     fields = {"model_name_or_path": "model", "dataset_name": "arithmetic", "output_dir": str(tmp_path)}
@@ -167,7 +167,7 @@ def test_the_error_for_a_killed_run_explains_how_to_resume(tmp_path, capfd, scri
     assert errors.count("\n") == bool(message)
 
 
-def test_the_error_for_a_killed_run_names_its_checkpoint_although_the_clock_of_the_disk_is_behind(tmp_path, capfd):
+def test_the_resume_hint_names_the_checkpoint_if_the_disk_clock_is_slow(tmp_path, capfd):
     fields = {"model_name_or_path": "model", "dataset_name": "arithmetic", "output_dir": str(tmp_path)}
     (tmp_path / TRAINING_LOCK).touch()
     os.utime(tmp_path / TRAINING_LOCK, (2, 2))
@@ -182,7 +182,7 @@ HANGS, LOADS = "signal.signal(signal.SIGINT, signal.SIG_IGN)", "signal.signal(si
 
 
 @pytest.mark.parametrize(("handler", "times"), [(SAVES, 1), (HANGS, 2), (LOADS, 1)], ids=["saves", "hangs", "loads"])
-def test_ctrl_c_stops_the_training_processes_and_ends_with_130(tmp_path, capfd, handler, times):
+def test_ctrl_c_stops_the_training_processes_and_returns_130(tmp_path, capfd, handler, times):
     fields = {"model_name_or_path": "model", "dataset_name": "arithmetic", "output_dir": str(tmp_path)}
     (tmp_path / TRAINING_LOCK).touch()
     send = "os.kill(os.getppid(), signal.SIGINT); time.sleep(0.5)\n" * times

@@ -87,7 +87,7 @@ def test_two_gaokao_rows_without_a_reference_answer_are_kept(data):
     assert all(len(BENCHMARKS[name].without_gold) == (2 if name == "gaokao2023en" else 0) for name in BENCHMARKS)
 
 
-def test_names_and_groups_are_resolved_without_repetition():
+def test_names_and_groups_are_resolved_without_duplicates():
     assert find_benchmarks(["gsm8k", "aime24", "gsm8k"]) == ["gsm8k", "aime24"]
     assert find_benchmarks(["amc23", "math12"]) == ["amc23", *(name for name in GROUPS["math12"] if name != "amc23")]
     with pytest.raises(
@@ -98,7 +98,7 @@ def test_names_and_groups_are_resolved_without_repetition():
         find_benchmarks([])
 
 
-def test_own_problems_have_the_columns_of_a_recipe(tmp_path):
+def test_a_data_file_has_the_columns_of_a_recipe(tmp_path):
     file, chat = tmp_path / "test.jsonl", [{"role": "system", "content": "Add."}, {"role": "user", "content": "1+1="}]
 
     def load(*rows):
@@ -124,7 +124,7 @@ def test_own_problems_have_the_columns_of_a_recipe(tmp_path):
         load({"question": 2, "answer": "2"})
 
 
-def test_the_error_for_unreadable_own_problems_names_options_of_an_evaluation(tmp_path, monkeypatch):
+def test_the_error_for_an_unreadable_data_file_names_evaluation_options(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="check `--data`"):
         load_own(str(tmp_path / "nowhere.jsonl"))
 
@@ -223,7 +223,7 @@ def test_a_line_separator_inside_a_question_does_not_end_the_row(tmp_path):
     assert load_benchmark("amc23", tmp_path)[0].question == "One\u2028two?"
 
 
-real = pytest.mark.skipif(not REAL_DATA.is_dir(), reason=f"there are no benchmark files in {REAL_DATA} (TRL_CES_DATA)")
+real = pytest.mark.skipif(not REAL_DATA.is_dir(), reason=f"no benchmark files in {REAL_DATA} (TRL_CES_DATA)")
 
 
 @real
@@ -269,7 +269,7 @@ def test_error_names_the_row_with_an_invalid_format(tmp_path, row, message):
         load_benchmark("aime24", tmp_path)
 
 
-def test_a_byte_order_mark_is_skipped_and_a_broken_line_is_named(tmp_path):
+def test_a_byte_order_mark_is_skipped_and_errors_name_the_broken_line(tmp_path):
     write_data(tmp_path, ["aime24"])
     file = tmp_path / BENCHMARKS["aime24"].file
     text = file.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`trl-ces eval` options, recipes, result table, and errors that are raised before a model is loaded."""
+"""`trl-ces eval`: options, recipes, the result table, and errors raised before a model is loaded."""
 
 import dataclasses
 import json
@@ -75,23 +75,23 @@ def test_tiny_model_is_evaluated_end_to_end(workspace, tmp_path, capsys, monkeyp
     assert (settings["backend"], settings["data"]["aime24"]["problems"]) == ("transformers", 3)
 
 
-def test_own_problems_are_evaluated_and_compared_before_and_after_training(workspace, tmp_path, capsys, monkeypatch):
+def test_a_data_file_is_evaluated_and_compared_before_and_after_training(workspace, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "test.jsonl").write_text('{"question": "2+2=", "answer": 4}\n{"question": "3+3=", "answer": "6"}\n')
-    words = ["--model", str(workspace / "model"), "--data", "test.jsonl", "--backend", "transformers"]
-    words += ["--num_samples", "2", "--max_new_tokens", "12", "--config", "paper"]  # replaces the file's benchmarks
+    args = ["--model", str(workspace / "model"), "--data", "test.jsonl", "--backend", "transformers"]
+    args += ["--num_samples", "2", "--max_new_tokens", "12", "--config", "paper"]  # `--data` replaces its benchmarks
     for name, second in (("before", "5"), ("after", "6")):
         texts = {"2+2": "\\boxed{4}", "3+3": f"\\boxed{{{second}}}"}
         load = lambda facts, *_, texts=texts: ScriptedBackend(facts.tokenizer, texts)  # noqa: E731
         monkeypatch.setattr("trl_ces.lab.evaluation.run.load_backend", load)
-        assert main(["eval", *words, "--output_dir", name]) == 0
+        assert main(["eval", *args, "--output_dir", name]) == 0
     row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("| Own problems"))
     assert row.split("|")[2].strip().startswith("50.0 [")  # before
     assert main(["compare", "before", "after"]) == 0
     rows = [line.split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("| Own problems")]
     assert [rows[0][2].strip()[:6], rows[0][4].strip()[:7], rows[1][2].strip()[:7]] == ["50.0 [", "100.0 [", "+50.0 ["]
     (tmp_path / "test.jsonl").write_text('{"question": "2+2=", "answer": 4}\n')
-    assert main(["eval", *words, "--output_dir", "other"]) == 0
+    assert main(["eval", *args, "--output_dir", "other"]) == 0
     assert main(["compare", "before", "other"]) == 2
     assert "before and other contain different problems of data" in capsys.readouterr().err
 
@@ -104,7 +104,7 @@ def test_the_model_is_read_before_the_benchmark(workspace, capsys, monkeypatch):
     assert "no_tokenizer' cannot be read: " in capsys.readouterr().err
 
 
-OK = ["--model", "MODEL", "--benchmarks", "aime24", "--data_dir", "DATA", "--backend", "transformers"]
+RUN = ["--model", "MODEL", "--benchmarks", "aime24", "--data_dir", "DATA", "--backend", "transformers"]
 
 
 @pytest.mark.parametrize(
@@ -112,26 +112,26 @@ OK = ["--model", "MODEL", "--benchmarks", "aime24", "--data_dir", "DATA", "--bac
     [
         (["--benchmarks", "aime24"], ["No model is specified", "`--model`"]),
         (["--model", "MODEL"], ["`benchmarks` is empty", "math12"]),
-        ([*OK, "--data", "x.jsonl"], ["`data` and `benchmarks` are both set"]),
+        ([*RUN, "--data", "x.jsonl"], ["`data` and `benchmarks` are both set"]),
         (["--model", "MODEL", "--data", "gone.jsonl"], ["gone.jsonl does not exist", "check `--data`"]),
         (["--model", "MODEL", "--benchmarks", "aime"], ["'aime'", "Did you mean `aime24`?"]),
         (["--model", "MODEL", "--benchmarks", "svamp", "--data_dir", "DATA"], ["svamp/test.jsonl does not exist"]),
         (["--model", "./nowhere", "--benchmarks", "aime24"], ["'./nowhere' has no config.json", "`--model`"]),
         (["--model", "DATA/modle", "--benchmarks", "aime24"], ["modle' has no config.json", "/model`?"]),
-        ([*OK, "--num_samples", "0"], ["`num_samples` is 0", "at least 1"]),
-        ([*OK, "--num_samples", "two"], ["`num_samples` is 'two'", "a whole number"]),
-        ([*OK, "--max_problems", "1.5"], ["`max_problems` is 1.5"]),
-        ([*OK, "--temperature", "-1"], ["`temperature` is -1"]),
-        ([*OK, "--top_p", "0"], ["`top_p` is 0"]),
-        ([*OK, "--seed", "-1"], ["`seed` is -1"]),
-        ([*OK, "--backend", "vlm"], ["`backend` is 'vlm'", "vllm"]),
-        ([*OK, "--allow_code_execution", "no"], ["`allow_code_execution` is 'no'", "true or false"]),
-        ([*OK, "--num_sample", "2"], ["--num_sample", "--help"]),
-        ([*OK, "--max_new_tokens", "2000"], ["context is 1024 tokens", "`--max_new_tokens` to at most"]),
-        ([*OK, "--config", "papr"], ["evaluation papr does not exist", "Did you mean `paper`?"]),
-        ([*OK, "--config", "DATA/broken.yaml"], ["broken.yaml: the key `num_sample`", "Did you mean `num_samples`?"]),
-        ([*OK, "--config", "DATA/typed.yaml"], ["`num_samples` is 'many'", "a whole number"]),
-        ([*OK, "--max_new_tokens", "9", "--output_dir", "DATA/broken.yaml"], ["`--output_dir`", "cannot be written"]),
+        ([*RUN, "--num_samples", "0"], ["`num_samples` is 0", "at least 1"]),
+        ([*RUN, "--num_samples", "two"], ["`num_samples` is 'two'", "a whole number"]),
+        ([*RUN, "--max_problems", "1.5"], ["`max_problems` is 1.5"]),
+        ([*RUN, "--temperature", "-1"], ["`temperature` is -1"]),
+        ([*RUN, "--top_p", "0"], ["`top_p` is 0"]),
+        ([*RUN, "--seed", "-1"], ["`seed` is -1"]),
+        ([*RUN, "--backend", "vlm"], ["`backend` is 'vlm'", "vllm"]),
+        ([*RUN, "--allow_code_execution", "no"], ["`allow_code_execution` is 'no'", "true or false"]),
+        ([*RUN, "--num_sample", "2"], ["--num_sample", "--help"]),
+        ([*RUN, "--max_new_tokens", "2000"], ["context is 1024 tokens", "`--max_new_tokens` to at most"]),
+        ([*RUN, "--config", "papr"], ["evaluation papr does not exist", "Did you mean `paper`?"]),
+        ([*RUN, "--config", "DATA/broken.yaml"], ["broken.yaml: the key `num_sample`", "Did you mean `num_samples`?"]),
+        ([*RUN, "--config", "DATA/typed.yaml"], ["`num_samples` is 'many'", "a whole number"]),
+        ([*RUN, "--max_new_tokens", "9", "--output_dir", "DATA/broken.yaml"], ["`--output_dir`", "cannot be written"]),
     ],
 )
 def test_errors_are_one_line_and_raised_before_weights_are_loaded(

@@ -121,7 +121,7 @@ def test_tokens_are_drawn_with_their_probabilities_within_top_p_and_top_k():
     counts = torch.bincount(draw(scores, range(20_000), top_p=0.74), minlength=5) / 20_000
     assert counts[1].item() == pytest.approx(2 / 3, abs=0.012)
     assert set(draw(scores, range(500), top_k=2).tolist()) == {1, 3}
-    # after top-k, the likeliest token has probability 0.5 / 0.75, which exceeds 0.6
+    # after top-k, the most likely token has probability 0.5 / 0.75, which exceeds 0.6
     assert set(draw(scores, range(500), top_k=2, top_p=0.6).tolist()) == {1}
     assert set(draw(scores, range(500), top_k=9).tolist()) == {0, 1, 2, 3, 4}
     hot = torch.bincount(draw(scores, range(20_000), temperature=2.0), minlength=5) / 20_000
@@ -215,7 +215,7 @@ def test_the_bos_token_is_added_only_once():
     assert ids[0] == bos
 
 
-def test_template_that_opens_thinking_is_detected():
+def test_template_that_opens_a_thinking_block_is_detected():
     tokenizer = tiny_tokenizer(CHAT_TEMPLATE + "<think>\n")
     assert encode_prompts(tokenizer, [problem()], None).thinking_prefilled == [True]
 

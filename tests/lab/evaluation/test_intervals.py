@@ -33,7 +33,7 @@ def test_wilson_interval_matches_published_values():
                                      (1, 29, 0.0061, 0.1718)]:  # fmt: skip
         interval = bounds(shares([1] * correct + [0] * (size - correct), 1))
         assert interval == pytest.approx((correct / size, low, high), abs=6e-5)
-    # By hand: z² = 3.8415; (0.5 + 3.8415 / 20) / 1.38415 -+ 1.96 sqrt(0.025 + 3.8415 / 400) / 1.38415
+    # By hand: z² = 3.8415; (0.5 + 3.8415 / 20) / 1.38415 ± 1.96 sqrt(0.025 + 3.8415 / 400) / 1.38415
     assert wilson(0.5, 10.0) == pytest.approx((0.23659, 0.76341), abs=1e-5)
 
 
@@ -51,21 +51,21 @@ def test_paired_difference_follows_newcombes_method_10():
 @pytest.mark.parametrize("completions", [1, 4])
 @pytest.mark.parametrize("size", [1, 2, 500])
 def test_all_incorrect_and_all_correct_sets_have_wilson_intervals(size, completions):
-    edge = oracle.Z**2 / (size + oracle.Z**2)  # upper Wilson bound for 0 of n
-    assert bounds(shares([0] * size, completions)) == pytest.approx((0, 0, edge))
-    assert bounds(shares([completions] * size, completions)) == pytest.approx((1, 1 - edge, 1))
+    upper = oracle.Z**2 / (size + oracle.Z**2)  # upper Wilson bound for 0 of n
+    assert bounds(shares([0] * size, completions)) == pytest.approx((0, 0, upper))
+    assert bounds(shares([completions] * size, completions)) == pytest.approx((1, 1 - upper, 1))
     twelve = bounds(*[shares([0] * size, completions)] * 12)
     assert twelve == pytest.approx((0, 0, oracle.Z**2 / (12 * size + oracle.Z**2)))
 
 
-def random_sets(draw, sets, completions):
+def random_sets(rng, sets, completions):
     problem_sets = []
     for _ in range(sets):
-        skill, n = draw.random(), draw.randint(2, 40)
-        counts = [draw.randint(1, completions) for _ in range(n)]
-        chances = [draw.choice([0, 1, skill, skill]) for _ in range(n)]
+        skill, n = rng.random(), rng.randint(2, 40)
+        counts = [rng.randint(1, completions) for _ in range(n)]
+        chances = [rng.choice([0, 1, skill, skill]) for _ in range(n)]
         problem_sets.append(
-            [(sum(draw.random() < p for _ in range(k)) / k, k) for p, k in zip(chances, counts, strict=True)]
+            [(sum(rng.random() < p for _ in range(k)) / k, k) for p, k in zip(chances, counts, strict=True)]
         )
     return problem_sets
 
@@ -77,10 +77,10 @@ def as_shares(sets):
 @pytest.mark.parametrize("sets", [1, 3])
 @pytest.mark.parametrize("completions", [1, 2, 8])
 def test_intervals_and_differences_match_the_oracle(sets, completions):
-    draw = random.Random(sets * 10 + completions)
+    rng = random.Random(sets * 10 + completions)
     for _ in range(20):
-        first = random_sets(draw, sets, completions)
-        second = [[(draw.choice([share, draw.randint(0, k) / k]), k) for share, k in problems] for problems in first]
+        first = random_sets(rng, sets, completions)
+        second = [[(rng.choice([share, rng.randint(0, k) / k]), k) for share, k in problems] for problems in first]
         first_shares, second_shares = as_shares(first), as_shares(second)
         interval, difference = accuracy_interval(first_shares), accuracy_difference(first_shares, second_shares)
         assert tuple(interval) == pytest.approx(oracle.accuracy(first), abs=1e-9)
@@ -129,7 +129,7 @@ def coverage(intervals, truth):
 )
 def test_interval_covers_the_true_accuracy_in_95_percent_of_simulations(size, completions, mean, spread):
     intervals = [accuracy_interval([simulated]) for simulated in simulate_sets(size, completions, mean, spread)]
-    assert 0.925 < coverage(intervals, mean) < 0.985  # the percentile bootstrap has 0.85 to 0.90 in most cases
+    assert 0.925 < coverage(intervals, mean) < 0.985  # the percentile bootstrap covers 0.85 to 0.90 in most cases
 
 
 def test_average_and_difference_cover_the_true_values():
@@ -140,7 +140,7 @@ def test_average_and_difference_cover_the_true_values():
     assert 0.925 < coverage(map(accuracy_difference, first, second), 0) < 0.985
 
 
-def test_interval_of_values_matches_the_bootstrap_t_oracle():
+def test_interval_of_an_average_matches_the_bootstrap_t_oracle():
     for values in ([0.0, 0.25, 1.0, 1.0, 0.5, 0.75], [100.0, 120.0, 130.0, 150.0, 170.0, 900.0, 90.0, 95.0]):
         interval, (mean, low, high) = interval_of_average([values]), oracle.bootstrap_t([values])
         width = (high - low) / 20
@@ -162,6 +162,6 @@ def test_sets_are_resampled_independently():
     error = math.sqrt(np.var(sets[0]) / 4000 + np.var(sets[1]) / 50) / 2
     assert interval.mean == pytest.approx((np.mean(sets[0]) + np.mean(sets[1])) / 2)
     assert interval.high - interval.low == pytest.approx(2 * 2.0 * error, rel=0.06)
-    # Equal sets are resampled independently.
+    # Sets with equal values are resampled independently, too.
     equal = interval_of_average([sets[1], sets[1]])
     assert equal.high - equal.low == pytest.approx(2 * 2.0 * np.std(sets[1]) / math.sqrt(100), rel=0.08)

@@ -1,4 +1,4 @@
-"""Accuracy within token budgets and area, compared with plain loops and hand-computed values."""
+"""Accuracy within token budgets and its mean over all budgets, compared with loops and hand-computed values."""
 
 import random
 import statistics
@@ -78,7 +78,7 @@ def test_runs_are_compared_problem_by_problem():
     assert other["area_difference"][0]["mean"] == pytest.approx(-area["mean"])
 
 
-def test_all_sets_have_the_same_weight():
+def test_all_sets_have_equal_weights():
     combined = measure([[FIRST, SECOND]], "correct", limit=1024)
     separate = [measure([[samples]], "correct", limit=1024) for samples in (FIRST, SECOND)]
     means = [[row["accuracy"][0]["mean"] for row in results["budgets"]] for results in (combined, *separate)]

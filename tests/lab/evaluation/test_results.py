@@ -58,7 +58,8 @@ SECOND = [
     *samples("gsm8k", 1, [T, T, F, F], [10] * 4),
     *samples("gsm8k", 2, [T] * 4, [30] * 4),
 ]
-OF_FIRST, OF_SECOND = [[(0.5, 4), (0.0, 4)]], [[(1.0, 4), (0.25, 4)]]  # (accuracy, completions) of aime24's problems
+# (accuracy, number of completions) per problem of aime24
+FIRST_AIME24, SECOND_AIME24 = [[(0.5, 4), (0.0, 4)]], [[(1.0, 4), (0.25, 4)]]
 
 
 def cells(text):
@@ -68,7 +69,7 @@ def cells(text):
     return [[table[0], *table[2:]] for table in split]
 
 
-def with_interval(mean, low, high, sign=""):
+def format_interval(mean, low, high, sign=""):
     return f"{100 * mean:{sign}.1f} [{100 * low:{sign}.1f}, {100 * high:{sign}.1f}]"
 
 
@@ -77,7 +78,7 @@ def test_summary_matches_hand_computed_values():
     assert summary == summarize(SETTINGS, FIRST[::-1])  # the order of the samples has no effect
     aime, gsm = summary["benchmarks"]["aime24"], summary["benchmarks"]["gsm8k"]
     assert (aime["problems"], aime["samples"], aime["unscored"], aime["truncated"]) == (2, 8, 0, 3 / 8)
-    assert tuple(aime["correct"]["accuracy"].values()) == pytest.approx(accuracy(OF_FIRST))
+    assert tuple(aime["correct"]["accuracy"].values()) == pytest.approx(accuracy(FIRST_AIME24))
     assert aime["correct"]["accuracy"]["mean"] == 0.25  # 2 / 4 and 0 / 4
     assert aime["correct_qwen"]["accuracy"]["mean"] == 0.375  # 3 / 4 and 0 / 4
     assert aime["length_tokens"]["mean"] == 62.5  # 25 and 100
@@ -85,13 +86,13 @@ def test_summary_matches_hand_computed_values():
     # the two correct completions have 10 and 20 tokens
     assert aime["correct"]["budgets"] == {"3": 0, "6": 0, "12": 0.125, "25": 0.25, "50": 0.25, "100": 0.25}
     assert aime["correct"]["area"]["mean"] == pytest.approx((0.9 + 0.8) / 8)
-    # the third problem of gsm8k is unscored, so it counts only in the length
+    # the third problem of gsm8k is unscored, so it counts only toward the length
     assert (gsm["unscored"], gsm["length_tokens"]["mean"]) == (4, 12.0)
     assert (gsm["problems"], gsm["correct"]["problems"], gsm["correct_qwen"]["problems"]) == (3, 2, 3)
     assert gsm["correct"]["accuracy"]["mean"] == (1 + 0.75) / 2
     assert gsm["correct_qwen"]["accuracy"]["mean"] == pytest.approx((1 + 0.75 + 0) / 3)
     average = summary["averages"]["math"]
-    assert average["correct"]["accuracy"]["mean"] == (0.25 + 0.875) / 2  # sets have the same weight
+    assert average["correct"]["accuracy"]["mean"] == (0.25 + 0.875) / 2  # benchmarks have equal weights
     assert average["length_tokens"]["mean"] == (62.5 + 12) / 2
     assert set(summary["averages"]) == {"math"}
     assert json.loads(json.dumps(summary)) == summary
@@ -102,11 +103,12 @@ def test_table_has_the_papers_columns_and_the_average():
     text = results_table(summarize(SETTINGS, FIRST))
     table, budgets = cells(text)
     assert table[0] == ["Dataset", "Acc ↑", "n", "Script Acc", "n", "Len ↓", "pass@4", "Cut off"]
-    # A resample of two lengths has both (t = 0), or one of them twice (|t| = 2, with half the error): 62.5 -+ 2 * 37.5
-    expected = [with_interval(*accuracy(OF_FIRST)), "2", "37.5", "2", "62.5 [0.0, 138]", "50.0", "37.5"]
+    # A resample has both lengths (t = 0) or one of them twice (|t| = 2, because its error is at least half of the
+    # sample's error), so the interval is 62.5 ± 2 * 37.5, cut at 0.
+    expected = [format_interval(*accuracy(FIRST_AIME24)), "2", "37.5", "2", "62.5 [0.0, 138]", "50.0", "37.5"]
     assert table[1] == ["AIME24", *expected]
     assert (table[2][0], table[2][2], table[2][4]) == ("GSM8K", "2", "3")
-    assert table[3][:2] == ["Average", with_interval(*accuracy([*OF_FIRST, [(1.0, 4), (0.75, 4)]]))]
+    assert table[3][:2] == ["Average", format_interval(*accuracy([*FIRST_AIME24, [(1.0, 4), (0.75, 4)]]))]
     assert budgets[1] == ["AIME24", "0.0", "0.0", "12.5", "25.0", "25.0", "25.0", "21.3"]
     assert "4 completions are unscored: the grader does not support their reference answers" in text
     assert "5 problems, 4 completions each, temperature 0.4" in text
@@ -134,7 +136,7 @@ def test_runs_are_compared_problem_by_problem(runs):
     aime, gsm = comparison["benchmarks"]["aime24"], comparison["benchmarks"]["gsm8k"]
     assert (means(aime["accuracy"]), means(aime["length"])) == ([0.25, 0.625], [62.5, 40])
     assert aime["accuracy_difference"][0] is None
-    assert tuple(aime["accuracy_difference"][1].values()) == pytest.approx(difference(OF_SECOND, OF_FIRST))
+    assert tuple(aime["accuracy_difference"][1].values()) == pytest.approx(difference(SECOND_AIME24, FIRST_AIME24))
     assert (gsm["scored"], gsm["problems"], aime["scored"]) == (2, 3, 2)
     assert aime["length_difference"][1]["mean"] == ((20 - 25) + (60 - 100)) / 2
     # the problem that is unscored in the first run is excluded from both accuracies
@@ -156,21 +158,21 @@ def test_a_question_is_simple_if_most_completions_of_the_first_run_are_correct(r
     assert means(split["gsm8k"]["simple"]["length"]) == [10, 10]
     assert means(split["aime24"]["hard"]["length"]) == [62.5, 40]
     assert means(split["aime24"]["simple"]["length"]) == [None, None]
-    # By the script's rules, 3 of 4 completions are correct.
+    # The paper's script grades 3 of 4 completions as correct.
     assert compare(runs, "correct_qwen")["split"]["aime24"]["simple"]["problems"] == 1
     assert compare(runs, baseline=1)["split"] == split  # the baseline does not affect the split
 
 
-def test_comparison_has_the_layout_of_tables_1_and_9(runs):
+def test_comparison_has_the_layout_of_the_papers_tables_1_and_9(runs):
     text = comparison_text(compare(runs))
     first, differences, split, budgets = cells(text)
     assert first[0] == ["Dataset", "first Acc ↑", "first Len ↓", "second Acc ↑", "second Len ↓"]
     assert [cell.split(" [")[0] for cell in first[1]] == ["AIME24", "25.0", "62.5", "62.5", "40.0"]
     assert [cell.split(" [")[0] for cell in first[2]] == ["GSM8K", "87.5", "12.0", "62.5", "16.7"]
-    assert first[1][3] == with_interval(*accuracy(OF_SECOND))
+    assert first[1][3] == format_interval(*accuracy(SECOND_AIME24))
     assert first[3][0] == "Average"
     assert differences[0] == ["Dataset", "second - first Acc ↑", "second - first Len ↓"]
-    assert differences[1][:2] == ["AIME24", with_interval(*difference(OF_SECOND, OF_FIRST), "+")]
+    assert differences[1][:2] == ["AIME24", format_interval(*difference(SECOND_AIME24, FIRST_AIME24), "+")]
     assert differences[1][2].startswith("-22.5 [")
     assert "that can be graded: 2 of 3 problems of GSM8K. Len covers all problems." in text
     assert split[1] == ["AIME24", "simple", "0", "-", "-", "-", "-"]

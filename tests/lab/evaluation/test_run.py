@@ -56,7 +56,7 @@ def lines(folder):
 
 @pytest.fixture(scope="module")
 def finished(workspace, tmp_path_factory):
-    """Return the directory of an uninterrupted run."""
+    """Run an evaluation without interruption, and return its folder."""
     folder = tmp_path_factory.mktemp("finished")
     run(workspace, folder)
     return folder
@@ -103,7 +103,7 @@ def test_final_answer_inside_prefilled_thinking_does_not_count(workspace, tmp_pa
     write_model(tmp_path / "thinker", chat_template="{% for m in messages %}{{ m['content'] }}{% endfor %}<think>\n")
     summary, _ = run(workspace, tmp_path / "out", model=str(tmp_path / "thinker"), benchmarks=["aime24"])
     assert summary["benchmarks"]["aime24"]["correct"]["accuracy"]["mean"] == 0.0
-    # The script accepts a box in the thinking.
+    # The paper's script accepts a boxed answer in the thinking block.
     assert summary["benchmarks"]["aime24"]["correct_qwen"]["accuracy"]["mean"] > 0
 
 
@@ -117,12 +117,12 @@ def test_repeating_a_finished_run_loads_no_model_and_writes_the_same_summary(wor
     assert "30 already done" in messages
 
 
-def test_problems_without_a_reference_answer_count_only_for_the_script(workspace, tmp_path, scripted):
+def test_problems_without_a_reference_answer_count_only_for_the_papers_script(workspace, tmp_path, scripted):
     summary, _ = run(workspace, tmp_path, benchmarks=["gaokao2023en"], max_problems=None, num_samples=1)
     entry = summary["benchmarks"]["gaokao2023en"]
     assert (entry["problems"], entry["correct"]["problems"], entry["correct_qwen"]["problems"]) == (385, 383, 385)
     assert entry["correct"]["accuracy"]["mean"] == 1.0
-    assert entry["correct_qwen"]["accuracy"]["mean"] == 383 / 385  # the script accepts an empty final answer
+    assert entry["correct_qwen"]["accuracy"]["mean"] == 383 / 385  # the paper's script accepts an empty final answer
     assert "2 completions are unscored" in (tmp_path / "table.md").read_text()
 
 
@@ -130,7 +130,7 @@ def test_problems_without_a_reference_answer_count_only_for_the_script(workspace
 def test_resumed_run_matches_the_uninterrupted_run(workspace, finished, tmp_path, line_count, cut_bytes):
     (tmp_path / "settings.json").write_bytes((finished / "settings.json").read_bytes())
     content = (finished / "samples.jsonl").read_bytes().splitlines(keepends=True)
-    # Keep some lines, in either order, as a backend may write them, and cut bytes from the last line.
+    # Keep some lines, in either order because backends write them in any order, and cut bytes from the last line.
     remaining = b"".join(content[:: -1 if line_count % 2 else 1][:line_count])
     (tmp_path / "samples.jsonl").write_bytes(remaining[: len(remaining) - cut_bytes])
     run(workspace, tmp_path)
@@ -237,7 +237,7 @@ def test_local_model_may_be_moved_with_its_samples(tmp_path):
         open_and_close(tmp_path, {"model": "moved/a", "fingerprint": "2", "seed": 0})
 
 
-def test_output_directory_is_locked_for_one_process(tmp_path):
+def test_only_one_process_can_use_an_output_directory(tmp_path):
     with open_samples(tmp_path, {}), pytest.raises(UserError, match="Another evaluation is running"):
         open_and_close(tmp_path, {})
     open_and_close(tmp_path, {})
@@ -310,7 +310,7 @@ def test_evaluate_stores_samples_of_a_hub_model_in_the_default_folder(workspace,
     assert len(list(Path("runs/evaluation/org_Base_7B").glob("*/samples.jsonl"))) == 1
 
 
-def test_study_checks_the_context_of_its_model_before_training(workspace):
+def test_study_checks_the_context_length_of_its_model_before_training(workspace):
     fields = {"model_name_or_path": str(workspace / "model"), "dataset_name": "d", "output_dir": "o"}
     recipe = make_recipe(fields, "the study")
     options = {"function": "trl_ces.lab.evaluation.run.evaluate", "benchmarks": "aime24", "data_dir": str(workspace)}

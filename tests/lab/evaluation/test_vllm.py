@@ -1,4 +1,4 @@
-"""The vLLM backend, tested with a stand-in for vLLM."""
+"""The vLLM backend, tested with a stub of vLLM."""
 
 import dataclasses
 import importlib.machinery
@@ -21,7 +21,7 @@ FACTS = ModelFacts("base", None, 0, None, [1, 7], 256, None)
 
 
 class Engine:
-    """Repeat the last prompt token n times in n steps, where n is the first prompt token; fail if n is 97."""
+    """Stub that repeats the last prompt token n times in n steps, where n is the first token, and fails if n is 97."""
 
     def __init__(self):
         self.requests, self.left = [], {}
@@ -57,13 +57,13 @@ def vllm(monkeypatch):
     }
     check = keyword_checker("LLM.__init__", "EngineArgs")
 
-    def make(**arguments):
+    def make_llm(**arguments):
         if arguments["model"] == "unsupported":
             raise ValueError("Model architectures ['X'] are not supported.\nAdvice.")
         return types.SimpleNamespace(arguments=check(**arguments), llm_engine=Engine())
 
     modules["vllm"].__spec__ = importlib.machinery.ModuleSpec("vllm", None)
-    modules["vllm"].LLM, modules["vllm"].SamplingParams = make, keyword_checker("SamplingParams")
+    modules["vllm"].LLM, modules["vllm"].SamplingParams = make_llm, keyword_checker("SamplingParams")
     modules["vllm.lora.request"].LoRARequest = lambda *args: args
     modules["vllm.sampling_params"].RequestOutputKind = types.SimpleNamespace(FINAL_ONLY="final only")
     for name, module in modules.items():

@@ -15,7 +15,7 @@ def completion(prompt, length, ended=True):
     return SampledCompletion(prompt, [5] * length, ended, entropies=[0.0] * length, top_tokens=[])
 
 
-def facts_of(scored, **settings):
+def compute_facts(scored, **settings):
     """Compute `group_facts` from (prompt, length, correct) triples."""
     completions = [completion(prompt, length) for prompt, length, _ in scored]
     return group_facts(completions, [correct for _, _, correct in scored], **{"size": 2, "tau": 0.1, **settings})
@@ -30,17 +30,17 @@ def test_shaped_share_is_the_expectation_over_groups():
     # completion is grouped with the correct one with probability 1/3 (b = 1/2), otherwise with an incorrect one
     # (b = 1): k = 2 or 4 for 40 tokens, 4 or 8 for 80 tokens. Prompt 1: k = 1.
     expected = 2 + 2 * (2 / 3 + 2 * 4 / 3) + (4 / 3 + 2 * 8 / 3) + 4
-    assert facts_of(TWO_PROMPTS)["shaped_share"] == pytest.approx(expected / (200 + 40))
+    assert compute_facts(TWO_PROMPTS)["shaped_share"] == pytest.approx(expected / (200 + 40))
     # Without dynamic b, k is 4, 4, 4, 8 in prompt 0 and 1 in prompt 1.
-    assert facts_of(TWO_PROMPTS, dynamic_multiplier=False)["shaped_share"] == 24 / 240
+    assert compute_facts(TWO_PROMPTS, dynamic_multiplier=False)["shaped_share"] == 24 / 240
 
 
-def test_completions_whose_beta_is_0_have_no_shaped_tokens():
-    # As above: the correct completions alone have 2 + 4 shaped tokens.
-    assert facts_of(TWO_PROMPTS, beta_incorrect=0.0)["shaped_share"] == pytest.approx(6 / 240)
-    both = facts_of(TWO_PROMPTS)["shaped_share"]
-    assert facts_of(TWO_PROMPTS, beta_correct=0.0)["shaped_share"] == pytest.approx(both - 6 / 240)
-    assert facts_of(TWO_PROMPTS, capped=True)["shaped_share"] == both
+def test_completions_with_a_beta_of_0_have_no_shaped_tokens():
+    # As computed above, the correct completions have 2 + 4 shaped tokens.
+    assert compute_facts(TWO_PROMPTS, beta_incorrect=0.0)["shaped_share"] == pytest.approx(6 / 240)
+    both = compute_facts(TWO_PROMPTS)["shaped_share"]
+    assert compute_facts(TWO_PROMPTS, beta_correct=0.0)["shaped_share"] == pytest.approx(both - 6 / 240)
+    assert compute_facts(TWO_PROMPTS, capped=True)["shaped_share"] == both
 
 
 def test_truncated_completions_are_excluded_if_training_masks_them():
@@ -83,19 +83,19 @@ def test_shares_match_an_enumeration_of_all_groups():
 def test_floor_is_exact():
     """300 * 0.01 * (1 - 2/3) gives k = 1 and 100 * 0.29 gives k = 29, although the float products are smaller."""
     scored = [(0, 300, True), (0, 300, True), (0, 300, False)]
-    assert facts_of(scored, size=3, tau=0.01)["shaped_share"] == (2 + 2 + 1) / 900
-    assert facts_of([(0, 100, True)] * 2, tau=0.29)["shaped_share"] == 0.29
+    assert compute_facts(scored, size=3, tau=0.01)["shaped_share"] == (2 + 2 + 1) / 900
+    assert compute_facts([(0, 100, True)] * 2, tau=0.29)["shaped_share"] == 0.29
 
 
 def test_unscored_completions_and_prompts_with_too_few_completions_are_excluded():
-    assert facts_of([*TWO_PROMPTS, (0, 500, None), (2, 500, True), (3, 500, None)]) == facts_of(TWO_PROMPTS)
-    facts = facts_of(TWO_PROMPTS, size=5)
+    assert compute_facts([*TWO_PROMPTS, (0, 500, None), (2, 500, True), (3, 500, None)]) == compute_facts(TWO_PROMPTS)
+    facts = compute_facts(TWO_PROMPTS, size=5)
     assert all(math.isnan(facts[name]) for name in ("groups_all_incorrect", "groups_all_correct", "shaped_share"))
     assert math.isnan(group_facts([completion(0, 10)] * 4, None, size=2, tau=0.1)["shaped_share"])
 
 
 def example_completions():
-    """Make three completions with the token pairs (5, 6), where the likelier token varies, and (7, 8)."""
+    """Make three completions with the token pairs (5, 6), whose more likely token varies, and (7, 8)."""
     first = [HighEntropyToken(0, (5, 6), (0.8, 0.2), 1.0, 5)]
     second = [HighEntropyToken(1, (6, 5), (0.6, 0.5), 0.5, 6), HighEntropyToken(2, (7, 8), (0.7, 0.1), 0.3, 7)]
     third = [HighEntropyToken(1, (5, 6), (0.7, 0.1), 0.5, 5), HighEntropyToken(2, (7, 8), (0.5, 0.4), 0.1, 8)]
@@ -110,7 +110,7 @@ def test_positions_are_grouped_by_unordered_pair():
     first, second = count_pairs(example_completions(), [True, False, None]).itertuples()
     assert (first.count, first.share) == (3, 0.6)
     assert first.entropy == pytest.approx(2 / 3)
-    assert first.leads == pytest.approx(0.75)  # token 5 is likelier at positions with 1.5 of 2 bits
+    assert first.leads == pytest.approx(0.75)  # token 5 is more likely at positions with 1.5 of 2 bits
     assert first.likelier_token == 5
     assert first.likelier_probability == pytest.approx((0.8 + 0.5 + 0.7) / 3)
     assert first.likelier_sampled == pytest.approx(2 / 3)

@@ -117,7 +117,7 @@ def test_all_text_is_escaped_and_the_page_loads_no_resources():
 
 def test_two_models_are_shown_side_by_side_on_the_same_prompts(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    reward = "def y_is_correct(completions, **_):\n    return [float('y' in one[0]['content']) for one in completions]"
+    reward = "def y_is_correct(completions, **_):\n    return [float('y' in c[0]['content']) for c in completions]"
     (tmp_path / "html_test_rewards.py").write_text(reward)
     (tmp_path / "data.jsonl").write_text("".join(f'{{"question": "{n}+{n}=", "answer": "1"}}\n' for n in range(3)))
     for name, story in (("base", TRANSITIONS), ("trained", TRANSITIONS | {"a": {"x": 0.03125, "y": 0.96875}})):

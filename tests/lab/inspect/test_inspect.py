@@ -1,4 +1,4 @@
-"""`trl-ces inspect` report and JSON file for a model with known statistics, and error messages."""
+"""`trl-ces inspect`: report and JSON file for a model with known statistics, and error messages."""
 
 import json
 import math
@@ -20,7 +20,7 @@ def y_is_correct(completions, prompts, solution, completion_ids, thinking_prefil
     assert texts == last_turns and set(texts) == {"x", "yzw"}
     return [float(text == "yzw") if gold != "?" else None for text, gold in zip(texts, solution)]
 
-async def y_is_correct_later(completions, **kwargs):
+async def y_is_correct_async(completions, **kwargs):
     return [float(completion[0]["content"] == "yzw") for completion in completions]
 
 def build(name, **settings):
@@ -42,12 +42,12 @@ reward_funcs: [inspect_test_rewards.y_is_correct]
 max_completion_length: 8
 ces_tau: 0.25
 """
-LATER = ("--reward_funcs", "inspect_test_rewards.y_is_correct_later")
+ASYNC = ("--reward_funcs", "inspect_test_rewards.y_is_correct_async")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Write a model, data, rewards and a recipe. The chat template ends with "a", and "x" or "y" follows it."""
+    """Write a model, data, rewards and a recipe. The chat template ends with "a", so the first token is "x" or "y"."""
     folder = tmp_path_factory.mktemp("inspect")
     bigram_model().save_pretrained(folder / "model")
     tiny_tokenizer().save_pretrained(folder / "model")
@@ -97,8 +97,8 @@ def test_model_of_a_recipe_is_sampled_and_graded(folder, capsys):
 
 def test_group_statistics_use_the_group_size_of_the_recipe(folder, capsys):
     """All completions are correct, so b = 1. With tau = 1/4, CES shapes 0 of 2 tokens and 1 of 4 tokens."""
-    args = ["--config", "recipe.yaml", *LATER, "--ces_correct_threshold", "0", "--output_dir", folder / "groups"]
-    args += ["--num_generations", "9"]
+    args = ["--config", "recipe.yaml", *ASYNC, "--ces_correct_threshold", "0", "--num_generations", "9"]
+    args += ["--output_dir", folder / "groups"]
     text, _ = inspect(capsys, *args)
     numbers = json.loads((folder / "groups" / "inspect.json").read_text())
     assert numbers["num_samples"] == 9  # one group
@@ -137,7 +137,7 @@ def test_report_shows_an_example_if_no_completion_is_correct(capsys):
 
 
 def test_advice_depends_on_accuracy_and_length(capsys):
-    args = ["--config", "recipe.yaml", "--num_samples", "40", *LATER]
+    args = ["--config", "recipe.yaml", "--num_samples", "40", *ASYNC]
     text, ((*_, accuracy_of_y),) = inspect(capsys, *args)
     share = re.search(r"correct (\d+\.\d) %", text)[1]
     assert (10 < float(share) < 40, accuracy_of_y) == (True, "100.0")
@@ -170,7 +170,7 @@ def test_prompt_template_applies_to_data_and_to_command_line_prompts(folder, tmp
         assert "[u" not in (tmp_path / "page.html").read_text()
 
 
-def test_data_without_a_reward_are_not_graded(folder, capsys):
+def test_data_without_a_reward_is_not_graded(folder, capsys):
     args = ["--model", folder / "model", "--data", folder / "data.jsonl"]
     text, (cells,) = inspect(capsys, *args, "--num_samples", "30")
     assert "120 completions (4 prompts x 30)" in text  # all prompts, because the default is 16
@@ -249,7 +249,7 @@ def test_errors_are_one_line(folder, capsys, args, parts):
     assert not list((folder / "empty").iterdir())  # the recipe's model builder was not called
 
 
-def test_an_explicit_model_is_not_built_and_flash_attention_is_ignored(folder, capsys):
+def test_a_model_option_skips_the_model_builder_and_flash_attention_is_ignored(folder, capsys):
     args = ["--config", "recipe.yaml", "--num_samples", "2", "--model_builder", "inspect_test_rewards.build"]
     args += ["--model", folder / "model", "--attn_implementation"]
     assert inspect(capsys, *args, "flash_attention_2") == inspect(capsys, *args, "sdpa")

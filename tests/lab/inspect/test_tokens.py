@@ -68,7 +68,7 @@ def test_generation_config_of_the_model_is_ignored_and_unchanged():
     )
     config = model.generation_config
     completions = sample_completions(model, tiny_tokenizer(), [[A]], Sampling(num_samples=40, max_new_tokens=8))
-    # Of the generation config, only `eos_token_id` is used, together with the tokenizer's EOS token.
+    # Only `eos_token_id` of the generation config is used, in addition to the tokenizer's EOS token.
     assert {(tuple(completion.tokens), completion.ended) for completion in completions} == {
         ((X, EOS), True),
         ((Y, Z), True),
@@ -77,7 +77,7 @@ def test_generation_config_of_the_model_is_ignored_and_unchanged():
 
 
 def gpt2():
-    """Make a model with learned absolute positions. Unlike rotary embeddings, they reveal shifts by padding."""
+    """Make a model with absolute position embeddings, which reveal shifts by padding, unlike rotary embeddings."""
     torch.manual_seed(3)
     config = GPT2Config(
         vocab_size=len(tiny_tokenizer()), n_positions=64, n_embd=16, n_layer=2, n_head=2, initializer_range=0.5
@@ -87,7 +87,7 @@ def gpt2():
 
 
 def compute_with_loops(model, prompt, completion, temperature, size):
-    """Compute a row's entropies in bits, and the two likeliest tokens at its `size` highest entropies."""
+    """Compute a row's entropies in bits, and the two most likely tokens at its `size` highest entropies."""
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([prompt + completion])).logits[0].double() / temperature
     bits, top = [], []

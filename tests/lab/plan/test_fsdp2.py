@@ -38,7 +38,7 @@ def test_shards_moments_and_sent_weights_have_the_planned_dtypes_and_bytes(tmp_p
     # TRL sends weights in their stored dtype, and merged adapters in the dtype of the frozen weights.
     assert facts["sent"] == {f"torch.{loaded}": count.base}
     assert setup.sent_bytes == width
-    # The peak is in the LM head's backward, when the head is gathered and the last layer is being gathered.
+    # The peak is in the backward pass of the LM head, while the last layer is also gathered.
     if not lora:
         assert facts["peak"] == pytest.approx(count.peak + 2 * (count.head + count.layer), rel=0.01)
     assert facts["peak"] <= planned.parts["gradients"] + count.peak + planned.parts["engine's buffers"]

@@ -16,8 +16,8 @@ KEYS = 2 * 4 * 2 * 32 * 2  # bytes per token: keys and values, layers, heads, wi
 
 
 @pytest.fixture
-def plan_of(tmp_path):
-    """Plan a small model's recipe: 16 completions of up to 100 tokens per rollout, 8 per step, on 4 GPUs."""
+def make_plan(tmp_path):
+    """Return a function that plans rollouts of 16 completions of up to 100 tokens, 8 per step, on 4 GPUs."""
     (tmp_path / "config.json").write_text(json.dumps(SMALL))
 
     def make(options=None, engine=None, **fields):
@@ -32,8 +32,8 @@ def plan_of(tmp_path):
     return make
 
 
-def test_generation_time_is_the_bytes_read_divided_by_the_bandwidth(plan_of):
-    plan = plan_of()
+def test_generation_time_is_the_bytes_read_divided_by_the_bandwidth(make_plan):
+    plan = make_plan()
     weights = count_step(plan.setup.step).weights
     # Each engine generates its four completions together, so there is one step per token of the longest completion.
     lengths = [10, 30]
@@ -42,29 +42,29 @@ def test_generation_time_is_the_bytes_read_divided_by_the_bandwidth(plan_of):
         assert phases["generation"] == pytest.approx(read / (BANDWIDTH * bandwidth_share))
     # An engine on two devices shards weights and keys, and generates twice the number of completions.
     read = 2 * weights * 30 + KEYS * 8 * (20 * PROMPT + 500 / 2)
-    shared = rollout_seconds(plan_of(vllm_tensor_parallel_size=2), lengths)[0]
+    shared = rollout_seconds(make_plan(vllm_tensor_parallel_size=2), lengths)[0]
     assert shared["generation"] == pytest.approx(read / 2 / (BANDWIDTH * UTILIZATION[0][1]))
 
 
-def test_completions_are_queued_if_the_cache_is_small(plan_of):
-    weights = count_step(plan_of().setup.step).weights
+def test_completions_are_queued_if_the_cache_is_small(make_plan):
+    weights = count_step(make_plan().setup.step).weights
     cache = KEYS * 2 * (PROMPT + 1000 / 2)  # two completions, on average half complete
     gib = 2 * (cache + 2 * weights + VLLM_WORKSPACE) / GIB
     fields = {"max_completion_length": 1000, "vllm_gpu_memory_utilization": 0.5}
     small, large = (
-        rollout_seconds(plan_of({"gpu_memory": memory}, **fields), [1000, 1000])[0] for memory in (gib, 80)
+        rollout_seconds(make_plan({"gpu_memory": memory}, **fields), [1000, 1000])[0] for memory in (gib, 80)
     )
     # The four completions run two at a time: weights are read 1,000 more times, and keys as often as before.
     once = 2 * weights * 1000 / (BANDWIDTH * UTILIZATION[0][1])
     assert small["generation"] - large["generation"] == pytest.approx(once, rel=0.01)
 
 
-def test_an_update_costs_three_forward_passes_or_four_with_checkpointing(plan_of):
+def test_an_update_costs_three_forward_passes_or_four_with_checkpointing(make_plan):
     def phases(**fields):
-        return rollout_seconds(plan_of(**fields), [10, 30])[0]
+        return rollout_seconds(make_plan(**fields), [10, 30])[0]
 
     default = phases()
-    weights = count_step(plan_of().setup.step).weights
+    weights = count_step(make_plan().setup.step).weights
     attention = 2 * 4 * 128 * (PROMPT**2 + 2 * PROMPT * 20 + 500)
     forward = (2 * weights * (PROMPT + 20) + attention) * 16 / 4 / (FLOPS * UTILIZATION[0][0])
     assert default["log-probs"] == pytest.approx(forward)
@@ -81,19 +81,19 @@ def test_an_update_costs_three_forward_passes_or_four_with_checkpointing(plan_of
     assert phases(beta=0.1)["log-probs"] == pytest.approx(2 * forward)
 
 
-def test_hours_cover_all_rollouts_at_r1s_completion_lengths(plan_of):
-    plan = plan_of({"rows": 16})
+def test_hours_cover_all_rollouts_with_the_completion_lengths_of_r1(make_plan):
+    plan = make_plan({"rows": 16})
     assert plan.schedule.rollouts == 3 * 4  # epochs
     phases = rollout_seconds(plan, [100 * share for share in LENGTHS])
     assert plan.hours == pytest.approx([12 * sum(seconds.values()) / 3600 for seconds in phases])
     assert plan.hours[0] < plan.hours[1]
 
 
-def test_hours_are_estimated_only_for_colocated_vllm_on_one_node(plan_of):
+def test_hours_are_estimated_only_for_colocated_vllm_on_one_node(make_plan):
     for changes in ({"use_vllm": False}, {"vllm_mode": "server"}, {"use_cpu": True, "bf16": False}):
-        assert plan_of(**changes).hours is None
-    assert plan_of({"nodes": 2}).hours is None
-    assert plan_of({"rows": None}).hours is None
+        assert make_plan(**changes).hours is None
+    assert make_plan({"nodes": 2}).hours is None
+    assert make_plan({"rows": None}).hours is None
 
 
 def test_the_command_accepts_all_devices():

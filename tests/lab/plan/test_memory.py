@@ -79,7 +79,7 @@ def test_lora_keeps_the_base_models_dtype_and_trains_float32_adapters():
     assert parts_of(fsdp)[:3] == ((2 * base + 4 * adapters) // 2, 2 * adapters, 4 * adapters)
     # DeepSpeed casts the adapters like all other weights; its master weights are float32.
     assert parts(Engine(2, 2), **HALF, lora=LORA)[0][:3] == (2 * (base + adapters), adapters, 6 * adapters)
-    assert ddp.sent_bytes == 2  # merged into the base
+    assert ddp.sent_bytes == 2  # merged into the base model
 
 
 def test_a_kl_term_adds_a_reference_model():
@@ -115,20 +115,20 @@ def test_gradients_coexist_with_activations_only_if_accumulated():
     assert accumulated == static + 4 * count.weights + count.peak
 
 
-def with_vllm(sleeps=True, utilization=0.5):
+def plan_with_vllm(sleeps=True, utilization=0.5):
     vllm = Generation(True, utilization=utilization, sleeps=sleeps, sequences=24, kv_bytes=1024)
     return plan_memory(setup(Engine(2, 3), step(**HALF, gpu=True), generation=vllm, device=40 * GIB))
 
 
-def test_vllms_share_counts_during_training_unless_it_sleeps():
-    awake, asleep = with_vllm(sleeps=False), with_vllm()
+def test_vllm_memory_counts_during_training_unless_vllm_sleeps():
+    awake, asleep = plan_with_vllm(sleeps=False), plan_with_vllm()
     assert awake.training - asleep.training == 19 * GIB  # vLLM frees 19 of its 20 GiB
     assert awake.generating == asleep.generating
     assert awake.full_completions == pytest.approx(
         (20 * GIB - 2 * count_step(step()).weights - 2 * GIB) / (1024 * 256)
     )
     # shares of 2.4 and 2 GiB, including a workspace of 2 GiB
-    assert with_vllm(utilization=0.06).full_completions > 1 > with_vllm(utilization=0.05).full_completions
+    assert plan_with_vllm(utilization=0.06).full_completions > 1 > plan_with_vllm(utilization=0.05).full_completions
 
 
 def test_only_generation_without_vllm_has_a_key_value_cache():

@@ -46,7 +46,7 @@ def test_schedule_memory_and_fit_are_printed(recipe, capsys):
     assert "Fits: 38 % of 8.0 GiB at the peak." in output  # mostly the 3 GiB reserve
 
 
-def test_missing_rows_and_device_memory_are_requested(recipe, capsys):
+def test_the_plan_requests_missing_rows_and_device_memory(recipe, capsys):
     output = plan_output(capsys, recipe)
     assert "total        unknown, because the number of rows is unknown: set --rows" in output
     assert "Set --gpu_memory to the GiB per device to check" in output
@@ -87,9 +87,9 @@ def test_vllms_cache_margin_is_printed_and_parts_are_sorted_by_size(recipe, caps
     table = output[output.index("| GiB per device") : output.index("| peak while training")]
     sizes = [float(size) for size in re.findall(r"\| +([\d.]+) \|", table)]
     assert sizes == sorted(sizes, reverse=True)
-    waiting = plan_output(capsys, recipe, *args, "--prompt_length", 400, "--vllm_gpu_memory_utilization", 0.08334)
+    queued = plan_output(capsys, recipe, *args, "--prompt_length", 400, "--vllm_gpu_memory_utilization", 0.08334)
     assert re.search(
-        r"holds \d+\.\d full-length completions at a time; 16 are requested: the others are queued\.", waiting
+        r"holds \d+\.\d full-length completions at a time; 16 are requested: the others are queued\.", queued
     )
 
 

@@ -18,8 +18,8 @@ LORA = {"use_peft": True, "dtype": "bfloat16", "lora_target_modules": ["all-line
 
 
 @pytest.fixture
-def setup_of(tmp_path):
-    """Make the setup of a small recipe with `fields`, for 2 GPUs and the named engine."""
+def make_setup(tmp_path):
+    """Return a function that makes the setup of a small recipe with `fields` for 2 GPUs and the named engine."""
     tiny_model().save_pretrained(tmp_path / "model")
     (tmp_path / "fsdp2.yaml").write_text("{distributed_type: FSDP, fsdp_config: {fsdp_version: 2}}")
 
@@ -48,30 +48,30 @@ def setup_of(tmp_path):
         (None, {**LORA, "dtype": "float32"}, (4, 4), 4, "float32"),
     ],
 )
-def test_frozen_trained_and_sent_weights_have_the_expected_bytes(setup_of, engine, fields, stored, sent, dtype):
-    setup = setup_of(engine, **fields)
+def test_frozen_trained_and_sent_weights_have_the_expected_sizes(make_setup, engine, fields, stored, sent, dtype):
+    setup = make_setup(engine, **fields)
     assert (setup.frozen_bytes, setup.trained_bytes) == stored
     assert setup.sent_bytes == sent
     assert setup.step.dtype == dtype
 
 
 @pytest.mark.parametrize(("saved", "loaded"), [(torch.float32, 4), (torch.bfloat16, 2)])
-def test_dtype_auto_selects_the_dtype_of_the_saved_model(setup_of, tmp_path, saved, loaded):
+def test_dtype_auto_selects_the_dtype_of_the_saved_model(make_setup, tmp_path, saved, loaded):
     tiny_model().to(saved).save_pretrained(tmp_path / "model")
-    assert setup_of(dtype="auto").frozen_bytes == loaded
+    assert make_setup(dtype="auto").frozen_bytes == loaded
 
 
-def test_each_vllm_engine_generates_its_share_of_a_rollout(setup_of):
+def test_each_vllm_engine_generates_its_share_of_a_rollout(make_setup):
     batches = {"responses_per_step": 48, "responses_per_rollout": 576, "use_vllm": True}
-    on_one, on_two = (setup_of(**batches, vllm_tensor_parallel_size=size).generation for size in (1, 2))
+    on_one, on_two = (make_setup(**batches, vllm_tensor_parallel_size=size).generation for size in (1, 2))
     assert (on_one.sequences, on_two.sequences) == (576 // 2, 576)
-    # 2 bytes x (keys and values) x 2 layers x width 8; both devices hold a copy of the single head.
+    # 2 bytes x (keys and values) x 2 layers x width 8; both devices hold a copy of the single key-value head.
     assert on_one.kv_bytes == on_two.kv_bytes == 2 * 2 * 2 * 8
 
 
-def test_a_token_budget_reduces_the_micro_batch(setup_of):
+def test_a_token_budget_reduces_the_micro_batch(make_setup):
     fields = {"per_device_train_batch_size": 4, "max_completion_length": 512}  # and an assumed prompt length of 512
-    rows = [setup_of(**fields, max_tokens_per_micro_batch=budget) for budget in (4096, 2048, 100)]
+    rows = [make_setup(**fields, max_tokens_per_micro_batch=budget) for budget in (4096, 2048, 100)]
     assert [(setup.step.rows, setup.accumulation) for setup in rows] == [(4, 1), (2, 2), (1, 4)]
 
 

@@ -14,7 +14,7 @@ from trl_ces.support.errors import UserError
 from trl_ces.train.recipe import make_recipe
 
 
-def recipe_of(tmp_path, **fields):
+def build_recipe(tmp_path, **fields):
     default = {
         "model_name_or_path": "unused",
         "dataset_name": "arithmetic",
@@ -50,7 +50,7 @@ SCHEDULES = {
 @pytest.mark.parametrize("case", SCHEDULES)
 def test_planned_steps_and_rollouts_match_a_real_run(tmp_path, case):
     rows, fields = SCHEDULES[case]
-    plan = make_schedule(recipe_of(tmp_path, **fields).check_training(1), 1, rows)
+    plan = make_schedule(build_recipe(tmp_path, **fields).check_training(1), 1, rows)
     prompts = [f"{n}+{n}=" for n in range(rows)]
     script = random_script(prompts, [[1, 0, 0, 1]] * rows, torch.Generator().manual_seed(1), lengths=(2, 4))
     scripted, rollouts = scripted_rollout(script, 4), []
@@ -69,7 +69,7 @@ def test_planned_steps_and_rollouts_match_a_real_run(tmp_path, case):
 
 @pytest.mark.parametrize("processes", [1, 2, 4])
 def test_the_papers_schedule_is_the_same_on_any_number_of_devices(tmp_path, processes):
-    recipe = recipe_of(tmp_path, responses_per_step=4, responses_per_rollout=48, num_train_epochs=1)
+    recipe = build_recipe(tmp_path, responses_per_step=4, responses_per_rollout=48, num_train_epochs=1)
     plan = make_schedule(recipe.check_training(processes), processes, 2500)
     # 12 prompts x 4 samples, 12 steps per rollout, 208 rollouts, 2,496 steps
     assert (plan.completions, plan.prompts, plan.completions_per_step, plan.updates) == (48, 12, 4, 12)
@@ -78,22 +78,22 @@ def test_the_papers_schedule_is_the_same_on_any_number_of_devices(tmp_path, proc
 
 
 def test_too_few_rows_for_a_rollout_are_rejected(tmp_path):
-    config = recipe_of(tmp_path, per_device_train_batch_size=8, max_steps=5).check_training(1)
+    config = build_recipe(tmp_path, per_device_train_batch_size=8, max_steps=5).check_training(1)
     assert make_schedule(config, 1, 2).rollouts == 5
     with pytest.raises(UserError, match="There are 1 training rows, but a rollout needs 2 prompts: add rows"):
         make_schedule(config, 1, 1)
 
 
 def test_a_single_update_is_on_policy_and_steps_are_unknown_without_rows(tmp_path):
-    plan = make_schedule(recipe_of(tmp_path, responses_per_step=8).check_training(1), 1, None)
+    plan = make_schedule(build_recipe(tmp_path, responses_per_step=8).check_training(1), 1, None)
     assert (plan.updates, plan.policy, plan.steps, plan.rollouts) == (1, "on-policy", None, None)
     sampled = make_schedule(
-        recipe_of(tmp_path, responses_per_step=8, shaping="none", dynamic_sampling=True).check_training(1), 1, None
+        build_recipe(tmp_path, responses_per_step=8, shaping="none", dynamic_sampling=True).check_training(1), 1, None
     )
     assert sampled.rounds == 10
 
 
-def size_of(folder):
+def saved_bytes(folder):
     """Count the bytes of the files that contain weights and optimizer state."""
     return sum(file.stat().st_size for name in ("*.safetensors", "optimizer.pt") for file in folder.glob(name))
 
@@ -112,7 +112,7 @@ def test_the_size_of_a_checkpoint_matches_the_plan(tmp_path, adapter):
     assert disk.checkpoint == 12 * sum(trained)
     assert (disk.saves, disk.max_checkpoints) == (2, 2)
     headers = 40_000  # tensor names and the rollout file
-    assert disk.checkpoint < size_of(tmp_path / "checkpoint-2") < disk.checkpoint + headers
+    assert disk.checkpoint < saved_bytes(tmp_path / "checkpoint-2") < disk.checkpoint + headers
 
 
 @pytest.mark.parametrize(
@@ -129,8 +129,8 @@ def test_checkpoint_size_depends_on_the_engine(tmp_path, engine, bytes_per_weigh
     config = CESConfig(**settings(tmp_path, save_strategy="steps"))
     disk = plan_disk(config, 100, weights=1000, trained=1000, **{"width": 4, **engine})
     assert disk.checkpoint == 1000 * bytes_per_weight
-    only = CESConfig(**settings(tmp_path, save_strategy="steps", save_only_model=True))
-    assert plan_disk(only, 100, weights=1000, trained=1000, **{"width": 4, **engine}).checkpoint == disk.model
+    model_only = CESConfig(**settings(tmp_path, save_strategy="steps", save_only_model=True))
+    assert plan_disk(model_only, 100, weights=1000, trained=1000, **{"width": 4, **engine}).checkpoint == disk.model
 
 
 @pytest.mark.parametrize(

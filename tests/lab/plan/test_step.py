@@ -58,7 +58,7 @@ def test_flash_attention_needs_neither_masks_nor_repeated_heads():
     assert full_mask.saved - flash.saved == 4 * (4 * square + repeated)
 
 
-def test_the_lm_head_works_in_place_on_a_gpu():
+def test_the_lm_head_computes_in_place_on_a_gpu():
     wide = {**SMALL, "vocab_size": 32768, "num_hidden_layers": 1}
     cpu, gpu = (count_step(step(wide, gpu=on, tokens=512)) for on in (False, True))
     tile = 2 * 511 * 32768 * 4

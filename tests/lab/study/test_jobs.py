@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[3]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
 
 
-def shell(tmp_path, name, script, *more):
+def shell_run(tmp_path, name, script, *more):
     """Make a run with shell scripts as its steps."""
     folder = tmp_path / name
     steps = [Step(["sh", "-c", text], folder / "log") for text in (script, *more)]
@@ -39,7 +39,7 @@ def test_runs_are_concurrent_and_each_slot_has_its_devices(tmp_path):
         "echo $CELL $SLOT > out; touch ../$CELL.on; until [ $(ls ../*.on | wc -l) -ge 2 ]; do sleep 0.05; done"
     )
     done = []
-    runs = [shell(tmp_path, name, f"cd {tmp_path}/{name}; {wait_for_another}", "echo second") for name in "abcd"]
+    runs = [shell_run(tmp_path, name, f"cd {tmp_path}/{name}; {wait_for_another}", "echo second") for name in "abcd"]
 
     def on_finish(name):
         done.append((name, (tmp_path / name / "log").read_text()))
@@ -59,11 +59,11 @@ def test_a_failure_does_not_stop_other_runs(tmp_path):
         done.append(name)
 
     runs = [
-        shell(tmp_path, "bad", "echo the reason; exit 3", f"touch {tmp_path}/never"),
-        shell(tmp_path, "killed", "kill -9 $$"),
-        shell(tmp_path, "no row", "true"),
-        shell(tmp_path, "late", "true"),
-        shell(tmp_path, "good", "true"),
+        shell_run(tmp_path, "bad", "echo the reason; exit 3", f"touch {tmp_path}/never"),
+        shell_run(tmp_path, "killed", "kill -9 $$"),
+        shell_run(tmp_path, "no row", "true"),
+        shell_run(tmp_path, "late", "true"),
+        shell_run(tmp_path, "good", "true"),
     ]
     object.__setattr__(runs[3].steps[0], "after", lambda: 1 / 0)
     failed = run_all(runs, [{}], on_finish, lambda failure: reported.append((failure.name, list(done))))
@@ -91,7 +91,7 @@ def test_a_signal_ends_all_runs_and_descendants_in_other_sessions(tmp_path):
     script = (
         f"setsid sh -c 'trap \"\" TERM; echo $$ > {pid_file}; sleep 600' & sleep 1; kill -TERM {os.getpid()}; wait"
     )
-    runs = [shell(tmp_path, "a", script), shell(tmp_path, "b", "sleep 600")]
+    runs = [shell_run(tmp_path, "a", script), shell_run(tmp_path, "b", "sleep 600")]
     with pytest.raises(SystemExit, match="143"):
         run_all(runs, [{}, {}], grace_seconds=2.0)
     state = subprocess.run(["ps", "-o", "stat=", "-p", pid_file.read_text()], capture_output=True, text=True).stdout
@@ -100,7 +100,7 @@ def test_a_signal_ends_all_runs_and_descendants_in_other_sessions(tmp_path):
 
 
 def test_a_second_run_does_not_start_in_a_locked_folder(tmp_path):
-    first = shell(tmp_path, "a", f"touch {tmp_path}/on; sleep 60")
+    first = shell_run(tmp_path, "a", f"touch {tmp_path}/on; sleep 60")
     text = f"""
 from pathlib import Path
 from trl_ces.lab.study.processes import Pending, Step, run_all
@@ -114,7 +114,7 @@ run_all([Pending("a", folder, [Step({first.steps[0].command!r}, folder / "log")]
     study.wait()
     done = []
     try:
-        (failed,) = run_all([first, shell(tmp_path, "b", "true")], [{}], done.append)
+        (failed,) = run_all([first, shell_run(tmp_path, "b", "true")], [{}], done.append)
     finally:
         subprocess.run(["pkill", "-KILL", "-f", f"touch {tmp_path}/on"], check=True)
     assert re.search(rf"{lock.read_text()}\b.*`kill {lock.read_text()}`", str(failed))
@@ -309,17 +309,17 @@ def test_a_killed_and_restarted_study_yields_the_same_results(tmp_path, uninterr
         time.sleep(0.05)
     study.send_signal(number)
     study.wait()
-    if number == signal.SIGKILL:  # like a machine that loses power: no process survives
+    if number == signal.SIGKILL:  # simulate a power failure: no process survives
         subprocess.run(["pkill", "-KILL", "-f", str(interrupted / "out")], check=False)
         time.sleep(1)
-    attempts = {file.parent: file.read_bytes() for file in interrupted.glob("out/*/*/training.json")}
+    trained = {file.parent: file.read_bytes() for file in interrupted.glob("out/*/*/training.json")}
     finished = folders("evaluation.json")
     assert half_trained()
     again = run_study(interrupted)
     printed = again.communicate()[0].decode()
     assert again.returncode == 0, printed
     assert f"{len(finished)} finished" in printed
-    for folder, content in attempts.items():
+    for folder, content in trained.items():
         assert (folder / "training.json").read_bytes() == content  # not trained again
     resumed = [json.loads(file.read_text())["attempts"] for file in interrupted.glob("out/*/*/training.json")]
     assert max(resumed) == 2

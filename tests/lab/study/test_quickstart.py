@@ -48,7 +48,7 @@ def test_the_table_shows_units_and_the_bands_of_each_model(monkeypatch):
     ]
 
 
-def test_results_outside_their_band_are_listed_after_rounding(monkeypatch):
+def test_rounded_results_outside_their_band_are_listed(monkeypatch):
     wide = ((0.0, 100.0), (0.0, 99.0), (0.0, 1.0))
     monkeypatch.setattr(quickstart, "BANDS", {"before": wide, "DAPO": wide, "CES": ((95.1, 96.0), *wide[1:])})
     inside = MEASURES | {"CES": {**MEASURES["CES"], "accuracy": 0.95051}}
@@ -66,7 +66,7 @@ def test_the_bands_are_prediction_intervals_over_the_seeds_of_the_study():
             values = factor * runs[column].to_numpy()
             mean, spread = values.mean(), values.std(ddof=1) * (1 + 1 / len(values)) ** 0.5
             half = stats.t.ppf(0.975, len(values) - 1) * spread
-            unit = 10**digits  # rounded outwards
+            unit = 10**digits  # rounded outward
             ends = math.floor((mean - half) * unit) / unit, math.ceil((mean + half) * unit) / unit
             expected.append((max(ends[0], 0.0), min(ends[1], 100.0)))
         assert quickstart.BANDS[name] == tuple(expected)
@@ -102,7 +102,7 @@ def test_failed_training_is_reported_with_the_last_line_of_its_log(tmp_path, mon
     assert len((tmp_path / "dapo.log").read_text().splitlines()) == 1
 
 
-def test_a_failed_run_ends_the_other_runs(tmp_path, monkeypatch, capsys):
+def test_a_failed_run_stops_the_other_runs(tmp_path, monkeypatch, capsys):
     (tmp_path / "worker.py").write_text(
         "import sys, time\nif 'dapo' not in sys.argv[-1]:\n    sys.exit('failed')\ntime.sleep(100)\n"
     )
@@ -113,10 +113,10 @@ def test_a_failed_run_ends_the_other_runs(tmp_path, monkeypatch, capsys):
     start = time.monotonic()
     assert command.run(["--output_dir", str(tmp_path)]) == 1
     assert capsys.readouterr().err.startswith("\nCES stopped with exit code 1. ")
-    assert time.monotonic() - start < 60  # DAPO was ended
+    assert time.monotonic() - start < 60  # DAPO was stopped
 
 
-def test_the_steps_of_all_runs_are_shown_in_one_line_that_fits_the_terminal(tmp_path, monkeypatch, capsys):
+def test_the_steps_of_all_runs_are_shown_on_one_line_that_fits_the_terminal(tmp_path, monkeypatch, capsys):
     runs = [quickstart.training(method, tmp_path / method, {}) for method in quickstart.METHODS]
     runs[0].steps[0].log.write_text("  1%|  | 1/160 [00:01<01:00]\r 25%|##  | 40/160 [00:40<02:00, 81.0 % correct]")
     assert quickstart.progress(runs, 160) == "DAPO 40, CES 0, ces_correct_only 0 of 160"
@@ -128,7 +128,7 @@ def test_the_steps_of_all_runs_are_shown_in_one_line_that_fits_the_terminal(tmp_
     assert len("2/3  Train three methods ... DAPO 160, CES 160, ces_correct_only 160 of 160") < 80
 
 
-def test_the_last_lines_are_commands_for_an_own_model():
+def test_the_last_lines_are_valid_commands():
     words = [line.split() for line in command.NEXT.replace("\\\n", "").splitlines() if line.startswith("  trl-ces")]
     assert [line[1] for line in words] == ["inspect", "train"]
     recipe = load_recipe([], read_words(words[1][2:]).overrides)
@@ -136,7 +136,7 @@ def test_the_last_lines_are_commands_for_an_own_model():
     assert recipe.script.reward_funcs == ["accuracy_reward"]
 
 
-def test_the_quickstart_environment_has_every_package_that_is_imported():
+def test_the_quickstart_environment_contains_every_imported_package():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     to_visit = [*project["dependencies"], *extras["quickstart"], *extras["lab"]]

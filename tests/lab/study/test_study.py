@@ -31,7 +31,7 @@ PLAIN = {
 }
 
 
-def study_of(tmp_path, **changes):
+def make_study(tmp_path, **changes):
     file = tmp_path / "small.yaml"
     content = {name: value for name, value in {**PLAIN, **changes}.items() if value is not None}
     file.write_text(yaml.safe_dump(content, sort_keys=False))
@@ -39,7 +39,7 @@ def study_of(tmp_path, **changes):
 
 
 def test_each_method_and_seed_has_a_cell_with_a_recipe(tmp_path):
-    study = study_of(tmp_path, overrides={"ces_tau": 0.1, "max_steps": 7, "model_name_or_path": "base/{seed}"})
+    study = make_study(tmp_path, overrides={"ces_tau": 0.1, "max_steps": 7, "model_name_or_path": "base/{seed}"})
     assert [(cell.method, cell.seed, str(cell.folder)) for cell in study.cells] == [
         ("DAPO", 3, "out/dapo/seed-3"),
         ("DAPO", 5, "out/dapo/seed-5"),
@@ -58,7 +58,7 @@ def test_each_method_and_seed_has_a_cell_with_a_recipe(tmp_path):
 
 
 def test_variants_and_untrained_models_have_their_own_cells(tmp_path):
-    study = study_of(
+    study = make_study(
         tmp_path,
         variants={"easy 0.2": {"max_steps": 1}, "hard": {"max_steps": 2}},
         untrained="Before",
@@ -76,8 +76,8 @@ def test_variants_and_untrained_models_have_their_own_cells(tmp_path):
 
 def test_an_untrained_model_that_all_seeds_share_has_one_cell(tmp_path):
     settings = {"untrained": "Before", "evaluation": {"function": "f"}}
-    shared = study_of(tmp_path, overrides={"model_name_or_path": "base"}, **settings)
-    separate = study_of(tmp_path, overrides={"model_name_or_path": "base/{seed}"}, **settings)
+    shared = make_study(tmp_path, overrides={"model_name_or_path": "base"}, **settings)
+    separate = make_study(tmp_path, overrides={"model_name_or_path": "base/{seed}"}, **settings)
     assert [cell.seed for cell in shared.cells if not cell.trained] == [3]
     assert [cell.seed for cell in separate.cells if not cell.trained] == [3, 5]
 
@@ -109,9 +109,9 @@ def test_an_untrained_model_that_all_seeds_share_has_one_cell(tmp_path):
         ({"untrained": "DAPO", "evaluation": {"function": "f"}}, "share a folder"),
     ],
 )
-def test_an_invalid_study_is_rejected_with_a_remedy(tmp_path, changes, message):
+def test_the_error_for_an_invalid_study_suggests_a_fix(tmp_path, changes, message):
     with pytest.raises(UserError) as error:
-        study_of(tmp_path, **changes)
+        make_study(tmp_path, **changes)
     assert message in str(error.value)
 
 
@@ -126,7 +126,7 @@ def test_all_runs_of_shipped_studies_are_valid(file, monkeypatch):
         assert parse_yaml(yaml.safe_dump(cell.recipe, sort_keys=False, allow_unicode=True)) == cell.recipe
     if study.evaluation and not study.evaluation["function"].startswith("trl_ces.lab.evaluation."):
         check_evaluation(study.evaluation, study.cells[-1].checked_recipe)
-    elif study.evaluation:  # the data are not available, nor, without a network, the model
+    elif study.evaluation:  # the data is not available, and the model needs the network
         monkeypatch.setattr("trl_ces.lab.evaluation.run.read_model", lambda settings: None)
         with pytest.raises(UserError, match="Set `--data_dir`"):
             check_evaluation({**study.evaluation, "data_dir": "./nowhere"}, study.cells[-1].checked_recipe)
@@ -313,7 +313,7 @@ def test_differences_are_paired_by_seed_not_by_position():
     assert tables.paired_difference(DataFrame(rows[2:]), DataFrame(baseline), "accuracy") is None
 
 
-def run_of(method, seed, accuracy, length, variant=""):
+def make_run(method, seed, accuracy, length, variant=""):
     identity = {"variant": variant, "method": method, "seed": seed, "measured_on": "easy + hard"}
     benchmarks = {
         "easy/accuracy": accuracy + 0.1,
@@ -327,11 +327,11 @@ def run_of(method, seed, accuracy, length, variant=""):
 def test_the_tables_have_the_papers_layout():
     runs = DataFrame(
         [
-            run_of("DAPO", 0, 0.5, 20.0),
-            run_of("DAPO", 1, 0.7, 22.0),
-            run_of("CES", 0, 0.6, 17.0),
-            run_of("CES", 1, 0.8, 19.0),
-            run_of("strong", 0, 0.4, 30.0),
+            make_run("DAPO", 0, 0.5, 20.0),
+            make_run("DAPO", 1, 0.7, 22.0),
+            make_run("CES", 0, 0.6, 17.0),
+            make_run("CES", 1, 0.8, 19.0),
+            make_run("strong", 0, 0.4, 30.0),
         ]
     )
     assert tables.method_table(runs, "DAPO") == [
@@ -356,16 +356,16 @@ def test_each_variant_has_the_same_weight():
     rows = [
         # Variant "a": CES is 0.1 (seed 0) and 0.3 (seed 1) better, and 2 and 4 tokens shorter.
         # Variant "b": CES is 0.1 worse and 1 token longer.
-        run_of("DAPO", 0, 0.5, 20.0, "a"),
-        run_of("DAPO", 1, 0.5, 20.0, "a"),
-        run_of("CES", 0, 0.6, 18.0, "a"),
-        run_of("CES", 1, 0.8, 16.0, "a"),
-        run_of("DAPO", 0, 0.5, 20.0, "b"),
-        run_of("CES", 0, 0.4, 21.0, "b"),
-        run_of("unpaired", 7, 0.4, 21.0, "b"),
+        make_run("DAPO", 0, 0.5, 20.0, "a"),
+        make_run("DAPO", 1, 0.5, 20.0, "a"),
+        make_run("CES", 0, 0.6, 18.0, "a"),
+        make_run("CES", 1, 0.8, 16.0, "a"),
+        make_run("DAPO", 0, 0.5, 20.0, "b"),
+        make_run("CES", 0, 0.4, 21.0, "b"),
+        make_run("unpaired", 7, 0.4, 21.0, "b"),
         # Variant "c": CES is 0.2 better and 1 token shorter.
-        run_of("DAPO", 0, 0.5, 20.0, "c"),
-        run_of("CES", 0, 0.7, 19.0, "c"),
+        make_run("DAPO", 0, 0.5, 20.0, "c"),
+        make_run("CES", 0, 0.7, 19.0, "c"),
     ]
     rows[3]["hard/accuracy"] = 0.6  # on "hard", CES is only 0.1 and 0.2 better in variant "a"
     header, *lines = tables.variants_table(DataFrame(rows), "DAPO")
@@ -385,7 +385,7 @@ def test_equal_accuracies_do_not_count_as_higher():
     before, after = (0.57, 0.7, 0.9), (0.56, 0.73, 0.88)
     assert sum(b - a for a, b in zip(before, after, strict=True)) > 0
     rows = [
-        run_of(method, seed, accuracy, 20.0, variant)
+        make_run(method, seed, accuracy, 20.0, variant)
         for variant in ("a", "b")
         for method, accuracies in (("DAPO", before), ("CES", after))
         for seed, accuracy in enumerate(accuracies)
@@ -395,8 +395,8 @@ def test_equal_accuracies_do_not_count_as_higher():
 
 
 def test_an_untrained_model_measured_once_is_compared_with_all_baseline_seeds():
-    trained = [run_of("DAPO", seed, accuracy, 10.0) | {"train/steps": 8} for seed, accuracy in ((3, 0.5), (5, 0.7))]
-    rows = DataFrame([run_of("Before", 3, 0.4, 30.0) | {"train/steps": None}, *trained])
+    trained = [make_run("DAPO", seed, accuracy, 10.0) | {"train/steps": 8} for seed, accuracy in ((3, 0.5), (5, 0.7))]
+    rows = DataFrame([make_run("Before", 3, 0.4, 30.0) | {"train/steps": None}, *trained])
     difference = tables.paired_difference(rows[:1], rows[1:], "accuracy")
     assert difference.mean == pytest.approx((0.4 - 0.5 + 0.4 - 0.7) / 2)
     assert tables.method_table(rows, "DAPO")[1][:4] == ["Before", "1", "40.0", "-20.0 ± 127.1"]

@@ -126,8 +126,8 @@ def test_train_and_held_out_problems_are_disjoint():
     assert (len(train), len(held_out)) == (6000, 600)  # all are distinct
     swapped = {"+".join(reversed(prompt.rstrip(":").split("+"))) + ":" for prompt in train}
     assert not held_out & (train | swapped)
-    share = sum(split_of([a, b]) == "held_out" for a in range(10, 100) for b in range(10, 100)) / 8100
-    assert share == pytest.approx(0.1, abs=0.02)
+    fraction = sum(split_of([a, b]) == "held_out" for a in range(10, 100) for b in range(10, 100)) / 8100
+    assert fraction == pytest.approx(0.1, abs=0.02)
 
 
 def test_solutions_are_sums_and_problems_depend_only_on_the_seed():
@@ -188,7 +188,7 @@ def test_the_tokenizer_has_one_token_per_character_and_rejects_other_characters(
 
 @pytest.fixture(scope="module")
 def tiny_base(tmp_path_factory):
-    """Train a base model; return its folder and the arguments of all calls of `on_step`."""
+    """Train a base model; return its folder and the arguments of all `on_step` calls."""
     folder, steps = tmp_path_factory.mktemp("parent") / "base", []
     make_base_model(str(folder), lambda *step: steps.append(step), steps=40, batch_size=16)
     return folder, steps
@@ -280,7 +280,7 @@ def test_texts_with_fewer_sums_use_any_letters_in_alphabetical_order():
 
 
 def test_lengths_include_the_end_token_and_entropies_are_in_bits(tmp_path):
-    """With zero weights, the 18 tokens are equally likely: the entropy is log2(18) bits, the mean length 18 tokens."""
+    """With zero weights, all 18 tokens are equally likely, so the entropy is log2(18) bits and the mean length 18."""
     from transformers import AutoModelForCausalLM
 
     build_base_model(tmp_path, steps=1, batch_size=2)

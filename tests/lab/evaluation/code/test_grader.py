@@ -29,12 +29,12 @@ def task(reference, *groups, **more):
     return CodeTask("f", reference, encoded, **({"atol": 0} | more))
 
 
-def fenced(program):
+def code_block(program):
     return f"Here it is:\n```python\n{program}\n```\nDone."
 
 
-def passed(tasks, programs, seconds=20.0):
-    completions = [(task, fenced(program), False) for task, program in zip(tasks, programs, strict=True)]
+def grade_programs(tasks, programs, seconds=20.0):
+    completions = [(task, code_block(program), False) for task, program in zip(tasks, programs, strict=True)]
     return [grade.passed for grade in CodeGrader(seconds).grade(completions)]
 
 
@@ -81,10 +81,10 @@ def test_program_is_the_last_python_block_that_defines_the_function(text, progra
     ids=lambda value: type(value).__name__,
 )
 def test_encoding_preserves_values_and_types(value):
-    back = decode(json.loads(json.dumps(encode(value))))
-    assert back == value
-    assert type(back) is type(value)
-    assert isinstance(value, int) or repr(back) == repr(value)
+    decoded = decode(json.loads(json.dumps(encode(value))))
+    assert decoded == value
+    assert type(decoded) is type(value)
+    assert isinstance(value, int) or repr(decoded) == repr(value)
 
 
 def test_value_that_cannot_be_encoded_equals_no_other_value():
@@ -128,7 +128,7 @@ def test_base_and_additional_tests_are_graded_separately():
         "import os\ndef double(x):\n    return 2 * x if x > 0 else os._exit(0)",
     ]
     expected = [[True, True], [True, True], [True, False], [False, False], [False, False], [False, False]]
-    assert passed([DOUBLE] * 7, programs) == [*expected, [True, False]]
+    assert grade_programs([DOUBLE] * 7, programs) == [*expected, [True, False]]
 
 
 MALICIOUS = {
@@ -138,14 +138,14 @@ MALICIOUS = {
     "printing": "print('passed', 'correct', '[true, true]')\ndef f(x): print('correct')",
     "sending": "import os\nos.write(3, b'correct')\nos._exit(0)",
     "the caller's send": "import sys\nf = lambda x: (sys._getframe(1).f_locals['send'](b'correct'), os._exit(0))",
-    "equal to all": "class E:\n    def __eq__(self, other): return True\n    __hash__ = None\ndef f(x): return E()",
-    "an int equal to all": "class E(int):\n    def __eq__(self, other): return True\ndef f(x): return E(7)",
-    "a list equal to all": "class E(list):\n    def __eq__(self, other): return True\ndef f(x): return E()",
+    "always equal": "class E:\n    def __eq__(self, other): return True\n    __hash__ = None\ndef f(x): return E()",
+    "an int that is always equal": "class E(int):\n    def __eq__(self, other): return True\ndef f(x): return E(7)",
+    "a list that is always equal": "class E(list):\n    def __eq__(self, other): return True\ndef f(x): return E()",
     "patching json": "import json\njson.dumps = lambda value: '[true]'\ndef f(x): return 7",
     "patching exit": "import os\nos._exit = lambda code: None\ndef f(x): raise ValueError",
-    "reading what is expected": "import gc\ndef f(x):\n    found = [o for o in gc.get_objects() if isinstance(o, dict)"
+    "reading expected outputs": "import gc\ndef f(x):\n    found = [o for o in gc.get_objects() if isinstance(o, dict)"
     " and 'expected' in o]\n    return found[0]['expected'][0] if found else 7",
-    "looking up the frames": "import sys\ndef f(x):\n    frame = sys._getframe()\n    while frame:\n        "
+    "walking the stack frames": "import sys\ndef f(x):\n    frame = sys._getframe()\n    while frame:\n        "
     "if 'expected' in frame.f_locals: return frame.f_locals['expected'][0]\n        frame = frame.f_back\n"
     "    return 7",
     "the reference's text": "import gc\ndef f(x):\n    if any(isinstance(o, str) and 'secret_of' in o "
@@ -157,7 +157,7 @@ MALICIOUS = {
     "deep": "def f(x):\n    y = []\n    for _ in range(10**6): y = [y]\n    return y",
     "cycle": "def f(x):\n    y = []\n    y.append(y)\n    return y",
     "huge": "def f(x): return 'x' * 10**9",
-    "colliding": "def f(x): return {n * (2**61 - 1) for n in range(20000)}",
+    "colliding hashes": "def f(x): return {n * (2**61 - 1) for n in range(20000)}",
     "a thread left behind": "import threading\ndef f(x):\n    threading.Thread(target=lambda: [0 "
     "for _ in iter(int, 1)]).start()\n    return 7",
     "kill": "import os\ndef f(x): os.kill(-1, 9)",
@@ -168,14 +168,16 @@ MALICIOUS = {
 @pytest.mark.parametrize("name", MALICIOUS)
 def test_malicious_programs_do_not_pass(name):
     secret_of = task("def f(x): return 'secret_of_' + str(x)", [[1]], [[2]])
-    assert passed([secret_of], [MALICIOUS[name]], seconds=8.0) == [[False, False]]
+    assert grade_programs([secret_of], [MALICIOUS[name]], seconds=8.0) == [[False, False]]
 
 
 @needs_sandbox
-def test_correct_programs_pass_next_to_malicious_programs():
+def test_correct_programs_pass_alongside_malicious_programs():
     malicious = [MALICIOUS[name] for name in ("fork", "memory", "kill", "exit")]
     tasks = [task("def f(x): return x", [[1]])] * 8
-    results = passed(tasks, [program for attack in malicious for program in (attack, "def f(x): return x")], 20.0)
+    results = grade_programs(
+        tasks, [program for attack in malicious for program in (attack, "def f(x): return x")], 20.0
+    )
     assert results == [[False], [True]] * 4
 
 
@@ -184,16 +186,15 @@ def test_slow_call_is_killed_at_its_cpu_time_limit(monkeypatch):
     # The reference takes almost no time, so the limit is one second of CPU time. The wall-clock limit is 60 seconds.
     statuses = []
 
-    def watched(*arguments, **settings):
+    def record_status(*arguments, **settings):
         outcome = run_sandboxed(*arguments, **settings)
         statuses.append(outcome.status)
         return outcome
 
-    monkeypatch.setattr(grader, "run_sandboxed", watched)
+    monkeypatch.setattr(grader, "run_sandboxed", record_status)
     slow = "def f(x):\n    while x: pass\n    return x"
-    assert passed([task("def f(x): return x", [[0]], [[1]])], [slow], 60.0) == [[True, False]]
-
-    assert statuses == ["ok", "died"]  # the reference; the program, which SIGPROF killed
+    assert grade_programs([task("def f(x): return x", [[0]], [[1]])], [slow], 60.0) == [[True, False]]
+    assert statuses == ["ok", "died"]  # the reference, then the program, which SIGPROF killed
 
 
 @needs_sandbox
@@ -206,14 +207,14 @@ def test_slow_call_is_killed_at_its_cpu_time_limit(monkeypatch):
         "import resource; resource.setrlimit(resource.RLIMIT_CPU, (99, 99))",
     ],
 )
-def test_a_program_that_lifts_its_own_time_limit_does_not_pass(escape):
+def test_a_program_cannot_lift_its_time_limit(escape):
     busy = "    import time\n    while x and time.process_time() < 4: pass\n    return x"
     program = f"def f(x):\n    try: {escape}\n    except ValueError: pass\n{busy}"
-    assert passed([task("def f(x): return x", [[0]], [[1]])], [program], 60.0) == [[True, False]]
+    assert grade_programs([task("def f(x): return x", [[0]], [[1]])], [program], 60.0) == [[True, False]]
 
 
 @needs_sandbox
-def test_outputs_are_compared_by_special_rules():
+def test_special_comparison_rules_are_applied():
     same_set = task("def f(x): return sorted(x)", [[[3, 1]]], convert="set")
     not_none = task("def f(x): return x > 0", [[1], [2]], convert="not_none")
     root = task("def f(c): return -c[0] / c[1]", [[[2.0, 1.0]]], rule="root", atol=1e-4)
@@ -224,14 +225,14 @@ def test_outputs_are_compared_by_special_rules():
         (root, "def f(c): return -2.00001", "def f(c): return -2.1"),
         (accepted, "def f(x): return 7", "def f(x): return 6"),
     ):
-        assert passed([tested, tested], [correct, wrong]) == [[True], [False]]
+        assert grade_programs([tested, tested], [correct, wrong]) == [[True], [False]]
 
 
 @needs_sandbox
 def test_programs_are_unscored_if_the_reference_fails():
     neither = task("def f(x): raise ValueError", [[1]], [[2]])
     half = task("def f(x): return 1 / (x - 2)", [[1]], [[2]])
-    assert passed([neither, half, half], ["def f(x): return -1.0"] * 2 + ["def f(x): return 0"]) == [
+    assert grade_programs([neither, half, half], ["def f(x): return -1.0"] * 2 + ["def f(x): return 0"]) == [
         [None, None],
         [True, None],
         [False, None],
@@ -239,20 +240,20 @@ def test_programs_are_unscored_if_the_reference_fails():
 
 
 def test_unscored_program_is_unscored_for_both_graders():
-    class ReferenceThatFails:
+    class FailingReferenceGrader:
         def grade(self, completions):
             return [CodeGrade("def double(x): return 2 * x", [True, None])] * len(completions)
 
     base = Problem("humaneval", 0, "Double x.", "double", DOUBLE)
     stricter = replace(base, benchmark="humaneval_plus")
     generated = {"tokens": 9, "finish_reason": "stop", "text": "text"}
-    samples = grade_completions([(Request([base, stricter], 0, [1], False, 7), generated)], ReferenceThatFails())
+    samples = grade_completions([(Request([base, stricter], 0, [1], False, 7), generated)], FailingReferenceGrader())
     assert [(sample["correct"], sample["correct_qwen"]) for sample in samples] == [(True, True), (None, None)]
 
 
 @needs_sandbox
 def test_code_in_the_thinking_block_is_ignored():
-    block = fenced("def double(x): return 2 * x")
+    block = code_block("def double(x): return 2 * x")
     texts = [f"<think>{block}", block, f"{block}</think>No idea.", f"so</think>{block}"]
     prefilled = [False, True, True, True]
     grades = CodeGrader(20.0).grade([(DOUBLE, text, opened) for text, opened in zip(texts, prefilled, strict=True)])
@@ -272,13 +273,13 @@ def test_code_benchmarks_require_permission(tmp_path, capsys, monkeypatch):
 
 
 @needs_sandbox
-def test_completion_is_graded_for_the_base_set_and_the_stricter_set(tmp_path, monkeypatch):
+def test_a_completion_is_graded_with_the_base_tests_and_the_stricter_tests(tmp_path, monkeypatch):
     write_data(tmp_path, ["humaneval", "aime24"])
     write_model(tmp_path / "model")
     backends = []
 
     def load(facts, settings, longest):
-        backends.append(ScriptedBackend(facts.tokenizer, {"": fenced("def double(x): return abs(2 * x)")}))
+        backends.append(ScriptedBackend(facts.tokenizer, {"": code_block("def double(x): return abs(2 * x)")}))
         return backends[-1]
 
     monkeypatch.setattr(run_module, "load_backend", load)
@@ -338,9 +339,9 @@ def real_rows(dataset):
         return [json.loads(line) for line in stream]
 
 
-def failed_canonical(dataset, rows):
+def failing_solutions(dataset, rows):
     tasks = [read_task(dataset, row) for row in rows]
-    results = passed(tasks, [row["prompt"] + row["canonical_solution"] for row in rows], 120.0)
+    results = grade_programs(tasks, [row["prompt"] + row["canonical_solution"] for row in rows], 120.0)
     return {row["task_id"]: groups for row, groups in zip(rows, results, strict=True) if groups != [True, True]}
 
 
@@ -348,7 +349,7 @@ def failed_canonical(dataset, rows):
 @pytest.mark.parametrize("dataset", FILES)
 def test_twenty_canonical_solutions_pass(dataset):
     rows = real_rows(dataset)
-    assert failed_canonical(dataset, rows[5 :: len(rows) // 20][:20]) == {}
+    assert failing_solutions(dataset, rows[5 :: len(rows) // 20][:20]) == {}
 
 
 @needs_sandbox
@@ -356,5 +357,5 @@ def test_twenty_canonical_solutions_pass(dataset):
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("dataset", FILES)
 def test_all_canonical_solutions_pass(dataset):
-    failed = failed_canonical(dataset, real_rows(dataset))
+    failed = failing_solutions(dataset, real_rows(dataset))
     assert failed == {name: [True, None] for name in failed if name in TOO_LARGE}

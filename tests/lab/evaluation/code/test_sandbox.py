@@ -41,11 +41,11 @@ def cpu_ticks(process):
     return int((Path("/proc") / str(process) / "stat").read_text().rpartition(")")[2].split()[11])
 
 
-def wait_until(holds):
+def wait_until(condition):
     deadline = time.monotonic() + 60
-    while not holds() and time.monotonic() < deadline:
+    while not condition() and time.monotonic() < deadline:
         time.sleep(0.05)
-    return holds()
+    return condition()
 
 
 def all_have_ended():
@@ -228,14 +228,14 @@ def test_code_does_not_run_without_the_system_call_filter(monkeypatch):
         run_sandboxed("send(b'here')", seconds=20)
 
 
-def stand_in(folder, monkeypatch, script):
+def put_bwrap_on_path(folder, monkeypatch, script):
     """Put a `bwrap` with this shell script before the real `bwrap` on PATH."""
     (folder / "bwrap").write_text(f"#!/bin/sh\n{script}\n")
     (folder / "bwrap").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
 
-REAL = shutil.which("bwrap")
+REAL_BWRAP = shutil.which("bwrap")
 DROP_OPTIONS = 'while [ "$1" != -- ]; do shift; done; shift\n'
 ALL_FILES = "--ro-bind / / --dev-bind /dev /dev"
 
@@ -246,13 +246,13 @@ ALL_FILES = "--ro-bind / / --dev-bind /dev /dev"
     [
         ('exec "$@"', "the ipc namespace, the mnt namespace, the net namespace, the pid namespace"),
         ('"$@"', "the pid namespace"),
-        (f'exec {REAL} --unshare-all --share-net {ALL_FILES} -- "$@"', "the net namespace, /"),
-        (f'exec {REAL} --unshare-all {ALL_FILES} -- "$@"', "bwrap exposes /"),
-        (f'exec {REAL} --unshare-net --unshare-user --dev-bind / / -- "$@"', "the pid namespace"),
+        (f'exec {REAL_BWRAP} --unshare-all --share-net {ALL_FILES} -- "$@"', "the net namespace, /"),
+        (f'exec {REAL_BWRAP} --unshare-all {ALL_FILES} -- "$@"', "bwrap exposes /"),
+        (f'exec {REAL_BWRAP} --unshare-net --unshare-user --dev-bind / / -- "$@"', "the pid namespace"),
     ],
 )
-def test_a_bwrap_that_does_not_isolate_is_refused(tmp_path, monkeypatch, script, message):
-    stand_in(tmp_path, monkeypatch, DROP_OPTIONS + script)
+def test_a_bwrap_that_does_not_isolate_is_rejected(tmp_path, monkeypatch, script, message):
+    put_bwrap_on_path(tmp_path, monkeypatch, DROP_OPTIONS + script)
     with pytest.raises(UserError, match=rf"only in a sandbox, which cannot be created here \(.*({message})"):
         check_sandbox()
     ran = tmp_path / "ran"
@@ -264,11 +264,11 @@ def test_a_bwrap_that_does_not_isolate_is_refused(tmp_path, monkeypatch, script,
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the sandbox requires Linux")
 @pytest.mark.parametrize("script", ["sleep 1000", "exec sleep 1000", "sleep 1000 & exec 2>&-; sleep 1000"])
-def test_a_bwrap_that_hangs_is_refused_at_the_limit(tmp_path, monkeypatch, script):
-    stand_in(tmp_path, monkeypatch, script)
+def test_a_bwrap_that_hangs_is_rejected_after_the_time_limit(tmp_path, monkeypatch, script):
+    put_bwrap_on_path(tmp_path, monkeypatch, script)
     monkeypatch.setattr(sandbox, "READY_SECONDS", 0.5)
     with pytest.raises(UserError, match=r"cannot be created here \(bwrap was not ready after|bwrap ended without"):
-        check_sandbox()  # would take 1000 s
+        check_sandbox()  # the script would take 1000 s
 
 
 IGNORE_SIGNALS = "import signal\nfor n in (24, 25, 26, 27): signal.signal(n, signal.SIG_IGN)\n"
@@ -276,10 +276,10 @@ RESET_TIMER = "import signal\nsignal.setitimer(signal.ITIMER_PROF, 0)\n"
 
 
 @needs_sandbox
-@pytest.mark.parametrize("start_of_call", ["", IGNORE_SIGNALS, RESET_TIMER])
-def test_cpu_time_of_a_call_is_limited_from_outside(monkeypatch, start_of_call):
-    calls = "send(b'\\0a\\0')\n" * 3 + "send(b'\\0')\n" + start_of_call + "while True: pass"
-    monkeypatch.setattr(sandbox, "SPARE_SECONDS", 10_000)  # neither total CPU time nor the clock ends the program
+@pytest.mark.parametrize("call_prefix", ["", IGNORE_SIGNALS, RESET_TIMER])
+def test_cpu_time_of_a_call_is_limited_from_outside_the_program(monkeypatch, call_prefix):
+    calls = "send(b'\\0a\\0')\n" * 3 + "send(b'\\0')\n" + call_prefix + "while True: pass"
+    monkeypatch.setattr(sandbox, "SPARE_SECONDS", 10_000)  # neither total CPU time nor wall time ends the program
     outcome = run_sandboxed(calls, seconds=10_000, call_seconds=[0.5] * 4)
     assert outcome == Outcome("timeout", b"\0a\0" * 3 + b"\0")
     assert all_have_ended()
