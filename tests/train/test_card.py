@@ -102,7 +102,7 @@ def test_the_card_of_an_adapter_explains_how_to_load_it(tmp_path):
     adapter = card(tmp_path / "run", recipe=RECIPE.replace("some-org/base-model", str(tmp_path / "base")))
     assert adapter.data.library_name == "peft"
     assert "# an adapter: needs peft" in adapter.text
-    assert "The weights are a LoRA adapter, which is loaded together with its base." in adapter.text
+    assert "The weights are a LoRA adapter, which is loaded together with its base model." in adapter.text
     assert "without it, the adapter cannot be loaded" in adapter.text
 
 

@@ -153,7 +153,7 @@ def keep_awake(generation: Any) -> Iterator[None]:
         return
     sleep = generation.llm.sleep
 
-    def stay_awake(level: int) -> None:  # TRL neither wakes vLLM nor sends weights while it is `False`
+    def stay_awake(level: int) -> None:  # without sleep mode, TRL neither wakes vLLM nor resends weights
         generation.enable_sleep_mode = False
 
     generation.llm.sleep = stay_awake
