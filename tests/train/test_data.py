@@ -388,5 +388,5 @@ def test_a_builder_receives_its_arguments_and_invalid_arguments_are_rejected():
         ({"min_terms": 5}, "min_terms=5, max_terms=2"),
         ({"term": 3}, "unexpected keyword argument 'term'"),
     ):
-        with pytest.raises(UserError, match=f"`dataset_builder` {ARITHMETIC} with .*{message}"):
+        with pytest.raises(UserError, match=f"`dataset_builder`: {ARITHMETIC} called with .*{message}"):
             check_source(script(None, **TOY_TASK, dataset_kwargs=invalid))

@@ -59,7 +59,7 @@ class ScriptArguments:
     eval_dataset_split: str = field(default="test", metadata={"help": "Split of `eval_dataset_name`."})
     system_prompt: str | None = field(
         default=PAPER_SYSTEM_PROMPT,
-        metadata={"help": "System message of every prompt, or null for no system message."},
+        metadata={"help": "System message for every prompt, or null for no system message."},
     )
     prompt_template: str | None = field(
         default=None,
@@ -78,7 +78,7 @@ class ScriptArguments:
         },
     )
     dataset_kwargs: dict[str, Any] | None = field(
-        default=None, metadata={"help": "Additional arguments of `dataset_builder` (`{max_terms: 4}`)."}
+        default=None, metadata={"help": "Additional arguments for `dataset_builder` (`{max_terms: 4}`)."}
     )
     reward_funcs: list[str] = field(
         default_factory=lambda: ["accuracy_reward", "think_format_reward"],
@@ -91,7 +91,7 @@ class ScriptArguments:
     reward_kwargs: dict[str, dict[str, Any]] | None = field(
         default=None,
         metadata={
-            "help": "Arguments of the factories in `reward_funcs`, by name (`{get_alp_length_reward: {beta: 0.5}}`)."
+            "help": "Arguments for the factories in `reward_funcs`, by name (`{get_alp_length_reward: {beta: 0.5}}`)."
         },
     )
     reward_model_name_or_path: str | None = field(
@@ -116,7 +116,7 @@ class ScriptArguments:
         },
     )
     model_builder_kwargs: dict[str, Any] | None = field(
-        default=None, metadata={"help": "Additional arguments of `model_builder` (`{seed: 1}`)."}
+        default=None, metadata={"help": "Additional arguments for `model_builder` (`{seed: 1}`)."}
     )
     overwrite_output_dir: bool = field(
         default=False,
