@@ -30,7 +30,7 @@ WEIGHT_SYNC = "weights to vLLM"
 
 
 class Clock(TrainerCallback):
-    """Record the time of each phase without nested phases, and the peak of its memory, sampled at phase changes."""
+    """Record the time of each phase, excluding nested phases, and its peak memory, sampled at phase changes."""
 
     def __init__(self, trainer, updates):
         self.seconds, self.memory, self.running, self.since = Counter(), Counter(), ["rest"], time.time()
@@ -85,7 +85,7 @@ class Clock(TrainerCallback):
 
 
 def table(plan, seconds, memory, lengths):
-    """Render expected and measured times and memory peaks; deviations of up to 10 % are shown as planned."""
+    """Render expected and measured times and memory peaks; deviations of up to 10 % are shown as "as planned"."""
     fast, slow = rollout_seconds(plan, lengths)
     comparisons = [(f"{phase}, s", fast[phase], slow[phase], seconds[phase]) for phase in fast]
     for name, peak in (("training", max(memory["update"], memory["optimizer"])), ("generating", memory["generation"])):
@@ -107,7 +107,9 @@ def main(argv=None):
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--config", nargs="+", required=True, metavar="NAME", help="recipe and overlays")
     parser.add_argument("--random_shape", choices=SHAPES, help="save a random model as `model_name_or_path` first")
-    parser.add_argument("--accelerate_config", help="file of `accelerate launch`, which also determines the plan")
+    parser.add_argument(
+        "--accelerate_config", help="configuration file for `accelerate launch`; also used for the plan"
+    )
     options, remaining_arguments = parser.parse_known_args(argv)
     plan_options = {"prompt_length": 64, "accelerate_config": options.accelerate_config}
     changes = {"report_to": ["none"], **read_words(remaining_arguments).overrides}

@@ -27,7 +27,7 @@ Alone = type("Alone", (FiniteSteps, GRPOTrainer), {})
 
 
 def sample_completions(folder, model_settings=None, more=None, trainer_class=CESTrainer, **changes):
-    """Sample completions from a model with `model_settings` in its generation config; return both."""
+    """Sample from a model with `model_settings` in its generation config; return the completions and the model."""
     model = tiny_model()
     for name, value in (model_settings or {}).items():
         setattr(model.generation_config, name, value)

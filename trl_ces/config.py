@@ -140,7 +140,7 @@ class CESConfig(GRPOConfig):
         },
     )
     entropy_advantage_alpha: float = field(
-        default=0.4, metadata={"help": "alpha of Cheng et al.: advantage per nat, >= 0."}
+        default=0.4, metadata={"help": "alpha of Cheng et al.: advantage per nat of entropy, >= 0."}
     )
     entropy_advantage_kappa: float = field(
         default=2.0,
@@ -197,8 +197,8 @@ class CESConfig(GRPOConfig):
     on_reward_error: str = field(
         default="stop",
         metadata={
-            "help": "What to do if a reward function raises, or returns NaN, infinity, a wrong type or a wrong "
-            "number of rewards. `stop`: stop training with an error. `skip`: warn, and ignore this "
+            "help": "What to do if a reward function raises an exception, or returns NaN, infinity, a wrong type or a "
+            "wrong number of rewards. `stop`: stop training with an error. `skip`: warn, and ignore this "
             "function for the affected rows.",
             "choices": ["stop", "skip"],
         },

@@ -1,8 +1,8 @@
 """
 Print the arena's table as Markdown: `python experiments/arena/judge.py [RESULTS.csv]`.
 
-The table has only the methods in study.yaml. Differences from DAPO are paired by task and seed; intervals are over
-seeds.
+The table contains only the methods in study.yaml. Differences from DAPO are paired by task and seed; intervals are
+over seeds.
 """
 
 import sys

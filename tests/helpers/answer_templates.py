@@ -1,9 +1,9 @@
 r"""
 Make incorrect and correct completions for a gold by text substitution. This file imports nothing from trl_ces.
 
-`kind_of` classifies golds by notation. A template is either a text in which `G` stands for the gold, or a function of
-the gold that returns `None` if the template does not apply. `wrong` and `right` return lists of incorrect and correct
-completions.
+`kind_of` classifies golds by notation. A template is either a string in which `G` stands for the gold, or a function
+of the gold that returns `None` if the template does not apply. `wrong` and `right` return lists of incorrect and
+correct completions.
 """
 
 import re

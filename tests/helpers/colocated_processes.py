@@ -1,4 +1,4 @@
-"""Train with any engine and a stand-in for colocated vLLM. Started by test_colocated.py; not a test file."""
+"""Train with a given engine and a stand-in for colocated vLLM. Started by test_colocated.py; not a test file."""
 
 import json
 import os

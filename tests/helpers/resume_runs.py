@@ -1,4 +1,4 @@
-"""Make trainers for resume tests, and read their logs without timings."""
+"""Make trainers for resume tests, and read their logs, excluding timings."""
 
 from trainers import PROMPTS, tiny_trainer, vowel_accuracy_reward
 

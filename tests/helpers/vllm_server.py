@@ -1,5 +1,5 @@
 """
-Stand-in for `vllm serve` that runs a small model on the CPU and has the endpoints that TRL's client uses.
+Stand-in for `vllm serve` that runs a small model on the CPU and provides the endpoints that TRL's client uses.
 
 `server_runs.py` starts it. It implements the command line, the endpoints and their response format, weight updates,
 and sampling with token ids and log-probs. It has no vLLM engine, kernels or NCCL transfers; tests/vllm_stub transfers

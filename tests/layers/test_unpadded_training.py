@@ -92,7 +92,7 @@ class WithUnknownInput(CESTrainer):
         return {**batch, "upstream": self.make_entry(batch["completion_ids"]), "count": torch.tensor(7)}
 
 
-def test_an_unknown_input_with_a_row_per_completion_moves_with_its_row(tmp_path, caplog):
+def test_an_unknown_input_with_one_row_per_completion_is_reordered_with_the_completions(tmp_path, caplog):
     trainer, _ = train(WithUnknownInput, tmp_path, max_steps=1)
     assert is_sorted_by_length(trainer)
     for batch in trainer._buffered_inputs:

@@ -121,7 +121,7 @@ def error_of(capsys, monkeypatch):
         (
             {"dataset_name": "null"},
             "dataset_builder: json.loads\ndataset_kwargs: {path: x, field: y}\n",
-            ["`dataset_builder` json.loads"],
+            ["`dataset_builder`: json.loads called with"],
         ),
         ({}, "env: {A=B: x}\n", ["`env`: expected a mapping from variables to values"]),
         ({}, "overlays: {dapo: 5}\n", ["`overlays`: expected a mapping"]),

@@ -229,9 +229,9 @@ def test_a_prompt_template_creates_text_prompts(tmp_path):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"prompt_template": "Q:"}, "`prompt_template` is 'Q:': it must have one {question}"),
-        ({"prompt_template": ""}, "must have one {question}"),
-        ({"prompt_template": "{question} {question}"}, "must have one {question}"),
+        ({"prompt_template": "Q:"}, "`prompt_template` is 'Q:': it must contain {question} once"),
+        ({"prompt_template": ""}, "must contain {question} once"),
+        ({"prompt_template": "{question} {question}"}, "must contain {question} once"),
         ({"prompt_template": "{question}", "system_prompt": "Think."}, "cannot be combined with `system_prompt`"),
         (
             {"prompt_template": "{question}", "dataset_name": None, "dataset_builder": "x.y"},
@@ -388,5 +388,5 @@ def test_a_builder_receives_its_arguments_and_invalid_arguments_are_rejected():
         ({"min_terms": 5}, "min_terms=5, max_terms=2"),
         ({"term": 3}, "unexpected keyword argument 'term'"),
     ):
-        with pytest.raises(UserError, match=f"`dataset_builder` {ARITHMETIC} with .*{message}"):
+        with pytest.raises(UserError, match=f"`dataset_builder`: {ARITHMETIC} called with .*{message}"):
             check_source(script(None, **TOY_TASK, dataset_kwargs=invalid))

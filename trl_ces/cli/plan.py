@@ -1,4 +1,4 @@
-"""`trl-ces plan`: compute the memory, disk space, schedule and hours of a recipe."""
+"""`trl-ces plan`: compute the memory, disk space, schedule and run time of a recipe."""
 
 from ..support.errors import UserError
 from ..train.arguments import read_words
@@ -19,7 +19,7 @@ def run(argv: list[str]) -> int:
     parser = Parser(
         "plan",
         usage="trl-ces plan --config RECIPE [OVERLAY ...] [options] [--FIELD VALUE ...]",
-        description="Compute a recipe's steps, memory, disk space and hours. --FIELD VALUE overrides a field.",
+        description="Compute a recipe's steps, memory, disk space and run time. --FIELD VALUE overrides a field.",
         epilog=EPILOG,
     )
     add = parser.add_argument

@@ -48,7 +48,7 @@ def run(argv: list[str]) -> int:
     from ..lab.study.processes import RunFailed
 
     methods = ", ".join(quickstart.METHODS)
-    print(f"{methods} on two-digit additions. Output directory: {options.output_dir}\n", flush=True)
+    print(f"{methods} on two-digit addition problems. Output directory: {options.output_dir}\n", flush=True)
     try:
         summary = quickstart.quickstart(options.output_dir, StageLine, options.seed)
     except RunFailed as failure:

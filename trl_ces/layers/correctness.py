@@ -48,7 +48,7 @@ class Correctness(Layer):
             self._accuracy_index = accuracy_column(
                 self.args.ces_accuracy_reward, self.reward_func_names, self.reward_funcs
             )
-            logger.info("Correctness is taken from %s.", self.reward_func_names[self._accuracy_index])
+            logger.info("Correctness is determined by %s.", self.reward_func_names[self._accuracy_index])
 
     def _required_inputs(self) -> set[str]:
         """Return the inputs that this layer and its base layers require."""
@@ -125,8 +125,8 @@ class Correctness(Layer):
             self._warned_of_graded = True
             if self.accelerator.is_main_process:
                 logger.warning(
-                    "Correctness is taken from the reward function %s, which returned %g. A completion is correct if "
-                    "this reward is at least `ces_correct_threshold` (1.0): set this field, or name the accuracy "
+                    "Correctness is determined by the reward function %s, which returned %g. A completion is correct "
+                    "if this reward is at least `ces_correct_threshold` (1.0): set this field, or name the accuracy "
                     "reward in `ces_accuracy_reward`.",
                     name,
                     graded,

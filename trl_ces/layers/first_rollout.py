@@ -43,7 +43,7 @@ def first_rollout_warning(groups: Groups, example: str) -> str:
         return (
             f"None of the {count} completions of the first rollout is correct ({truncated:.0f} % were truncated at "
             f"`max_completion_length`). {example} If that completion is correct, the reward expects a different "
-            "format. Otherwise try easier problems, longer completions, or a stronger model. Use "
+            "format. Otherwise, try easier problems, longer completions, or a stronger model. Use "
             "`trl-ces inspect` to see more completions."
         )
     if groups.correct[groups.scored].all():

@@ -42,8 +42,8 @@ class RewardCalls(Layer):
     for all rows if the function raised or returned the wrong number of rewards. Reward models are not checked.
 
     Raises:
-        [`RewardError`]: During training, with `on_reward_error="stop"`, if a function raises, or does not return an
-            ordered iterable with a finite number or `None` for each completion.
+        [`RewardError`]: During training, with `on_reward_error="stop"`, if a function raises an exception, or does not
+            return an ordered iterable with a finite number or `None` for each completion.
     """
 
     # Values of REWARD_KEYWORDS for the latest completions, by name.

@@ -52,4 +52,4 @@ def call_builder(field: str, path: str, /, *args: Any, **settings: Any) -> Any:
     except UserError:
         raise
     except (TypeError, ValueError, OSError) as error:
-        raise UserError(f"`{field}` {path} with {settings}: {error}") from error
+        raise UserError(f"`{field}`: {path} called with {settings} failed: {error}") from error

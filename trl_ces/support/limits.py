@@ -6,7 +6,7 @@ MAX_ITEMS = 100  # values of a list, sides of a statement
 
 
 def too_big(text: str) -> bool:
-    """Return whether a text exceeds `MAX_LENGTH` characters or `MAX_NESTING` nested brackets."""
+    """Return whether a string exceeds `MAX_LENGTH` characters or `MAX_NESTING` nested brackets."""
     return len(text) > MAX_LENGTH or nesting(text) > MAX_NESTING
 
 

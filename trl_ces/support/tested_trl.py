@@ -23,13 +23,15 @@ FILE = Path(__file__).with_suffix(".json")
 
 @cache
 def known_fingerprints() -> dict[str, dict[str, str]]:
-    """Map each version, oldest first, to the fingerprints of functions, by name as `module:qualified.name`."""
+    """Map each version, oldest first, to the fingerprints of functions, keyed by `module:qualified.name`."""
     versions = json.loads(FILE.read_text(encoding="utf-8"))
     return {version: versions[version] for version in sorted(versions, key=Version)}
 
 
 def fingerprint(function: Callable) -> str:
-    """Hash a function's code without comments, docstrings and formatting, identically on every Python version."""
+    """
+    Hash a function's code, ignoring comments, docstrings and formatting; the hash is the same on every Python version.
+    """
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and ast.get_docstring(node):

@@ -121,7 +121,7 @@ def is_secret(name: str) -> bool:
 
 
 def reject_secrets(value: Any, source: str, key: str = "") -> None:
-    """Raise `UserError` if a mapping or a list contains, at any depth, a key or a text that looks like a secret."""
+    """Raise `UserError` if a mapping or a list contains, at any depth, a key or a string that looks like a secret."""
     number = type(value) is int and not key.lower().endswith("token")  # a token id is not a secret
     has_value = number or (isinstance(value, str | list | dict) and value)
     if (has_value and is_secret(key.rpartition(".")[2])) or (isinstance(value, str) and _SECRET_TEXT.search(value)):

@@ -59,7 +59,7 @@ class ScriptArguments:
     eval_dataset_split: str = field(default="test", metadata={"help": "Split of `eval_dataset_name`."})
     system_prompt: str | None = field(
         default=PAPER_SYSTEM_PROMPT,
-        metadata={"help": "System message of every prompt, or null for no system message."},
+        metadata={"help": "System message for every prompt, or null for no system message."},
     )
     prompt_template: str | None = field(
         default=None,
@@ -78,7 +78,7 @@ class ScriptArguments:
         },
     )
     dataset_kwargs: dict[str, Any] | None = field(
-        default=None, metadata={"help": "Additional arguments of `dataset_builder` (`{max_terms: 4}`)."}
+        default=None, metadata={"help": "Additional arguments for `dataset_builder` (`{max_terms: 4}`)."}
     )
     reward_funcs: list[str] = field(
         default_factory=lambda: ["accuracy_reward", "think_format_reward"],
@@ -91,7 +91,7 @@ class ScriptArguments:
     reward_kwargs: dict[str, dict[str, Any]] | None = field(
         default=None,
         metadata={
-            "help": "Arguments of the factories in `reward_funcs`, by name (`{get_alp_length_reward: {beta: 0.5}}`)."
+            "help": "Arguments for the factories in `reward_funcs`, by name (`{get_alp_length_reward: {beta: 0.5}}`)."
         },
     )
     reward_model_name_or_path: str | None = field(
@@ -116,7 +116,7 @@ class ScriptArguments:
         },
     )
     model_builder_kwargs: dict[str, Any] | None = field(
-        default=None, metadata={"help": "Additional arguments of `model_builder` (`{seed: 1}`)."}
+        default=None, metadata={"help": "Additional arguments for `model_builder` (`{seed: 1}`)."}
     )
     overwrite_output_dir: bool = field(
         default=False,
@@ -124,7 +124,9 @@ class ScriptArguments:
     )
     resume_with_changes: bool = field(
         default=False,
-        metadata={"help": "Resume although settings that affect training have changed. The model card lists them."},
+        metadata={
+            "help": "Resume even if settings that affect training have changed. The model card lists the changes."
+        },
     )
 
     def __post_init__(self):
@@ -143,15 +145,15 @@ class ScriptArguments:
             )
         if self.prompt_template is not None:
             if self.prompt_template.count("{question}") != 1:
-                raise ValueError(f"`prompt_template` is {self.prompt_template!r}: it must have one {{question}}.")
+                raise ValueError(f"`prompt_template` is {self.prompt_template!r}: it must contain {{question}} once.")
             if self.dataset_builder or (self.system_prompt or PAPER_SYSTEM_PROMPT) != PAPER_SYSTEM_PROMPT:
                 other = "dataset_builder" if self.dataset_builder else "system_prompt"
                 raise ValueError(f"`prompt_template` cannot be combined with `{other}`: set one of them to null.")
         for kwargs, builder in (("dataset_kwargs", "dataset_builder"), ("model_builder_kwargs", "model_builder")):
             if getattr(self, kwargs) and getattr(self, builder) is None:
-                raise ValueError(f"`{kwargs}` needs a `{builder}`: set both, or remove it.")
+                raise ValueError(f"`{kwargs}` needs a `{builder}`: set both, or remove `{kwargs}`.")
         if self.solution_pattern is not None and re.compile(self.solution_pattern).groups != 1:
-            raise ValueError(f"`solution_pattern` is {self.solution_pattern!r}: it must have exactly one group.")
+            raise ValueError(f"`solution_pattern` is {self.solution_pattern!r}: it must contain exactly one group.")
 
 
 RESUME = "resume_from_checkpoint"

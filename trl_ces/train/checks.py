@@ -94,4 +94,4 @@ def _check_packages(recipe: Recipe) -> None:
             "adapter's change: set `use_vllm: false`, or remove `load_in_4bit` and `load_in_8bit`."
         )
     if recipe.setting("use_vllm") and find_spec("vllm") is None:  # TRL's server client also imports it
-        raise UserError(f"`use_vllm` is true, but vLLM is missing: {install_line('vllm')}, or set it to false.")
+        raise UserError(f"`use_vllm` is true, but vLLM is missing: {install_line('vllm')}, or set `use_vllm: false`.")

@@ -151,7 +151,9 @@ class Recipe:
         step, rollout = self.script.responses_per_step, self.script.responses_per_rollout
         if step is None:
             if rollout is not None:
-                raise UserError("`responses_per_rollout` needs `responses_per_step`: set both, or remove it.")
+                raise UserError(
+                    "`responses_per_rollout` needs `responses_per_step`: set both, or remove `responses_per_rollout`."
+                )
             return dict(self.training)
         for name in COUNTS:
             if self.training.get(name) is not None:

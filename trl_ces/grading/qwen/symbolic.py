@@ -1,9 +1,10 @@
 r"""
 The computer algebra behind the Qwen2.5-Math evaluation script's verdict: sympy's LaTeX parser, else latex2sympy; then
-equality, a numeric tolerance, equations up to sign, rounded matrices. Runs in workers only, under their limits.
+equality, a numeric tolerance, equations up to sign, rounded matrices. Runs only in worker processes, subject to their
+time and memory limits.
 
-Left out: sympy's `parse_expr`, which evaluates model output as Python; no verdict on the judged answers needs it. Sets
-and intervals, which the script's older latex2sympy cannot read, count as unreadable here too.
+Omitted: sympy's `parse_expr`, which evaluates model output as Python; none of the verdicts on the judged answers
+depend on it. Sets and intervals, which the script's older latex2sympy cannot read, count as unreadable here, too.
 """
 
 import cmath
@@ -36,7 +37,7 @@ class _Lexer(LaTeXLexer):
 
 class _Parser(LaTeXParser):
     def checkVersion(self, toolVersion):
-        """See [`_Lexer`]; sympy's own `parse_latex` refuses any runtime other than 4.11."""
+        """See [`_Lexer`]; sympy's own `parse_latex` rejects every runtime other than 4.11."""
 
 
 class _Strict(ErrorListener):
@@ -44,8 +45,8 @@ class _Strict(ErrorListener):
         raise ValueError(f"column {column}: {msg}")
 
 
-def _parse_by_sympy(text: str) -> Parsed:
-    """Parses as far as the grammar goes: `2a+b,3` is `2a+b`, one of the script's known errors."""
+def _parse_with_sympy(text: str) -> Parsed:
+    """Parses the longest prefix that the grammar accepts: `2a+b,3` is read as `2a+b`, a known error in the script."""
     lexer = _Lexer(InputStream(text.strip()))
     parser = _Parser(CommonTokenStream(lexer))
     for reader in (lexer, parser):
@@ -54,8 +55,8 @@ def _parse_by_sympy(text: str) -> Parsed:
     return convert_relation(parser.math().relation())
 
 
-def _parse_by_latex2sympy(text: str) -> Parsed:
-    if "," in text and "pmatrix" not in text:  # a tuple, an interval, a set: slow to read, and refused below
+def _parse_with_latex2sympy(text: str) -> Parsed:
+    if "," in text and "pmatrix" not in text:  # a tuple, an interval, a set: slow to read, and rejected below
         return None
     parsed = latex2sympy(text)
     return parsed if isinstance(parsed, (Expr, MatrixBase, Eq)) else None
@@ -63,13 +64,13 @@ def _parse_by_latex2sympy(text: str) -> Parsed:
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Parsed:
-    """Parses a text as the script does; `None` if neither parser can read it."""
+    """Parses a string as the script does; `None` if neither parser can read it."""
     readings = dict.fromkeys([text.replace("\\\\", "\\"), text])
-    parsers: tuple[Callable[[str], Parsed], ...] = (_parse_by_sympy, _parse_by_latex2sympy)
+    parsers: tuple[Callable[[str], Parsed], ...] = (_parse_with_sympy, _parse_with_latex2sympy)
     for parser, reading in product(parsers, readings):
         try:
             parsed = parser(reading)
-        except Exception:  # the parsers raise any built-in error on what they cannot read
+        except Exception:  # the parsers can raise any built-in exception on input they cannot read
             continue
         if parsed is not None:
             return parsed
@@ -77,13 +78,13 @@ def parse(text: str) -> Parsed:
 
 
 def same_as_script(gold: str, answer: str) -> bool:
-    """Decides, as the script would, whether two prepared texts are equal as algebra."""
+    """Decides, as the script would, whether two prepared strings are algebraically equal."""
     left, right = parse(gold), parse(answer)
     if left is None or right is None:
         return False
     try:
         return str(left) == str(right) or _same_value(left, right)
-    except Exception:  # sympy raises any built-in error on operands it cannot compare
+    except Exception:  # sympy can raise any built-in exception on operands it cannot compare
         return False
 
 
@@ -104,7 +105,7 @@ def _same_expression(left: Expr, right: Expr) -> bool:
     if values is None:
         return bool(left.equals(right))
     one, other = values
-    if names:  # clearly different values spare the slow simplification
+    if names:  # if the values clearly differ, skip the slow simplification
         return cmath.isclose(one, other, rel_tol=1e-6, abs_tol=1e-6) and bool(left.equals(right))
     # Two constants: the tolerance of 1e-4 is looser than any exact comparison, so it alone decides.
     if one.imag or other.imag:
@@ -118,7 +119,7 @@ def _values(left: Expr, right: Expr, point: dict[Basic, Float]) -> tuple[complex
         return None
     try:
         return complex(N(left.xreplace(point))), complex(N(right.xreplace(point)))
-    except (TypeError, ValueError, ArithmeticError, AttributeError):  # a limit, a function without a body
+    except (TypeError, ValueError, ArithmeticError, AttributeError):  # an unevaluated limit, or an undefined function
         return None
 
 

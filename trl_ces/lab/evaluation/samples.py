@@ -1,4 +1,4 @@
-"""Output directory of an evaluation: settings.json and samples.jsonl, which has one line per completion."""
+"""Output directory of an evaluation: settings.json and samples.jsonl, which contains one line per completion."""
 
 import json
 from collections.abc import Iterator, Sequence

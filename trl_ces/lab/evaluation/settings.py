@@ -27,7 +27,7 @@ BACKEND = (lambda value: value in ("auto", "vllm", "transformers"), "auto, vllm 
 DTYPE = (lambda value: value in ("auto", "bfloat16", "float16", "float32"), "auto, bfloat16, float16 or float32")
 TEXT = (lambda value: isinstance(value, str), "text")
 TEXTS = (lambda value: isinstance(value, str) or all(isinstance(text, str) for text in value), "a list of names")
-TEMPLATE = (lambda value: str(value).count("{question}") == 1, "a text that contains {question} once, or null")
+TEMPLATE = (lambda value: str(value).count("{question}") == 1, "a string that contains {question} once, or null")
 
 
 def _setting(default: Any, text: str, limits: Any = TEXT) -> Any:

@@ -167,7 +167,7 @@ def _grade(
         return None, str(error)
     func: Any = functions[index]
     if isinstance(func, str):
-        return None, f"the accuracy reward is the reward model {func}, which is loaded only in training."
+        return None, f"the accuracy reward is the reward model {func}, which is loaded only for training."
     rows = [completion.prompt for completion in completions]
     tokens = [completion.tokens for completion in completions]
     texts = zip(rows, tokenizer.batch_decode(tokens, skip_special_tokens=True), strict=True)

@@ -78,7 +78,7 @@ def recipe_to_sample(
         if not names or compose(names).get("dataset_name") != data:
             overrides.setdefault("dataset_config", ["null"])  # the recipe's value applies only to its own data
     if prompts and not all(text.strip() for text in prompts):
-        raise UserError("`--prompt` is empty: pass a text for the model to complete.")
+        raise UserError("`--prompt` is empty: pass the text that the model should complete.")
     if prompts and "dataset_name" in overrides:
         raise UserError("`--prompt` and data are both given: remove one of them.")
     if not names:

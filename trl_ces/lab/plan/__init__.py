@@ -1,1 +1,1 @@
-"""Compute the memory, disk space, schedule and running time of a recipe without a GPU, for `trl-ces plan`."""
+"""Compute the memory, disk space, schedule and run time of a recipe without a GPU, for `trl-ces plan`."""

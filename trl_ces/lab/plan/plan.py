@@ -1,4 +1,4 @@
-"""Plan a recipe: compute its schedule, memory and disk space, and estimate its running time."""
+"""Plan a recipe: compute its schedule, memory and disk space, and estimate its run time."""
 
 from __future__ import annotations
 

@@ -116,7 +116,9 @@ def _generation(config: CESConfig, schedule: Schedule, shape: ModelShape, engine
     colocated = bool(config.use_vllm) and config.vllm_mode == "colocate"
     parallel = config.vllm_tensor_parallel_size if colocated else 1
     if engine.processes % parallel:
-        raise UserError(f"`vllm_tensor_parallel_size` is {parallel}: choose a divisor of the {engine.processes} GPUs.")
+        raise UserError(
+            f"`vllm_tensor_parallel_size` is {parallel}: choose a divisor of the number of GPUs, {engine.processes}."
+        )
     # Cached elements per token and device, ignoring sliding windows; each device holds at least one head.
     text = shape.config().get_text_config()
     heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads

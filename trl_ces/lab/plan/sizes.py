@@ -104,10 +104,10 @@ def plan_disk(
     """
     Compute the number and size of the checkpoints of a run of `steps` optimizer steps.
 
-    As in the source code of transformers 5.23 (`Trainer._save_checkpoint`), accelerate 1.15 and DeepSpeed 0.19.8, a
-    checkpoint contains the model or adapter in the dtype of the weights, and AdamW's two moments in the dtype of the
-    `trained` weights, `width` bytes each. DeepSpeed writes 16-bit weights and float32 moments and master weights.
-    FSDP2, and DeepSpeed below stage 3, also write a second copy of the weights.
+    According to the source code of transformers 5.23 (`Trainer._save_checkpoint`), accelerate 1.15 and DeepSpeed
+    0.19.8, a checkpoint contains the model or adapter in the dtype of the weights, and AdamW's two moments in the
+    dtype of the `trained` weights, with `width` bytes per value. DeepSpeed writes 16-bit weights, float32 moments and
+    float32 master weights. FSDP2, and DeepSpeed below stage 3, also write a second copy of the weights.
     """
     saved_weights = weights if trained == weights else trained
     model = saved_weights * (2 if zero_stage else width)

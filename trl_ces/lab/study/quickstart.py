@@ -1,8 +1,8 @@
 """Compare CES with DAPO on a model that trains on a CPU in minutes.
 
-A base model learns to write additions with intermediate steps (tasks/arithmetic.py). It is then trained with DAPO,
-CES, and CES on correct completions only, from the same seed and problems. All models are measured on the same held-out
-problems.
+A base model learns to solve addition problems, writing intermediate steps (tasks/arithmetic.py). It is then trained
+with DAPO, CES, and CES on correct completions only, from the same seed and problems. All models are measured on the
+same held-out problems.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def quickstart(
     # A second thread hardly speeds up such a small model, and on a busy machine threads wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     folders = {"before": output_dir / f"base-{seed}", **{method: output_dir / method.lower() for method in METHODS}}
-    with stage("1/3  Train a base model on additions") as line:
+    with stage("1/3  Train a base model on addition problems") as line:
         import torch
         from transformers.utils import logging
 

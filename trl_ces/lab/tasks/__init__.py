@@ -1,1 +1,1 @@
-"""Toy tasks that train on a CPU: additions with small models, SmolLM2, and reasoning-gym tasks."""
+"""Toy tasks for training on a CPU: addition problems for small models, a task for SmolLM2, and reasoning-gym tasks."""

@@ -1,4 +1,4 @@
-"""Toy task: additions with intermediate steps, for training with CES on a laptop.
+"""Toy task: addition problems with intermediate steps, for training with CES on a laptop.
 
 The model adds column by column, units first, may re-check its steps, and gives a final answer:
 
@@ -15,7 +15,7 @@ high-entropy tokens, where reinforcement learning can improve it:
 - **Re-checks.** After every pass, the text continues with `?` with probability `check_probability`, else with `#`. A
   re-check repeats a correct pass. It corrects an incorrect pass with probability `mend_probability`.
 
-If `sums` is above 1, a problem has several additions, which are labeled with letters and solved in order:
+If `sums` is above 1, a problem contains several sums, which are labeled with letters and solved in order:
 
     a37+48b21+30:               the prompt
     a7+8=15,3+4+1=8#85b1+0=1,2+3=5#51
@@ -50,7 +50,7 @@ class ToyTask:
     mend_probability: float = 0.7  # probability that a re-check corrects an incorrect pass
     forget_probability: float = 0.0  # probability that the first pass drops a carry from the units
     guess_first: bool = False  # whether the first pass consists only of its result, without intermediate steps
-    sums: int = 1  # additions per problem, at most 26; a correct completion solves all of them
+    sums: int = 1  # sums per problem, at most 26; a correct completion solves all of them
 
     def __post_init__(self):
         probabilities = (self.slip_probability, self.check_probability, self.mend_probability, self.forget_probability)

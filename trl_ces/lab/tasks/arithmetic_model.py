@@ -24,7 +24,7 @@ BASE_TRAINING = {"seed": 0, "steps": 450, "batch_size": 64, "learning_rate": 3e-
 
 
 def build_tokenizer(sums: int = 1) -> PreTrainedTokenizerFast:
-    """Build a character-level tokenizer for problems of `sums` additions, with padding and end-of-text tokens."""
+    """Build a character-level tokenizer for problems of `sums` sums each, with padding and end-of-text tokens."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
