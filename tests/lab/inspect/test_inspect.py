@@ -82,7 +82,7 @@ def test_model_of_a_recipe_is_sampled_and_graded(folder, capsys):
     assert cells[6:10] == ["2.0", "0.0", "'y'", "0.250"]
     assert [float(cell) for cell in cells[10:]] == [100 - sampled, 4.0, 100.0]
     assert f"{folder / 'model'}: 200 completions (4 prompts x 50) at temperature 1, at most 8 tokens, seed 0" in text
-    assert "it leads to shorter completions at 100.0 % of positions" in text
+    assert "It leads to shorter completions at 100.0 % of positions" in text
 
     numbers = json.loads((folder / "out" / "inspect.json").read_text())
     assert (numbers["tau"], numbers["temperature"], numbers["completions"]) == (0.25, 1.0, 200)

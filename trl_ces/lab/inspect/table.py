@@ -119,7 +119,7 @@ def explanation(facts: dict[str, Any], shorter: float) -> str:
             "that ended. Sample more completions (--num_samples) or longer ones (--max_new_tokens)."
         )
     else:
-        text += f"Weighted by count x entropy, it leads to shorter completions at {percent(shorter)} % of positions."
+        text += f"It leads to shorter completions at {percent(shorter)} % of positions (weighted by count x entropy)."
     paragraphs = [text]
     if facts["truncated"] > 0:
         paragraphs.append(
