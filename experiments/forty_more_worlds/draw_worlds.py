@@ -1,4 +1,4 @@
-"""Draw random toy tasks: additions with different numbers of digits, terms and errors."""
+"""Draw random toy tasks: addition problems with different numbers of digits, terms and errors."""
 
 import random
 from typing import Any
