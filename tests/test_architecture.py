@@ -1,4 +1,4 @@
-"""Check the rooms of docs/architecture.md: the imports between them, and names that only some rooms may use."""
+"""Check the parts of docs/architecture.md: the imports between them, and names that only some parts may use."""
 
 import ast
 import re
@@ -9,22 +9,22 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "trl_ces"
 
-# A room is a folder or a file of the package. It may import only from rooms that are earlier in this list. Training
+# A part is a folder or a file of the package. It may import only from parts that are earlier in this list. Training
 # uses only the core.
 CORE = ("support", "grading.qwen", "grading", "methods", "config", "layers", "trainer", "rewards", "train")
 LAB = tuple(
     f"lab.{name}" for name in ("evaluation.code", "evaluation", "tasks", "inspect", "plan", "study", "testing")
 )
-ROOMS = (*CORE, *LAB, "cli")
+PARTS = (*CORE, *LAB, "cli")
 PRIVATE_METHODS = re.compile(
     r"\b(_compute_loss|_generate_and_score_completions|_get_per_token_logps\w*|_calculate_rewards|_buffered_inputs)\b"
 )
 
 
 def room_of(module):
-    """Return the innermost room of a module such as `lab.evaluation.code.judge`."""
-    rooms = [room for room in ROOMS if module == room or module.startswith(f"{room}.")]
-    return max(rooms, key=len, default=None)
+    """Return the innermost part of a module such as `lab.evaluation.code.judge`."""
+    parts = [part for part in PARTS if module == part or module.startswith(f"{part}.")]
+    return max(parts, key=len, default=None)
 
 
 def files_of_modules():
@@ -73,12 +73,12 @@ def test_every_module_is_in_a_room():
     assert [module for module in files_of_modules() if room_of(module) is None] == ["__init__", "lab"]
 
 
-def test_rooms_import_only_from_earlier_rooms():
+def test_parts_import_only_from_earlier_parts():
     violations = [
         f"{module} imports {name}"
         for module, names in import_graph().items()
         for name in names
-        if module not in ("__init__", "lab") and ROOMS.index(room_of(name)) > ROOMS.index(room_of(module))
+        if module not in ("__init__", "lab") and PARTS.index(room_of(name)) > PARTS.index(room_of(module))
     ]
     assert violations == []
 
@@ -128,10 +128,10 @@ def test_the_trainer_has_at_most_12_base_classes():
 
 
 def test_only_the_trainer_and_its_layers_use_trls_private_methods():
-    rooms = {
+    parts = {
         room_of(module) for module, file in files_of_modules().items() if PRIVATE_METHODS.search(file.read_text())
     }
-    assert rooms == {"trainer", "layers"}
+    assert parts == {"trainer", "layers"}
 
 
 def test_importing_the_package_or_the_grader_loads_neither_torch_nor_trl():
