@@ -44,6 +44,7 @@ def make_trainer(name: str, model_dir: Path, steps: int):
         "epsilon_high": 0.28,
         "loss_type": "dapo",
         **shaping,
+        **({"ces_tau": 0.2} if name == "ces" else {}),  # at 0.01, no token would be shaped
     }
     trainer = trainer_class(
         model=AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32),

@@ -221,7 +221,7 @@ def test_changed_model_files_and_changed_data_are_rejected(workspace, tmp_path, 
 
 def test_samples_without_settings_are_rejected(workspace, finished, tmp_path):
     (tmp_path / "samples.jsonl").write_bytes((finished / "samples.jsonl").read_bytes())
-    with pytest.raises(UserError, match=r"has no settings\.json"):
+    with pytest.raises(UserError, match=r"exists without settings\.json"):
         run(workspace, tmp_path)
 
 
