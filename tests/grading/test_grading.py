@@ -127,7 +127,7 @@ def test_a_gold_that_takes_too_long_is_unusable_and_parsed_once(pool, monkeypatc
 def run_script(tmp_path, source, *arguments):
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(source))
-    return subprocess.run([sys.executable, str(script), *arguments], capture_output=True, text=True, timeout=60)
+    return subprocess.run([sys.executable, str(script), *arguments], capture_output=True, text=True, timeout=240)
 
 
 def test_a_script_without_a_main_guard_runs_once(tmp_path):
