@@ -167,7 +167,7 @@ def test_a_forgotten_worker_runs_until_its_input_ends(stand_in, worker):
     process = worker.process
     worker.forget()
     assert (worker.process, process.stdin.closed, process.stdout.closed) == (None, True, True)
-    assert process.wait(timeout=60) == 0  # the worker reads the end of its input
+    assert process.wait(timeout=240) == 0  # the worker reads the end of its input
 
 
 @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ def test_a_busy_worker_exits_with_the_trainer(stand_in, tmp_path):
     stand_in()
     source = EXIT_DURING_A_REQUEST.format(python=sys.executable, began=str(tmp_path / "began"))
     environment = {**os.environ, "PYTHONPATH": str(Path(pool_module.__file__).parents[2])}
-    done = subprocess.run([PYTHON, "-P", "-c", source], env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([PYTHON, "-P", "-c", source], env=environment, capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stderr) == (0, "")
     pid = int(done.stdout)
     stat = Path(f"/proc/{pid}/stat")

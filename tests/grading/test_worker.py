@@ -100,7 +100,7 @@ def worker(settings=""):
 def end_of(pipe):
     """Close the worker's input; return its exit code and stderr."""
     pipe.process.stdin.close()
-    return pipe.process.wait(timeout=60), pipe.process.stderr.read()
+    return pipe.process.wait(timeout=240), pipe.process.stderr.read()
 
 
 def test_the_parent_warms_up_once_and_one_child_serves_all_requests():
