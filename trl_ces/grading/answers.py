@@ -11,26 +11,30 @@ answer is", 答案是); else a bold or math expression that ends the text.
 import re
 from typing import NamedTuple
 
-from .context import stands
+from .context import MATH, stands
 from .forms import condition
 from .notation import tidy, visible
 from .numbers import number
+from .options import options_of
+from .units import MEASURES, parse_unit, split_unit
 
 # Statements and closing expressions count only in the last characters, boxes anywhere.
 STATEMENT_WINDOW = 2000
+_LONGEST_CLAIM = 300
 # Only the last boxes are kept: no gold lists more values.
 MAX_BOXES = 50
 
 _STATEMENT = re.compile(
-    r"(?:\banswers?(?:\s+(?:is|are)(?:\s+(?:therefore|thus|then|hence|simply)\b)?|\s*[:：=])|<answer>|"
+    r"(?:\banswers?(?:\s+(?:is|are)(?:\s+(?:therefore|thus|then|hence|simply)\b)?|[*_\s]*[:：=])|<answer>|"
     r"^[#*_ ]*(?:final +)?answer[*_ ]*\n|\b(?:solution|value|root)s are\b|(?<!#)####(?!#)|\b(?:option|choice)\s+is|"
-    r"答案?(?:是|为|[:：])|(?:故|因此|所以|应|答案)选)"
+    r"\b(?:so|thus|hence|therefore),? (?:(?:I|we|you) )?(?:choose|pick|select)\b|"
+    r"答案?(?:是|为|[:：])|(?:故|因此|所以|应|答案)选择?|(?:^|(?<=[,，。；;\s*]))选择?(?=[\s*:：]*[(（]?[A-K](?![A-Za-z]))|[故应]填)"
     r"(?:[\s:：]|\*{1,2}(?=\s|$))*",
     re.IGNORECASE | re.MULTILINE,
 )
 # 顶点坐标为（1，2）。 at the end
 _PLAIN = r"(?<=[是为得=＝\s])[（(]?[-−]?\d(?:[-−\d.,，/ ]{0,40}\d)?[）)]?(?=\s?[一-鿿]{0,6}[。．.]\s*\Z)"
-_MATH_SPAN = rf"(?:{_PLAIN}|\$\$[^$]+\$\$|\$(?:\\.|[^$\\\n])+\$|\\\([^\n]+?\\\)|\\\[.+?\\\]|\*\*[^*\n]+\*\*)"
+_MATH_SPAN = rf"(?:{_PLAIN}|\$\$[^$]+\$\$|(?<!\\)\$(?:\\.|[^$\\\n])+\$|\\\([^\n]+?\\\)|\\\[.+?\\\]|\*\*[^*\n]+\*\*)"
 _VALUES = re.compile(rf"{_MATH_SPAN}(?:(?:\s*(?:,|，|、|;|and|or|和|或))+\s*{_MATH_SPAN})*", re.DOTALL)
 
 
@@ -82,14 +86,14 @@ def _matching_braces(text: str) -> dict[int, int]:
     return closing_brace
 
 
-def find_statement(text: str) -> str | None:
-    """What the last explicit statement says, else the expression that ends the text; `None` if neither stands."""
+def find_statement(text: str, question: str = "") -> str | None:
+    """The value of the last explicit statement, else of the expression or sentence that ends the text."""
     text = _without_ornaments(text)
     if statements := list(_STATEMENT.finditer(text)):
         last = statements[-1]
         closing = _closing(text[last.end() :]) if last[0][:1] in "svrSVR" else None  # "the values are 1, 2: **3**"
-        return closing or _stated(text, last)
-    return _closing(text)
+        return closing or _stated(text, last, question)
+    return _closing(text) or _chosen(text, options_of(question)) or _claimed(text, question)
 
 
 # A few words without another number may follow a closing expression: "Hence we obtain $025$ as required."
@@ -108,14 +112,14 @@ _FORMULA = re.compile(r"\$[^$]*\$|\\[A-Za-z]+")
 _INTRODUCED = re.compile(
     r"(?:^|[=:：]|\b(?:is|are|was|be|equals?|gets?|obtains?|have|has|finds?|found|gives?|yields?|becomes|concludes?|that|"
     r"needs?|pays?|costs?|takes?|earns?|spends?|makes?|only|exactly|"
-    r"therefore|thus|hence|so|then|finally|answer|value|result|total)|是|为|得|得到|等于|所以|因此|于是|有)[,，]?[\s*]*$",
+    r"therefore|thus|hence|so|then|finally|answer|value|result|total)|[是为得剩下有共]|得到|等于|所以|因此|于是)[,，]?[\s*]*$",
     re.IGNORECASE,
 )
 _BEFORE_CLOSING = re.compile(r"[.!?](?=\s)|[。！？\n]|,\s+(?=so\b|hence\b|thus\b|therefore\b)")
 # What denies a closing expression: "a beginner would pick", "my first attempt had", "it is tempting to say".
 _OTHERS = re.compile(
     r"\b(?:not|cannot|never|or|others|one of|lucky|trap|beginner|novice|naive(?:ly)?|attempt|mistake|tempt(?:ing|ed)|"
-    r"instead of|would (?:pick|choose|select|say|answer|guess|claim|think)|"
+    r"instead of|(?<!\bI )would (?:pick|choose|select)|would (?:say|answer|guess|claim|think)|"
     r"first (?:try|guess|thought|idea|glance|instinct))\b|n't\b|不|非",
     re.IGNORECASE,
 )
@@ -138,12 +142,85 @@ def _closing(text: str) -> str | None:
     introduced = bold or _INTRODUCED.search(before)
     if _OTHERS.search(before) or not introduced or not stands(text, start, end, text[start:end]):
         return None
-    if not bold or start < bold.start() or not re.search("[A-Za-z]", _FORMULA.sub("", bold[1])):
-        return _with_tail(text[start:end], text[end:]) or None
-    if also := _BOLD_BEFORE.search(before):  # "the slower drives at **56 km/h** and the faster at **76 km/h**"
+    is_bold = bold and start == bold.start()
+    is_worded = is_bold and re.search("[A-Za-z]", _FORMULA.sub("", bold[1]))
+    if is_worded and (also := _BOLD_BEFORE.search(before)):  # "one drives at **56 km/h** and the other at **76 km/h**"
         return f"{also[1]}; {bold[1]}"
+    value = bold[1] if is_bold else text[start:end]
+    if (is_bold or re.match(r"\s*[一-鿿]", text[end:])) and number(split_unit(tidy(value))[0]) is not None:
+        return _measured(value, text[end:])
+    if not is_worded:
+        return _with_tail(text[start:end], text[end:]) or None
     # "**72 days** to finish the book": bold words say where the value ends.
     return (_closing(bold[1]) if _SENTENCE_IN_BOLD.match(bold[1]) else None) or bold[1].strip()
+
+
+_CHOOSES = re.compile(
+    r"(?:^|[:：→选择是为即项案]|(?:因此|所以)[,，]?|\b(?:is|it's|are|be|option|choice|choose|pick|select|answer|ans\.|"
+    r"so|thus|hence|therefore),?)[\s*(（-]*\Z",
+    re.IGNORECASE,
+)
+_IS_CHOSEN = re.compile(
+    r"[\s*)）]*(?:is (?:the )?(?:(?:correct|right|best) )?(?:answer|choice|option|correct|right)|是?(?:正确|对)的?)?"
+    r"[\s*.。!)）]*",
+    re.IGNORECASE,
+)
+
+
+def _chosen(text: str, options: dict[str, str]) -> str | None:
+    """The option that ends a text: `(B)` behind "is", `B is correct`, or `B. small talk` with the option's text."""
+    for letter in re.finditer(r"(?<![A-Za-z\d\\^_])[A-K](?![A-Za-z\d'])(?=[^\n]*\Z)", text):
+        written, before, behind = letter[0], _sentence_before(text, letter.start()), text[letter.end() :]
+        texts = [re.sub(r"[\s{}$*.。:：()（）]", "", one) for one in (tidy(behind), options.get(written, ""))]
+        is_chosen = texts[0] == texts[1] or (_IS_CHOSEN.fullmatch(behind) and _CHOOSES.search(before))
+        if written in options and is_chosen and not _OTHERS.search(before) and not _NO_CLAIM.search(before):
+            return written if stands(text, *letter.span(), written) else None
+    return None
+
+
+_AMOUNT = r"(?<![A-Za-z\d_.,/:^\\])[-−]?(?:\\\$|[£€¥])?\d+(?:,\d{3})*(?:\.\d+)?(?:[/:]\d+)?(?:\s?\\?%)?(?![\d^])"
+_CALCULATED = re.compile(rf"((?:\(*{_AMOUNT}\)*\s*[-+−×÷*/·=]\s*)*)({_AMOUNT})")
+# Words that make a sentence no claim, or its number no value.
+_NO_CLAIM = re.compile(
+    r"\b(?:about|around|approximately|roughly|nearly|almost|at (?:least|most)|over|under|up to|between|may|could|"
+    r"should|if|unless|think|believe|suppose|assume|let|pairs?|dozen|tr(?:y|ied)|check(?:ed)?|consider|guess\w*|"
+    r"(?:step|case|theorem|lemma|figure|table|part|question|problem|example|method|option|line|equation|page) \d)\b|"
+    r"[?？]",
+    re.IGNORECASE,
+)
+
+# A number behind these needs no full stop, without which a text may have been cut.
+_CONCLUDES = re.compile(r"(?:[:：→=>是为]|等于|\b(?:is|final|answer))[\s(]*\Z", re.IGNORECASE)
+
+
+def _claimed(text: str, question: str) -> str | None:
+    """The only number in the last sentence that is not in the question: 5 in "So Jill has 8 − 3 = 5 peaches."."""
+    body = text.rstrip(" *.。!！")
+    sentence = _BEFORE_CLOSING.split(body[-_LONGEST_CLAIM:])[-1]
+    is_claim = re.search("[A-Za-z一-鿿=]", sentence) and not any(
+        one.search(sentence) for one in (_OTHERS, _NO_CLAIM, MATH)
+    )
+    found = [*_CALCULATED.finditer(body, len(body) - len(sentence))] if is_claim else []
+    if len({one[2] for one in found}) == 1:
+        found = found[-1:]
+    if len(found) > 1:
+        found = [one for one in found if not re.search(rf"(?<![\d.]){re.escape(one[2])}(?![\d.])", question)]
+    if len(found) != 1 or found[0][1].strip()[-1:] not in ("", "="):
+        return None
+    start, end = found[0].span(2)
+    is_ended = text[len(body) :].strip(" *") or _CONCLUDES.search(body[:start])
+    return _measured(found[0][2], body[end:]) if is_ended and stands(body, start, end, found[0][2]) else None
+
+
+_MEASURE = re.compile(r"\s?(?!in\b)((?:square |cubic )?[A-Za-zμ]+(?:(?:/| per )[A-Za-z]+)?|[一-鿿]{1,4})")
+
+
+def _measured(value: str, tail: str) -> str:
+    """A number with the unit of measurement behind it, without other words."""
+    unit = found[1] if (found := _MEASURE.match(tail)) else ""
+    while unit > "一" and not parse_unit(unit):
+        unit = unit[:-1]
+    return rf"{value}\text{{ {unit}}}" if unit and MEASURES.issuperset(parse_unit(unit) or "x") else value
 
 
 def _sentence_before(text: str, start: int) -> str:
@@ -174,7 +251,7 @@ _OF_THE_ANSWER = re.compile(
 )
 
 
-def _stated(text: str, statement: re.Match[str]) -> str | None:
+def _stated(text: str, statement: re.Match[str], question: str) -> str | None:
     start = statement.end()
     values = _VALUES.match(text, start)
     end = _SENTENCE_END.search(text, values.end() if values else start)
@@ -188,7 +265,10 @@ def _stated(text: str, statement: re.Match[str]) -> str | None:
         stated = _with_tail(values.group(), text[values.end() : stop])
     else:
         stated = _REASON.sub("", text[start:stop]).strip(" *:：`")
-    return stated if stated and stands(text, start, values.end() if values else stop, stated) else None
+    if not stated or not stands(text, start, values.end() if values else stop, stated):
+        return None
+    is_sentence = re.match("(?![选第])[一-鿿]", stated)  # 答：还剩4扇没擦
+    return (is_sentence and _claimed(f"{stated}.", question)) or stated
 
 
 # Where the words behind a value stop to belong to it: "$5$ as required", "$5$ is the answer", but not "$5$ thousand".
@@ -208,20 +288,22 @@ def _with_tail(value: str, tail: str) -> str:
     return f"{value} {words.strip()}" if words.strip() else value
 
 
+# A dollar sign before a number that opens no mathematics: the next one on its line opens a number, too.
+_PRICE = re.compile(r"(?<![\\$\w])\$(?=\d(?:[^$\n\\]|\\boxed|\\\$)*(?:(?<=[\s(*={])\$(?:\d|\\boxed)|$))", re.MULTILINE)
 _SEVERAL_VALUES = re.compile(r"(?<!\\)[,;]|[，；、±和或]|\\pm(?![A-Za-z])|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])")
 _JOINED = re.compile(r"(?:[\s$,;，；、和及]|\\[,;: ]|\\quad|\b(?:and|or)\b)*")
 _TUPLE = re.compile(r"(?:\\left)?[(\[（][^()\[\]（）]*[)\]）]")
 
 
-def extract_answer(text: str, parts: int = 1, boxes_only: bool = False) -> str | None:
+def extract_answer(text: str, parts: int = 1, boxes_only: bool = False, question: str = "") -> str | None:
     r"""Extracts the final answer."""
-    text = visible(text)
+    text = _PRICE.sub(r"\\$", visible(text))
     boxes = find_boxes(text)
     if boxes is None:
         return None
     if not boxes:
-        return None if boxes_only else find_statement(text)
-    if later := _stated_behind(text[boxes[-1].end :]):
+        return None if boxes_only else find_statement(text, question)
+    if later := _stated_behind(text[boxes[-1].end :], question):
         return later
     is_one = bool(_TUPLE.fullmatch(boxes[-1].content)) or not _SEVERAL_VALUES.search(boxes[-1].content)
     several = is_one and len(boxes) == parts and all(box.content for box in boxes)
@@ -235,11 +317,11 @@ def extract_answer(text: str, parts: int = 1, boxes_only: bool = False) -> str |
     return "; ".join(box.content for box in taken) or None
 
 
-def _stated_behind(text: str) -> str | None:
+def _stated_behind(text: str, question: str) -> str | None:
     """The value of the last explicit statement behind the boxes; it is what the text says in the end."""
     text = _without_ornaments(text)
     statements = list(_STATEMENT.finditer(text))
-    stated = _stated(text, statements[-1]) if statements else None
+    stated = _stated(text, statements[-1], question) if statements else None
     if not stated or ("$" not in stated and number(tidy(stated)) is None and condition(stated) != r"\emptyset"):
         return None
     return stated

@@ -117,7 +117,7 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     (re.compile(r"(?<![\\A-Za-z])E(?=_)"), r"\\Xi"),  # an energy or a field: the parser defines E otherwise
     (re.compile(r"(?<![\\A-Za-z])e(?=_)"), r"\\xi "),  # a unit vector
     (re.compile(r"(?<=\d),(?=\d{3}(?!\d))"), ""),  # lists are already split
-    (re.compile(r"_\s*\{?\s*\\odot\s*\}?"), "_{o}"),  # solar masses and luminosities
+    (re.compile(r"_\s*(?:\{\s*\\odot\s*\}|\\odot(?![A-Za-z]))"), "_{o}"),  # solar masses and luminosities
     (re.compile(r"(\d)[eE]([-+]?\d+)"), r"\1\\times 10^{\2}"),
     # The parser drops transposes and primes: y' would be y.
     (re.compile(r"(?<!pmatrix\})\^\s*(?:T|\{\s*T\s*\}|\\top(?![A-Za-z])|\{\s*\\top\s*\})"), "^{T_{0}}"),
