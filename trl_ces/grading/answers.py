@@ -25,7 +25,7 @@ _LONGEST_CLAIM = 300
 MAX_BOXES = 50
 
 _STATEMENT = re.compile(
-    r"(?:\banswers?(?:\s+(?:is|are)(?:\s+(?:therefore|thus|then|hence|simply)\b)?|[*_\s]*[:：=])|<answer>|"
+    r"(?:\banswers?(?:\s+(?:is|are)(?:\s+(?:therefore|thus|then|hence|simply|indeed|just|equal to)\b)?|[*_\s]*[:：=])|<answer>|"
     r"^[#*_ ]*(?:final +)?answer[*_ ]*\n|\b(?:solution|value|root)s are\b|(?<!#)####(?!#)|\b(?:option|choice)\s+is|"
     r"\b(?:so|thus|hence|therefore),? (?:(?:I|we|you) )?(?:choose|pick|select)\b|"
     r"答案?(?:是|为|[:：])|(?:故|因此|所以|应|答案)选择?|(?:^|(?<=[,，。；;\s*]))选择?(?=[\s*:：]*[(（]?[A-K](?![A-Za-z]))|[故应]填)"
@@ -100,7 +100,7 @@ def find_statement(text: str, question: str = "") -> str | None:
 _CLOSING_TAIL = re.compile(r"[^\d$\\?？]{0,40}")
 # A last line that is yes, no or a label, without a box: "**Yes**, because ...", "answer1".
 _LAST_LINE = re.compile(
-    r"^(?:\*\*(yes|no)[.,]?\*\*(?!.*\b(?:but|however|unless|if|not sure)\b)(?:[,.;:][^\n?]*)?|"
+    r"^(?:\*{0,2}(yes|no)[.,]?\*{0,2}(?!.*\b(?:but|however|unless|if|wait|maybe|not sure|unsure)\b)(?:[,.;:][^\n?]*)?|"
     r"((?:answer|option|solution|ending)\d)\.?)\s*\Z",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -112,7 +112,7 @@ _FORMULA = re.compile(r"\$[^$]*\$|\\[A-Za-z]+")
 _INTRODUCED = re.compile(
     r"(?:^|[=:：]|\b(?:is|are|was|be|equals?|gets?|obtains?|have|has|finds?|found|gives?|yields?|becomes|concludes?|that|"
     r"needs?|pays?|costs?|takes?|earns?|spends?|makes?|only|exactly|"
-    r"therefore|thus|hence|so|then|finally|answer|value|result|total)|[是为得剩下有共]|得到|等于|所以|因此|于是)[,，]?[\s*]*$",
+    r"therefore|thus|hence|so|then|finally|answer|value|result|total)|[是为得剩下有共故则即]|得到|等于|所以|因此|于是)[,，]?[\s*]*$",
     re.IGNORECASE,
 )
 _BEFORE_CLOSING = re.compile(r"[.!?](?=\s)|[。！？\n]|,\s+(?=so\b|hence\b|thus\b|therefore\b)")
@@ -190,7 +190,7 @@ _NO_CLAIM = re.compile(
 )
 
 # A number behind these needs no full stop, without which a text may have been cut.
-_CONCLUDES = re.compile(r"(?:[:：→=>是为]|等于|\b(?:is|final|answer))[\s(]*\Z", re.IGNORECASE)
+_CONCLUDES = re.compile(r"(?:[:：→=>是为]|等于|\b(?:is|final|answer))[\s(*]*\Z", re.IGNORECASE)
 
 
 def _claimed(text: str, question: str) -> str | None:
@@ -204,7 +204,7 @@ def _claimed(text: str, question: str) -> str | None:
     if len({one[2] for one in found}) == 1:
         found = found[-1:]
     if len(found) > 1:
-        found = [one for one in found if not re.search(rf"(?<![\d.]){re.escape(one[2])}(?![\d.])", question)]
+        found = [one for one in found if not re.search(rf"(?<![\d.]){re.escape(one[2])}(?!\.?\d)", question)]
     if len(found) != 1 or found[0][1].strip()[-1:] not in ("", "="):
         return None
     start, end = found[0].span(2)
