@@ -16,17 +16,17 @@ from .forms import condition
 from .notation import tidy, visible
 from .numbers import number
 from .options import options_of
-from .units import MEASURES, parse_unit, split_unit
+from .units import MEASURES, parse_unit
 
 # Statements and closing expressions count only in the last characters, boxes anywhere.
 STATEMENT_WINDOW = 2000
-_LONGEST_CLAIM = 300
+_LONGEST_SENTENCE = 300
 # Only the last boxes are kept: no gold lists more values.
 MAX_BOXES = 50
 
 _STATEMENT = re.compile(
-    r"(?:\banswers?(?:\s+(?:is|are)(?:\s+(?:therefore|thus|then|hence|simply|indeed|just|equal to)\b)?|[*_\s]*[:：=])|<answer>|"
-    r"^[#*_ ]*(?:final +)?answer[*_ ]*\n|\b(?:solution|value|root)s are\b|(?<!#)####(?!#)|\b(?:option|choice)\s+is|"
+    r"(?:\banswers?(?:\s+(?:is|are)(?:\s+(?:therefore|thus|then|hence|simply|indeed|just|equal to)\b)?|[*_\s]*[:：=])|"
+    r"<answer>|^[#*_ ]*(?:final +)?answer[*_ ]*\n|\b(?:solution|value|root)s are\b|(?<!#)####(?!#)|\b(?:option|choice)\s+is|"
     r"\b(?:so|thus|hence|therefore),? (?:(?:I|we|you) )?(?:choose|pick|select)\b|"
     r"答案?(?:是|为|[:：])|(?:故|因此|所以|应|答案)选择?|(?:^|(?<=[,，。；;\s*]))选择?(?=[\s*:：]*[(（]?[A-K](?![A-Za-z]))|[故应]填)"
     r"(?:[\s:：]|\*{1,2}(?=\s|$))*",
@@ -93,7 +93,7 @@ def find_statement(text: str, question: str = "") -> str | None:
         last = statements[-1]
         closing = _closing(text[last.end() :]) if last[0][:1] in "svrSVR" else None  # "the values are 1, 2: **3**"
         return closing or _stated(text, last, question)
-    return _closing(text) or _chosen(text, options_of(question)) or _claimed(text, question)
+    return _closing(text) or _final_option(text, options_of(question)) or _final_number(text, question)
 
 
 # A few words without another number may follow a closing expression: "Hence we obtain $025$ as required."
@@ -142,65 +142,60 @@ def _closing(text: str) -> str | None:
     introduced = bold or _INTRODUCED.search(before)
     if _OTHERS.search(before) or not introduced or not stands(text, start, end, text[start:end]):
         return None
-    is_bold = bold and start == bold.start()
-    is_worded = is_bold and re.search("[A-Za-z]", _FORMULA.sub("", bold[1]))
+    is_worded = bold and start == bold.start() and re.search("[A-Za-z]", _FORMULA.sub("", bold[1]))
     if is_worded and (also := _BOLD_BEFORE.search(before)):  # "one drives at **56 km/h** and the other at **76 km/h**"
         return f"{also[1]}; {bold[1]}"
-    value = bold[1] if is_bold else text[start:end]
-    if (is_bold or re.match(r"\s*[一-鿿]", text[end:])) and number(split_unit(tidy(value))[0]) is not None:
-        return _measured(value, text[end:])
     if not is_worded:
-        return _with_tail(text[start:end], text[end:]) or None
+        return _with_measure(text[start:end].replace("**", "").strip(), text[end:]) or None
     # "**72 days** to finish the book": bold words say where the value ends.
     return (_closing(bold[1]) if _SENTENCE_IN_BOLD.match(bold[1]) else None) or bold[1].strip()
 
 
-_CHOOSES = re.compile(
+_BEFORE_OPTION = re.compile(
     r"(?:^|[:：→选择是为即项案]|(?:因此|所以)[,，]?|\b(?:is|it's|are|be|option|choice|choose|pick|select|answer|ans\.|"
     r"so|thus|hence|therefore),?)[\s*(（-]*\Z",
     re.IGNORECASE,
 )
-_IS_CHOSEN = re.compile(
+_BEHIND_OPTION = re.compile(
     r"[\s*)）]*(?:is (?:the )?(?:(?:correct|right|best) )?(?:answer|choice|option|correct|right)|是?(?:正确|对)的?)?"
     r"[\s*.。!)）]*",
     re.IGNORECASE,
 )
 
 
-def _chosen(text: str, options: dict[str, str]) -> str | None:
+def _final_option(text: str, options: dict[str, str]) -> str | None:
     """The option that ends a text: `(B)` behind "is", `B is correct`, or `B. small talk` with the option's text."""
     for letter in re.finditer(r"(?<![A-Za-z\d\\^_])[A-K](?![A-Za-z\d'])(?=[^\n]*\Z)", text):
         written, before, behind = letter[0], _sentence_before(text, letter.start()), text[letter.end() :]
         texts = [re.sub(r"[\s{}$*.。:：()（）]", "", one) for one in (tidy(behind), options.get(written, ""))]
-        is_chosen = texts[0] == texts[1] or (_IS_CHOSEN.fullmatch(behind) and _CHOOSES.search(before))
-        if written in options and is_chosen and not _OTHERS.search(before) and not _NO_CLAIM.search(before):
+        is_chosen = texts[0] == texts[1] or (_BEHIND_OPTION.fullmatch(behind) and _BEFORE_OPTION.search(before))
+        if written in options and is_chosen and not _OTHERS.search(before) and not _UNCERTAIN.search(before):
             return written if stands(text, *letter.span(), written) else None
     return None
 
 
 _AMOUNT = r"(?<![A-Za-z\d_.,/:^\\])[-−]?(?:\\\$|[£€¥])?\d+(?:,\d{3})*(?:\.\d+)?(?:[/:]\d+)?(?:\s?\\?%)?(?![\d^])"
-_CALCULATED = re.compile(rf"((?:\(*{_AMOUNT}\)*\s*[-+−×÷*/·=]\s*)*)({_AMOUNT})")
-# Words that make a sentence no claim, or its number no value.
-_NO_CLAIM = re.compile(
+_CALCULATION = re.compile(rf"((?:\(*{_AMOUNT}\)*\s*[-+−×÷*/·=]\s*)*)({_AMOUNT})")
+# Words that hedge a sentence, or before which a number is no value.
+_UNCERTAIN = re.compile(
     r"\b(?:about|around|approximately|roughly|nearly|almost|at (?:least|most)|over|under|up to|between|may|could|"
     r"should|if|unless|think|believe|suppose|assume|let|pairs?|dozen|tr(?:y|ied)|check(?:ed)?|consider|guess\w*|"
     r"(?:step|case|theorem|lemma|figure|table|part|question|problem|example|method|option|line|equation|page) \d)\b|"
     r"[?？]",
     re.IGNORECASE,
 )
+# A number behind these needs no full stop; elsewhere a text without one may be truncated.
+_BEFORE_RESULT = re.compile(r"(?:[:：→=>是为]|等于|\b(?:is|final|answer))[\s(*]*\Z", re.IGNORECASE)
 
-# A number behind these needs no full stop, without which a text may have been cut.
-_CONCLUDES = re.compile(r"(?:[:：→=>是为]|等于|\b(?:is|final|answer))[\s(*]*\Z", re.IGNORECASE)
 
-
-def _claimed(text: str, question: str) -> str | None:
+def _final_number(text: str, question: str) -> str | None:
     """The only number in the last sentence that is not in the question: 5 in "So Jill has 8 − 3 = 5 peaches."."""
     body = text.rstrip(" *.。!！")
-    sentence = _BEFORE_CLOSING.split(body[-_LONGEST_CLAIM:])[-1]
+    sentence = _BEFORE_CLOSING.split(body[-_LONGEST_SENTENCE:])[-1]
     is_claim = re.search("[A-Za-z一-鿿=]", sentence) and not any(
-        one.search(sentence) for one in (_OTHERS, _NO_CLAIM, MATH)
+        one.search(sentence) for one in (_OTHERS, _UNCERTAIN, MATH)
     )
-    found = [*_CALCULATED.finditer(body, len(body) - len(sentence))] if is_claim else []
+    found = [*_CALCULATION.finditer(body, len(body) - len(sentence))] if is_claim else []
     if len({one[2] for one in found}) == 1:
         found = found[-1:]
     if len(found) > 1:
@@ -208,15 +203,17 @@ def _claimed(text: str, question: str) -> str | None:
     if len(found) != 1 or found[0][1].strip()[-1:] not in ("", "="):
         return None
     start, end = found[0].span(2)
-    is_ended = text[len(body) :].strip(" *") or _CONCLUDES.search(body[:start])
-    return _measured(found[0][2], body[end:]) if is_ended and stands(body, start, end, found[0][2]) else None
+    is_ended = text[len(body) :].strip(" *") or _BEFORE_RESULT.search(body[:start])
+    return _with_measure(found[0][2], body[end:]) if is_ended and stands(body, start, end, found[0][2]) else None
 
 
 _MEASURE = re.compile(r"\s?(?!in\b)((?:square |cubic )?[A-Za-zμ]+(?:(?:/| per )[A-Za-z]+)?|[一-鿿]{1,4})")
 
 
-def _measured(value: str, tail: str) -> str:
-    """A number with the unit of measurement behind it, without other words."""
+def _with_measure(value: str, tail: str) -> str:
+    """A value with the unit of measurement behind it, without other words."""
+    if re.match(r"\s*[☀-➿🀀-🿿]", tail):  # a cross or a doubting face
+        return value + tail
     unit = found[1] if (found := _MEASURE.match(tail)) else ""
     while unit > "一" and not parse_unit(unit):
         unit = unit[:-1]
@@ -262,30 +259,13 @@ def _stated(text: str, statement: re.Match[str], question: str) -> str | None:
         return closing  # **Answer**: Their average guess is **80 jelly beans**.
     stop = end.start() if end else len(text)
     if values:
-        stated = _with_tail(values.group(), text[values.end() : stop])
+        stated = _with_measure(values.group().replace("**", "").strip(), text[values.end() : stop])
     else:
         stated = _REASON.sub("", text[start:stop]).strip(" *:：`")
     if not stated or not stands(text, start, values.end() if values else stop, stated):
         return None
     is_sentence = re.match("(?![选第])[一-鿿]", stated)  # 答：还剩4扇没擦
-    return (is_sentence and _claimed(f"{stated}.", question)) or stated
-
-
-# Where the words behind a value stop to belong to it: "$5$ as required", "$5$ is the answer", but not "$5$ thousand".
-_NEXT_CLAUSE = re.compile(
-    r"\s*(?:[,，;:.!。！．()*]|的(?:[。．]|$)|\b(?:as|because|since|so|which|where|when|by|for|in this|works|"
-    r"every|per|(?:is|are) (?:the|our|my))\b|$)",
-    re.IGNORECASE,
-)
-_OFFERS_MORE = re.compile(r"\s*[,(]?\s*(?:or|and|to|plus|minus|if)\b", re.IGNORECASE)
-
-
-def _with_tail(value: str, tail: str) -> str:
-    """A value with the words behind it, as far as they belong to it."""
-    clause = None if _OFFERS_MORE.match(tail) else _NEXT_CLAUSE.search(tail)
-    words = tail[: clause.start()] if clause else tail
-    value = value.replace("**", "").strip()
-    return f"{value} {words.strip()}" if words.strip() else value
+    return (is_sentence and _final_number(f"{stated}.", question)) or stated
 
 
 # A dollar sign before a number that opens no mathematics: the next one on its line opens a number, too.

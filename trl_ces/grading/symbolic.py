@@ -99,9 +99,8 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     (re.compile(r"(?<![\\A-Za-z])sec(?=\s*(?:\(|\\|[a-z](?![a-z])))"), r"\\sec"),  # 5 sec are seconds
     (re.compile(rf"\\?(?<![A-Za-z])cis(?![A-Za-z]){_OPERAND}"), r"e^{i\1}"),
     (re.compile(r"(?<![\\A-Za-z])pi(?![A-Za-z])"), r"\\pi "),
-    # Letters, which the parser takes for the gamma function.
+    # A letter, which the parser takes for the gamma function.
     (re.compile(r"\\gamma(?![A-Za-z])"), r"\\varpi "),
-    (re.compile(r"\\Gamma(?![A-Za-z]|\s*\()"), r"\\varsigma "),
     # \ln|x| / 2 is no logarithm of |x|/2, \cos^5 t (1 - t) no cosine of t (1 - t).
     (re.compile(rf"\\({_FUNCTION})\s*\|([^|]+)\|(?!\s*\^)"), r"\\\1(|\2|)"),
     (
