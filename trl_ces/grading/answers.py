@@ -26,14 +26,14 @@ MAX_BOXES = 50
 
 _STATEMENT = re.compile(
     r"(?:\banswers?(?:\s+(?:is|are)(?:\s+(?:therefore|thus|then|hence|simply|indeed|just|equal to)\b)?|[*_\s]*[:：=])|"
-    r"<answer>|^[#*_ ]*(?:final +)?answer[*_ ]*\n|\b(?:solution|value|root)s are\b|(?<!#)####(?!#)|\b(?:option|choice)\s+is|"
-    r"\b(?:so|thus|hence|therefore),? (?:(?:I|we|you) )?(?:choose|pick|select)\b|"
+    r"<answer>|^[#*_ ]*(?:final +)?answer[*_ ]*\n|\b(?:solution|value|root)s are\b|(?<!#)####(?!#)|"
+    r"\b(?:option|choice)\s+is|\b(?:so|thus|hence|therefore),? (?:(?:I|we|you) )?(?:choose|pick|select)\b|"
     r"答案?(?:是|为|[:：])|(?:故|因此|所以|应|答案)选择?|(?:^|(?<=[,，。；;\s*]))选择?(?=[\s*:：]*[(（]?[A-K](?![A-Za-z]))|[故应]填)"
     r"(?:[\s:：]|\*{1,2}(?=\s|$))*",
     re.IGNORECASE | re.MULTILINE,
 )
 # 顶点坐标为（1，2）。 at the end
-_PLAIN = r"(?<=[是为得=＝\s])[（(]?[-−]?\d(?:[-−\d.,，/ ]{0,40}\d)?[）)]?(?=\s?[一-鿿]{0,6}[。．.]\s*\Z)"
+_PLAIN = r"(?<=[是为得=＝\s])[（(][-−]?\d(?:[-−\d.,，/ ]{0,40}\d)?[）)](?=\s?[一-鿿]{0,6}[。．.]\s*\Z)"
 _MATH_SPAN = rf"(?:{_PLAIN}|\$\$[^$]+\$\$|(?<!\\)\$(?:\\.|[^$\\\n])+\$|\\\([^\n]+?\\\)|\\\[.+?\\\]|\*\*[^*\n]+\*\*)"
 _VALUES = re.compile(rf"{_MATH_SPAN}(?:(?:\s*(?:,|，|、|;|and|or|和|或))+\s*{_MATH_SPAN})*", re.DOTALL)
 
@@ -174,15 +174,23 @@ def _final_option(text: str, options: dict[str, str]) -> str | None:
     return None
 
 
-_AMOUNT = r"(?<![A-Za-z\d_.,/:^\\])[-−]?(?:\\\$|[£€¥])?\d+(?:,\d{3})*(?:\.\d+)?(?:[/:]\d+)?(?:\s?\\?%)?(?![\d^])"
-_CALCULATION = re.compile(rf"((?:\(*{_AMOUNT}\)*\s*[-+−×÷*/·=]\s*)*)({_AMOUNT})")
+_AMOUNT = r"(?<![A-Za-z\d_.,/:\\])[-−]?(?:\\\$|[£€¥])?\d+(?:,\d{3})*(?:\.\d+)?(?:[/:]\d+)?(?:\s?\\?%)?"
+_AMOUNT += r"(?!\d|(?:st|nd|rd|th|ish|[abcknpqxyz])(?![A-Za-z]))"
+_CALCULATION = re.compile(rf"((?:\(*{_AMOUNT}\)*\s*[-+−×÷*/·^=]\s*)*)({_AMOUNT})")
 # Words that hedge a sentence, or before which a number is no value.
 _UNCERTAIN = re.compile(
     r"\b(?:about|around|approximately|roughly|nearly|almost|at (?:least|most)|over|under|up to|between|may|could|"
-    r"should|if|unless|think|believe|suppose|assume|let|pairs?|dozen|tr(?:y|ied)|check(?:ed)?|consider|guess\w*|"
+    r"should(?! be)|would (?:give|get|be if)|if|unless|but|however|wait|hmm+|first|so far|either way|someone|textbook|"
+    r"says|said|choices|impossible|verify|recompute|solve|find|prove|think|believe|suppose|assume|let|pairs?|dozen|"
+    r"tr(?:y|ied)|check(?:ed)?|consider|guess\w*|"
     r"(?:step|case|theorem|lemma|figure|table|part|question|problem|example|method|option|line|equation|page) \d)\b|"
-    r"[?？]",
+    r"[?？]|[大小高低]于|超过|第\d",
     re.IGNORECASE,
+)
+# What precedes a number that is a bound or a side of an equation, not a value: "x > 7", "2x = 7", "x + 1 = 7".
+_RELATION_BEFORE = re.compile(r"[<≤≥≠²³√^]|(?<![-=])>|sqrt|[-+−×÷/·]\s*\Z")
+_NAME_BEFORE = re.compile(  # "x =", "m + n =", "Total ="
+    r"(?:^|(?:^|(?<![-+−×÷*/·^=])[\s,:，：、一-鿿])(?:[A-Za-z]+'?|[A-Za-z] ?\+ ?[A-Za-z]))\s*=\s*\Z"
 )
 # A number behind these needs no full stop; elsewhere a text without one may be truncated.
 _BEFORE_RESULT = re.compile(r"(?:[:：→=>是为]|等于|\b(?:is|final|answer))[\s(*]*\Z", re.IGNORECASE)
@@ -198,16 +206,18 @@ def _final_number(text: str, question: str) -> str | None:
     found = [*_CALCULATION.finditer(body, len(body) - len(sentence))] if is_claim else []
     if len({one[2] for one in found}) == 1:
         found = found[-1:]
-    if len(found) > 1:
+    if len(found) > 1 and not re.search(r"\band\b|[和与]", sentence):
         found = [one for one in found if not re.search(rf"(?<![\d.]){re.escape(one[2])}(?!\.?\d)", question)]
     if len(found) != 1 or found[0][1].strip()[-1:] not in ("", "="):
         return None
-    start, end = found[0].span(2)
+    before, (start, end) = body[len(body) - len(sentence) : found[0].start()], found[0].span(2)
+    is_related = _RELATION_BEFORE.search(before) or (before.strip()[-1:] == "=" and not _NAME_BEFORE.search(before))
     is_ended = text[len(body) :].strip(" *") or _BEFORE_RESULT.search(body[:start])
-    return _with_measure(found[0][2], body[end:]) if is_ended and stands(body, start, end, found[0][2]) else None
+    stated = is_ended and not is_related and stands(body, start, end, found[0][2])
+    return _with_measure(found[0][2], body[end:]) if stated else None
 
 
-_MEASURE = re.compile(r"\s?(?!in\b)((?:square |cubic )?[A-Za-zμ]+(?:(?:/| per )[A-Za-z]+)?|[一-鿿]{1,4})")
+_MEASURE = re.compile(r"\s?(?!in\b)((?:square |cubic )?[A-Za-zμ]+(?:(?:/| per )[A-Za-z]+)?[²³]?|[一-鿿]{1,4})")
 
 
 def _with_measure(value: str, tail: str) -> str:
@@ -217,7 +227,8 @@ def _with_measure(value: str, tail: str) -> str:
     unit = found[1] if (found := _MEASURE.match(tail)) else ""
     while unit > "一" and not parse_unit(unit):
         unit = unit[:-1]
-    return rf"{value}\text{{ {unit}}}" if unit and MEASURES.issuperset(parse_unit(unit) or "x") else value
+    is_measure = unit and MEASURES.issuperset(parse_unit(tidy(unit)) or "x")
+    return rf"{value}\text{{ {unit}}}" if is_measure else value
 
 
 def _sentence_before(text: str, start: int) -> str:
