@@ -142,11 +142,10 @@ def _closing(text: str) -> str | None:
     introduced = bold or _INTRODUCED.search(before)
     if _OTHERS.search(before) or not introduced or not stands(text, start, end, text[start:end]):
         return None
-    is_worded = bold and start == bold.start() and re.search("[A-Za-z]", _FORMULA.sub("", bold[1]))
-    if is_worded and (also := _BOLD_BEFORE.search(before)):  # "one drives at **56 km/h** and the other at **76 km/h**"
-        return f"{also[1]}; {bold[1]}"
-    if not is_worded:
+    if not bold or start < bold.start() or not re.search("[A-Za-z]", _FORMULA.sub("", bold[1])):
         return _with_measure(text[start:end].replace("**", "").strip(), text[end:]) or None
+    if also := _BOLD_BEFORE.search(before):  # "one drives at **56 km/h** and the other at **76 km/h**"
+        return f"{also[1]}; {bold[1]}"
     # "**72 days** to finish the book": bold words say where the value ends.
     return (_closing(bold[1]) if _SENTENCE_IN_BOLD.match(bold[1]) else None) or bold[1].strip()
 
