@@ -33,9 +33,12 @@ _STATEMENT = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 # 顶点坐标为（1，2）。 at the end
-_PLAIN = r"(?<=[是为得=＝\s])[（(][-−]?\d(?:[-−\d.,，/ ]{0,40}\d)?[）)](?=\s?[一-鿿]{0,6}[。．.]\s*\Z)"
+_PLAIN = (
+    r"(?:(?<=[是为得])|(?<=[是为得] )|(?<=[=＝\s])(?=[（(]))[（(]?[-−]?\d(?:[-−\d.,，/ ]{0,40}\d)?[）)]?"
+    r"(?=\s?[一-鿿]{0,6}[。．.]\s*\Z)"
+)
 _MATH_SPAN = rf"(?:{_PLAIN}|\$\$[^$]+\$\$|(?<!\\)\$(?:\\.|[^$\\\n])+\$|\\\([^\n]+?\\\)|\\\[.+?\\\]|\*\*[^*\n]+\*\*)"
-_VALUES = re.compile(rf"{_MATH_SPAN}(?:(?:\s*(?:,|，|、|;|and|or|和|或))+\s*{_MATH_SPAN})*", re.DOTALL)
+_VALUES = re.compile(rf"{_MATH_SPAN}(?:(?:\s*(?:,|，|、|;|；|and|or|和|或))+\s*{_MATH_SPAN})*", re.DOTALL)
 
 
 class Box(NamedTuple):
@@ -203,7 +206,7 @@ def _final_number(text: str, question: str) -> str | None:
         one.search(sentence) for one in (_OTHERS, _UNCERTAIN, MATH)
     )
     found = [*_CALCULATION.finditer(body, len(body) - len(sentence))] if is_claim else []
-    if len({one[2] for one in found}) == 1:
+    if len({one[2] for one in found}) == 1 or (found and found[-1][1] and found[-1].end() == len(body)):
         found = found[-1:]
     if len(found) > 1 and not re.search(r"\band\b|[和与]", sentence):
         found = [one for one in found if not re.search(rf"(?<![\d.]){re.escape(one[2])}(?!\.?\d)", question)]
