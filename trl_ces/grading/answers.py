@@ -219,12 +219,16 @@ def _final_number(text: str, question: str) -> str | None:
     return _with_measure(found[0][2], body[end:]) if stated else None
 
 
+# What changes or doubts a value: "5 or so", "5 and 6", 9的平方, a cross, a doubting face.
+_CHANGED_BEHIND = re.compile(
+    r"\s*(?:[,(]?\s*(?:or|and|to|plus|minus|if)\b|的(?![。．]|\s*\Z)|[☀-➿🀀-🿿])", re.IGNORECASE
+)
 _MEASURE = re.compile(r"\s?(?!in\b)((?:square |cubic )?[A-Za-zμ]+(?:(?:/| per )[A-Za-z]+)?[²³]?|[一-鿿]{1,4})")
 
 
 def _with_measure(value: str, tail: str) -> str:
     """A value with the unit of measurement behind it, without other words."""
-    if re.match(r"\s*[☀-➿🀀-🿿]", tail):  # a cross or a doubting face
+    if _CHANGED_BEHIND.match(tail):
         return value + tail
     unit = found[1] if (found := _MEASURE.match(tail)) else ""
     while unit > "一" and not parse_unit(unit):
