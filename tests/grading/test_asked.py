@@ -57,6 +57,11 @@ def test_bounds_and_scales_of_the_question_may_stand_around_the_box(question, co
     assert grade(completion, gold, question=question, with_qwen=False).correct is correct
 
 
+@rows("asked/sentences")
+def test_the_last_sentence_is_an_answer_if_it_states_one_value_without_doubt(question, completion, gold, correct):
+    assert grade(completion, gold, question=question, with_qwen=False).correct is correct
+
+
 def test_an_escaped_dollar_does_not_start_a_formula():
     text = r"Net income: \$6,840 - \$620 = $\boxed{\$6220}$."
     assert grade(text, "6,220", with_qwen=False).correct is True

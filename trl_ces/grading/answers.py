@@ -11,27 +11,34 @@ answer is", 答案是); else a bold or math expression that ends the text.
 import re
 from typing import NamedTuple
 
-from .context import stands
+from .context import MATH, stands
 from .forms import condition
 from .notation import tidy, visible
 from .numbers import number
+from .options import options_of
+from .units import MEASURES, parse_unit
 
 # Statements and closing expressions count only in the last characters, boxes anywhere.
 STATEMENT_WINDOW = 2000
+_LONGEST_SENTENCE = 300
 # Only the last boxes are kept: no gold lists more values.
 MAX_BOXES = 50
 
 _STATEMENT = re.compile(
-    r"(?:\banswers?(?:\s+(?:is|are)(?:\s+(?:therefore|thus|then|hence|simply)\b)?|\s*[:：=])|<answer>|"
-    r"^[#*_ ]*(?:final +)?answer[*_ ]*\n|\b(?:solution|value|root)s are\b|(?<!#)####(?!#)|\b(?:option|choice)\s+is|"
-    r"答案?(?:是|为|[:：])|(?:故|因此|所以|应|答案)选)"
+    r"(?:\banswers?(?:\s+(?:is|are)(?:\s+(?:therefore|thus|then|hence|simply|indeed|just|equal to)\b)?|[*_\s]*[:：=])|"
+    r"<answer>|^[#*_ ]*(?:final +)?answer[*_ ]*\n|\b(?:solution|value|root)s are\b|(?<!#)####(?!#)|"
+    r"\b(?:option|choice)\s+is|\b(?:so|thus|hence|therefore),? (?:(?:I|we|you) )?(?:choose|pick|select)\b|"
+    r"答案?(?:是|为|[:：])|(?:故|因此|所以|应|答案)选择?|(?:^|(?<=[,，。；;\s*]))选择?(?=[\s*:：]*[(（]?[A-K](?![A-Za-z]))|[故应]填)"
     r"(?:[\s:：]|\*{1,2}(?=\s|$))*",
     re.IGNORECASE | re.MULTILINE,
 )
 # 顶点坐标为（1，2）。 at the end
-_PLAIN = r"(?<=[是为得=＝\s])[（(]?[-−]?\d(?:[-−\d.,，/ ]{0,40}\d)?[）)]?(?=\s?[一-鿿]{0,6}[。．.]\s*\Z)"
-_MATH_SPAN = rf"(?:{_PLAIN}|\$\$[^$]+\$\$|\$(?:\\.|[^$\\\n])+\$|\\\([^\n]+?\\\)|\\\[.+?\\\]|\*\*[^*\n]+\*\*)"
-_VALUES = re.compile(rf"{_MATH_SPAN}(?:(?:\s*(?:,|，|、|;|and|or|和|或))+\s*{_MATH_SPAN})*", re.DOTALL)
+_PLAIN = (
+    r"(?:(?<=[是为得])|(?<=[是为得] )|(?<=[=＝\s])(?=[（(]))[（(]?[-−]?\d(?:[-−\d.,，/ ]{0,40}\d)?[）)]?"
+    r"(?=\s?[一-鿿]{0,6}[。．.]\s*\Z)"
+)
+_MATH_SPAN = rf"(?:{_PLAIN}|\$\$[^$]+\$\$|(?<!\\)\$(?:\\.|[^$\\\n])+\$|\\\([^\n]+?\\\)|\\\[.+?\\\]|\*\*[^*\n]+\*\*)"
+_VALUES = re.compile(rf"{_MATH_SPAN}(?:(?:\s*(?:,|，|、|;|；|and|or|和|或))+\s*{_MATH_SPAN})*", re.DOTALL)
 
 
 class Box(NamedTuple):
@@ -82,21 +89,21 @@ def _matching_braces(text: str) -> dict[int, int]:
     return closing_brace
 
 
-def find_statement(text: str) -> str | None:
-    """What the last explicit statement says, else the expression that ends the text; `None` if neither stands."""
+def find_statement(text: str, question: str = "") -> str | None:
+    """The value of the last explicit statement, else of the expression or sentence that ends the text."""
     text = _without_ornaments(text)
     if statements := list(_STATEMENT.finditer(text)):
         last = statements[-1]
         closing = _closing(text[last.end() :]) if last[0][:1] in "svrSVR" else None  # "the values are 1, 2: **3**"
-        return closing or _stated(text, last)
-    return _closing(text)
+        return closing or _stated(text, last, question)
+    return _closing(text) or _final_option(text, options_of(question)) or _final_number(text, question)
 
 
 # A few words without another number may follow a closing expression: "Hence we obtain $025$ as required."
 _CLOSING_TAIL = re.compile(r"[^\d$\\?？]{0,40}")
 # A last line that is yes, no or a label, without a box: "**Yes**, because ...", "answer1".
 _LAST_LINE = re.compile(
-    r"^(?:\*\*(yes|no)[.,]?\*\*(?!.*\b(?:but|however|unless|if|not sure)\b)(?:[,.;:][^\n?]*)?|"
+    r"^(?:\*{0,2}(yes|no)[.,]?\*{0,2}(?!.*\b(?:but|however|unless|if|wait|maybe|not sure|unsure)\b)(?:[,.;:][^\n?]*)?|"
     r"((?:answer|option|solution|ending)\d)\.?)\s*\Z",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -108,14 +115,14 @@ _FORMULA = re.compile(r"\$[^$]*\$|\\[A-Za-z]+")
 _INTRODUCED = re.compile(
     r"(?:^|[=:：]|\b(?:is|are|was|be|equals?|gets?|obtains?|have|has|finds?|found|gives?|yields?|becomes|concludes?|that|"
     r"needs?|pays?|costs?|takes?|earns?|spends?|makes?|only|exactly|"
-    r"therefore|thus|hence|so|then|finally|answer|value|result|total)|是|为|得|得到|等于|所以|因此|于是|有)[,，]?[\s*]*$",
+    r"therefore|thus|hence|so|then|finally|answer|value|result|total)|[是为得剩下有共故则即]|得到|等于|所以|因此|于是)[,，]?[\s*]*$",
     re.IGNORECASE,
 )
 _BEFORE_CLOSING = re.compile(r"[.!?](?=\s)|[。！？\n]|,\s+(?=so\b|hence\b|thus\b|therefore\b)")
 # What denies a closing expression: "a beginner would pick", "my first attempt had", "it is tempting to say".
 _OTHERS = re.compile(
     r"\b(?:not|cannot|never|or|others|one of|lucky|trap|beginner|novice|naive(?:ly)?|attempt|mistake|tempt(?:ing|ed)|"
-    r"instead of|would (?:pick|choose|select|say|answer|guess|claim|think)|"
+    r"instead of|(?<!\bI )would (?:pick|choose|select)|would (?:say|answer|guess|claim|think)|"
     r"first (?:try|guess|thought|idea|glance|instinct))\b|n't\b|不|非",
     re.IGNORECASE,
 )
@@ -139,11 +146,95 @@ def _closing(text: str) -> str | None:
     if _OTHERS.search(before) or not introduced or not stands(text, start, end, text[start:end]):
         return None
     if not bold or start < bold.start() or not re.search("[A-Za-z]", _FORMULA.sub("", bold[1])):
-        return _with_tail(text[start:end], text[end:]) or None
-    if also := _BOLD_BEFORE.search(before):  # "the slower drives at **56 km/h** and the faster at **76 km/h**"
+        return _with_measure(text[start:end].replace("**", "").strip(), text[end:]) or None
+    if also := _BOLD_BEFORE.search(before):  # "one drives at **56 km/h** and the other at **76 km/h**"
         return f"{also[1]}; {bold[1]}"
     # "**72 days** to finish the book": bold words say where the value ends.
     return (_closing(bold[1]) if _SENTENCE_IN_BOLD.match(bold[1]) else None) or bold[1].strip()
+
+
+_BEFORE_OPTION = re.compile(
+    r"(?:^|[:：→选择是为即项案]|(?:因此|所以)[,，]?|\b(?:is|it's|are|be|option|choice|choose|pick|select|answer|ans\.|"
+    r"so|thus|hence|therefore),?)[\s*(（-]*\Z",
+    re.IGNORECASE,
+)
+_BEHIND_OPTION = re.compile(
+    r"[\s*)）]*(?:is (?:the )?(?:(?:correct|right|best) )?(?:answer|choice|option|correct|right)|是?(?:正确|对)的?)?"
+    r"[\s*.。!)）]*",
+    re.IGNORECASE,
+)
+
+
+def _final_option(text: str, options: dict[str, str]) -> str | None:
+    """The option that ends a text: `(B)` behind "is", `B is correct`, or `B. small talk` with the option's text."""
+    for letter in re.finditer(r"(?<![A-Za-z\d\\^_])[A-K](?![A-Za-z\d'])(?=[^\n]*\Z)", text):
+        written, before, behind = letter[0], _sentence_before(text, letter.start()), text[letter.end() :]
+        texts = [re.sub(r"[\s{}$*.。:：()（）]", "", one) for one in (tidy(behind), options.get(written, ""))]
+        is_chosen = texts[0] == texts[1] or (_BEHIND_OPTION.fullmatch(behind) and _BEFORE_OPTION.search(before))
+        if written in options and is_chosen and not _OTHERS.search(before) and not _UNCERTAIN.search(before):
+            return written if stands(text, *letter.span(), written) else None
+    return None
+
+
+_AMOUNT = r"(?<![A-Za-z\d_.,/:\\])[-−]?(?:\\\$|[£€¥])?\d+(?:,\d{3})*(?:\.\d+)?(?:[/:]\d+)?(?:\s?\\?%)?"
+_AMOUNT += r"(?!\d|(?:st|nd|rd|th|ish|[abcknpqxyz])(?![A-Za-z]))"
+_CALCULATION = re.compile(rf"((?:\(*{_AMOUNT}\)*\s*[-+−×÷*/·^=]\s*)*)({_AMOUNT})")
+# Words that hedge a sentence, or before which a number is no value.
+_UNCERTAIN = re.compile(
+    r"\b(?:about|around|approximately|roughly|nearly|almost|at (?:least|most)|over|under|up to|between|may|could|"
+    r"should(?! be)|would (?:give|get|be if)|if|unless|but|however|wait|hmm+|first|so far|either way|someone|textbook|"
+    r"says|said|choices|impossible|verify|recompute|solve|find|prove|think|believe|suppose|assume|let|pairs?|dozen|"
+    r"tr(?:y|ied)|check(?:ed)?|consider|guess\w*|"
+    r"(?:step|case|theorem|lemma|figure|table|part|question|problem|example|method|option|line|equation|page) \d)\b|"
+    r"[?？]|[大小高低]于|超过|第\d",
+    re.IGNORECASE,
+)
+# What precedes a number that is a bound or a side of an equation, not a value: "x > 7", "2x = 7", "x + 1 = 7".
+_RELATION_BEFORE = re.compile(r"[<≤≥≠²³√^]|(?<![-=])>|sqrt|[-+−×÷/·]\s*\Z")
+_NAME_BEFORE = re.compile(  # "x =", "m + n =", "Total ="
+    r"(?:^|(?:^|(?<![-+−×÷*/·^=])[\s,:，：、一-鿿])(?:[A-Za-z]+'?|[A-Za-z] ?\+ ?[A-Za-z]))\s*=\s*\Z"
+)
+# A number behind these needs no full stop; elsewhere a text without one may be truncated.
+_BEFORE_RESULT = re.compile(r"(?:[:：→=>是为]|等于|\b(?:is|final|answer))[\s(*]*\Z", re.IGNORECASE)
+
+
+def _final_number(text: str, question: str) -> str | None:
+    """The only number in the last sentence that is not in the question: 5 in "So Jill has 8 − 3 = 5 peaches."."""
+    body = text.rstrip(" *.。!！")
+    sentence = _BEFORE_CLOSING.split(body[-_LONGEST_SENTENCE:])[-1]
+    is_claim = re.search("[A-Za-z一-鿿=]", sentence) and not any(
+        one.search(sentence) for one in (_OTHERS, _UNCERTAIN, MATH)
+    )
+    found = [*_CALCULATION.finditer(body, len(body) - len(sentence))] if is_claim else []
+    if len({one[2] for one in found}) == 1 or (found and found[-1][1] and found[-1].end() == len(body)):
+        found = found[-1:]
+    if len(found) > 1 and not re.search(r"\band\b|[和与]", sentence):
+        found = [one for one in found if not re.search(rf"(?<![\d.]){re.escape(one[2])}(?!\.?\d)", question)]
+    if len(found) != 1 or found[0][1].strip()[-1:] not in ("", "="):
+        return None
+    before, (start, end) = body[len(body) - len(sentence) : found[0].start()], found[0].span(2)
+    is_related = _RELATION_BEFORE.search(before) or (before.strip()[-1:] == "=" and not _NAME_BEFORE.search(before))
+    is_ended = text[len(body) :].strip(" *") or _BEFORE_RESULT.search(body[:start])
+    stated = is_ended and not is_related and stands(body, start, end, found[0][2])
+    return _with_measure(found[0][2], body[end:]) if stated else None
+
+
+# What changes or doubts a value: "5 or so", "5 and 6", 9的平方, a cross, a doubting face.
+_CHANGED_BEHIND = re.compile(
+    r"\s*(?:[,(]?\s*(?:or|and|to|plus|minus|if)\b|的(?![。．]|\s*\Z)|[☀-➿🀀-🿿])", re.IGNORECASE
+)
+_MEASURE = re.compile(r"\s?(?!in\b)((?:square |cubic )?[A-Za-zμ]+(?:(?:/| per )[A-Za-z]+)?[²³]?|[一-鿿]{1,4})")
+
+
+def _with_measure(value: str, tail: str) -> str:
+    """A value with the unit of measurement behind it, without other words."""
+    if _CHANGED_BEHIND.match(tail):
+        return value + tail
+    unit = found[1] if (found := _MEASURE.match(tail)) else ""
+    while unit > "一" and not parse_unit(unit):
+        unit = unit[:-1]
+    is_measure = unit and MEASURES.issuperset(parse_unit(tidy(unit)) or "x")
+    return rf"{value}\text{{ {unit}}}" if is_measure else value
 
 
 def _sentence_before(text: str, start: int) -> str:
@@ -174,7 +265,7 @@ _OF_THE_ANSWER = re.compile(
 )
 
 
-def _stated(text: str, statement: re.Match[str]) -> str | None:
+def _stated(text: str, statement: re.Match[str], question: str) -> str | None:
     start = statement.end()
     values = _VALUES.match(text, start)
     end = _SENTENCE_END.search(text, values.end() if values else start)
@@ -185,43 +276,31 @@ def _stated(text: str, statement: re.Match[str]) -> str | None:
         return closing  # **Answer**: Their average guess is **80 jelly beans**.
     stop = end.start() if end else len(text)
     if values:
-        stated = _with_tail(values.group(), text[values.end() : stop])
+        stated = _with_measure(values.group().replace("**", "").strip(), text[values.end() : stop])
     else:
         stated = _REASON.sub("", text[start:stop]).strip(" *:：`")
-    return stated if stated and stands(text, start, values.end() if values else stop, stated) else None
+    if not stated or not stands(text, start, values.end() if values else stop, stated):
+        return None
+    is_sentence = re.match("(?![选第])[一-鿿]", stated)  # 答：还剩4扇没擦
+    return (is_sentence and _final_number(f"{stated}.", question)) or stated
 
 
-# Where the words behind a value stop to belong to it: "$5$ as required", "$5$ is the answer", but not "$5$ thousand".
-_NEXT_CLAUSE = re.compile(
-    r"\s*(?:[,，;:.!。！．()*]|的(?:[。．]|$)|\b(?:as|because|since|so|which|where|when|by|for|in this|works|"
-    r"every|per|(?:is|are) (?:the|our|my))\b|$)",
-    re.IGNORECASE,
-)
-_OFFERS_MORE = re.compile(r"\s*[,(]?\s*(?:or|and|to|plus|minus|if)\b", re.IGNORECASE)
-
-
-def _with_tail(value: str, tail: str) -> str:
-    """A value with the words behind it, as far as they belong to it."""
-    clause = None if _OFFERS_MORE.match(tail) else _NEXT_CLAUSE.search(tail)
-    words = tail[: clause.start()] if clause else tail
-    value = value.replace("**", "").strip()
-    return f"{value} {words.strip()}" if words.strip() else value
-
-
+# A dollar sign before a number that opens no mathematics: the next one on its line opens a number, too.
+_PRICE = re.compile(r"(?<![\\$\w])\$(?=\d(?:[^$\n\\]|\\boxed|\\\$)*(?:(?<=[\s(*={])\$(?:\d|\\boxed)|$))", re.MULTILINE)
 _SEVERAL_VALUES = re.compile(r"(?<!\\)[,;]|[，；、±和或]|\\pm(?![A-Za-z])|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])")
 _JOINED = re.compile(r"(?:[\s$,;，；、和及]|\\[,;: ]|\\quad|\b(?:and|or)\b)*")
 _TUPLE = re.compile(r"(?:\\left)?[(\[（][^()\[\]（）]*[)\]）]")
 
 
-def extract_answer(text: str, parts: int = 1, boxes_only: bool = False) -> str | None:
+def extract_answer(text: str, parts: int = 1, boxes_only: bool = False, question: str = "") -> str | None:
     r"""Extracts the final answer."""
-    text = visible(text)
+    text = _PRICE.sub(r"\\$", visible(text))
     boxes = find_boxes(text)
     if boxes is None:
         return None
     if not boxes:
-        return None if boxes_only else find_statement(text)
-    if later := _stated_behind(text[boxes[-1].end :]):
+        return None if boxes_only else find_statement(text, question)
+    if later := _stated_behind(text[boxes[-1].end :], question):
         return later
     is_one = bool(_TUPLE.fullmatch(boxes[-1].content)) or not _SEVERAL_VALUES.search(boxes[-1].content)
     several = is_one and len(boxes) == parts and all(box.content for box in boxes)
@@ -235,11 +314,11 @@ def extract_answer(text: str, parts: int = 1, boxes_only: bool = False) -> str |
     return "; ".join(box.content for box in taken) or None
 
 
-def _stated_behind(text: str) -> str | None:
+def _stated_behind(text: str, question: str) -> str | None:
     """The value of the last explicit statement behind the boxes; it is what the text says in the end."""
     text = _without_ornaments(text)
     statements = list(_STATEMENT.finditer(text))
-    stated = _stated(text, statements[-1]) if statements else None
+    stated = _stated(text, statements[-1], question) if statements else None
     if not stated or ("$" not in stated and number(tidy(stated)) is None and condition(stated) != r"\emptyset"):
         return None
     return stated

@@ -56,9 +56,8 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     if expected[-1:] > "一" and re.fullmatch("[^不非没或,]*", rest := words.removesuffix(expected)) and rest != words:
         return gold, expected if {*rest} <= {*question} and f"不{rest}" not in question else answer  # 直线与圆相离
     bare = without_words(answer, number(expected) is not None, question)
-    if bare != answer and is_copy(bare, gold, question):
-        return gold, ""
-    answer = bare
+    if bare != answer:
+        return (gold, "") if is_copy(bare, gold, question) else as_asked(bare, gold, question)
     parts, gold_sides = split_top(tidy(answer), "="), split_top(tidy(gold), "=")
     if len(gold_sides) == 2 and len(parts) == 1 and repeats(gold_sides[0], question):
         gold = gold_sides[1]
@@ -131,10 +130,11 @@ def _as_share(answer: str, gold: str, question: str) -> str | None:
 
 
 _WORDED = re.compile(r"\$([^$=]+?)(?:\s*\\approx[^$]*)?\$\s+([a-z][A-Za-z ]*)\.?")
-_UNIT = r"((?:square |cubic )?[a-zμ]+(?:(?: per |/)[a-z]+)?)"
+_UNIT = r"((?:square |cubic )?[a-zμ]+(?:(?: per |/)[a-z]+)?(?:\^-?\d)?)"
 _SENTENCE_WITH_ONE_NUMBER = re.compile(rf"[A-Z][A-Za-z ,']* (\d+(?:\.\d+)?) (?:{_UNIT})?[A-Za-z ,']*\.")
 # Signs of units behind a value, by a word of the question that allows them.
 _SIGNS_BY_WORD = [
+    (re.compile(r"[Mm]olar|concentration|[Ss]olubility"), re.compile(r"(?:\\[, ]|\s)*\\(?:text|mathrm)\{\s*M\s*\}$")),
     (re.compile("arcsec"), re.compile(r"(?:''|″)$")),
     (re.compile(r"\b(?:Sun|solar)\b|\\odot"), re.compile(r"(?:\\,|\s)*[LMR]_\{?\\odot\}?$")),
 ]
@@ -251,6 +251,8 @@ def _has_another_unit(answer: str, gold: str, question: str) -> bool:
     given = parse_unit(split_unit(tidy(answer))[1] or implied_unit(answer)) or {}
     if not given or not given.keys() <= MEASURES:
         return False
+    if given == {"dollar": 1} and (counted := _COUNTED.match(question)) and parse_unit(counted[1]) != given:
+        return True
     if "deg" in given and r"\pi" in gold and r"\pi" in answer:
         return True
     if measures := _asked_units(question, given):
@@ -262,9 +264,12 @@ def _has_another_unit(answer: str, gold: str, question: str) -> bool:
     return any(named & kind and not named & kind & given.keys() for kind in KINDS if kind & given.keys())
 
 
-_UNIT_IN_LATEX = re.compile(r"\$(\\mu\s*)?\\mathrm\s*\{[~\s]*([A-Za-z]+)\s*\}\$")
+# "how many machines", and no other request behind it.
+_COUNTED = re.compile(r"(?is).*\bhow many (\w+)(?!.*\b(?:how|what|find|determine|calculate|dollars|cents|money)\b)")
+_UNIT_IN_LATEX = re.compile(r"\$(\\mu\s*)?(?:\\mathrm\s*)?\{[~\s]*([A-Za-z]+)\s*\}(?:(\^)\{?(-?\d)\}?)?\$")
 _ASKED_UNIT = re.compile(  # a look ahead, because "in how many hours" has two
-    rf"(?=\b(?:how many|number of) {_UNIT}|(?<!measured )(?<!given )(?<!is )(?<!are )\b(?:in|to) {_UNIT}(?![\w-]))",
+    rf"(?=\b(?:how many|number of) {_UNIT}|(?<!measured )(?<!given )(?<!is )(?<!are )"
+    rf"\b(?:in|to|units?:) {_UNIT}(?![\w-]))",
     re.IGNORECASE,
 )
 _ASKED_IN_CHINESE = re.compile(
@@ -274,7 +279,9 @@ _ASKED_IN_CHINESE = re.compile(
 
 def _asked_units(question: str, given: dict[str, int]) -> list[dict[str, int]]:
     """The units that a question requests: "how many minutes"; 多少元 only where another of its kind is given."""
-    question = _UNIT_IN_LATEX.sub(lambda unit: f"{(unit[1] and 'μ') or ''}{unit[2]}", question)
+    question = _UNIT_IN_LATEX.sub(
+        lambda unit: f"{'μ' if unit[1] else ''}{unit[2]}{unit[3] or ''}{unit[4] or ''}", question
+    )
     asked = [*map(parse_unit, _ASKED_IN_CHINESE.findall(question))]
     asked = [unit for unit in asked if unit and any(kind & unit.keys() and kind & given.keys() for kind in KINDS)]
     asked += [parse_unit(next(filter(None, found))) for found in _ASKED_UNIT.findall(question)]

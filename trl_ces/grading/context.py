@@ -16,7 +16,7 @@ from .numbers import number
 
 # Characters of the text before an answer that are looked at.
 _BEFORE = 300
-_MATH = re.compile(r"\$\$.+?\$\$|\$[^$\n]+\$|\\\(.+?\\\)|\\\[.+?\\\]", re.DOTALL)
+MATH = re.compile(r"\$\$.+?\$\$|(?<!\\)\$(?:\\.|[^$\\\n])+\$|\\\(.+?\\\)|\\\[.+?\\\]", re.DOTALL)
 _FONT = r"\\(?:text|math|boldsymbol|bm|mbox|underline|emph|displaystyle|[lL]arge|LARGE|[hH]uge)[a-z]*"
 _SPACE = r"\\[,;:!> ]|\\q?quad(?![A-Za-z])|~"
 # What may stand between an answer and the text before it.
@@ -46,9 +46,10 @@ _NOT = re.compile(
     r"(?:\s+(?:be|equal|to|just|simply))*\s*\Z"
 )
 _DOUBTS = re.compile(
-    r"(?i)\b(?:suppose|assume|assuming|if|(?<!\bwe )were|maybe|perhaps|possibly|might|could be|either(?! way)|wrong|"
-    r"incorrect|false|(?:do not|don't|cannot|can't) (?:think|believe|say)|(?<!average )guess|not the case|mistake to)"
-    r"\b|不认为|如果|假设|可能[是为]|也许|或许|错误?答案|(?<!节)大?约\Z|比\Z|\bbetween\b(?!.*(?:\b(?:is|are|equals?|be)\b|=))"
+    r"(?i)\b(?:suppose|assume|assuming|if|(?<!\bwe )(?<!\bthere )were|maybe|perhaps|possibly|might|could be|"
+    r"either(?! way)|wrong|incorrect|false|(?:do not|don't|cannot|can't) (?:think|believe|say)|(?<!average )guess|"
+    r"not the case|mistake to)\b|不认为|如果|假设|可能[是为]|也许|或许|错误?答案|(?<!节)大?约\Z|比\Z|"
+    r"\bbetween\b(?!.*(?:\b(?:is|are|equals?|be)\b|=))"
 )
 _BEHIND_IN_MATH = re.compile(
     r"\Z|[$\n&|=≈]|\\\)|\\\]|\\\\|[.,;:?](?!\d)|\^\s*\{?\s*\\circ|\\?%|\\(?:degree|end|text|mathrm|mbox|blacksquare|"
@@ -77,7 +78,7 @@ def stands(text: str, start: int, end: int, value: str) -> bool:
     """Whether the text around an answer lets it stand."""
     before, behind = text[max(0, start - _BEFORE) : start], text[end:]
     # What is in the answer opens and closes no mathematics around it.
-    spans = _MATH.finditer(before + "5" + text[end : end + _BEFORE])
+    spans = MATH.finditer(before + "5" + text[end : end + _BEFORE])
     opened = next((span.start() for span in spans if span.start() < len(before) < span.end()), None)
     bare, closed = _OPENERS.sub("", before), behind[_CLOSERS.match(behind).end() :]  # type: ignore[union-attr]
     clause = re.split(r"[.!?](?=\s|\Z)|[;,，。；！？\n]", bare)[-1]

@@ -192,9 +192,9 @@ def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
     """Compares lists, tuples, intervals and unions; `None` if neither side is one."""
     gold_items, answer_items = listed_values(gold), listed_values(answer)
     if len(gold_items) > 1 or _tuple(gold):
-        answer_items = _equated(answer) or answer_items
+        answer_items = [one for item in answer_items for one in _equated(item) or [item]]
     elif len(answer_items) > 1 or _tuple(answer):
-        gold_items = _equated(gold) or gold_items
+        gold_items = [one for item in gold_items for one in _equated(item) or [item]]
     bounded = statements.interval_of(gold) or gold  # for x > 1 and x < 3
     if stated := _stated_union(answer_items, bounded):
         return _compare_structure(bounded, stated, algebra)

@@ -73,7 +73,11 @@ _CONVENTIONS = [
         (rf"(?:no[,;.:]? )?{_IT}(?:is|does) ?n[o']t(?: represent)?(?: y as)? a function(?: of x)?", "not a function"),
         (r"正确|对|√", "true"),
         (r"错误?|不正确|不对|×", "false"),
-        (r"(?:positive )?infinity|infinite|\+\s*\\infty", r"\infty"),
+        (
+            r"(?:positive )?infinity|\+\s*\\infty|(?:there are |it has |the system has )?(?:an )?"
+            r"infinite(?:ly many|(?: number of)?)(?: solutions)?",
+            r"\infty",
+        ),
     ]
 ]
 

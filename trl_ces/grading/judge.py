@@ -94,7 +94,7 @@ def judge(
     for response, gold, question, is_prefilled in zip(responses, golds, asked, prefilled, strict=True):
         text = after_thinking(response, is_prefilled)
         if text is not None:
-            text = extract_answer(without_asked_words(text, question), count_values(gold or ""), boxes_only)
+            text = extract_answer(without_asked_words(text, question), count_values(gold or ""), boxes_only, question)
         answers.append(text)
     judged: list[Pair | None] = [
         ("equal", *as_asked(answer, gold, question))

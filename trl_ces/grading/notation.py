@@ -76,7 +76,6 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
             r"(?:(?:for|with|where)\s+(?:(?:any|all|every) )?|any )integers?\s*\}?\s*\$?([a-z])(?![a-z])\$?\s*\}?",
             r", \1\\in \\mathbb{Z}",
         ),
-        (r"([kmn])\s*(?:\\text\s*\{)?\s*为(?:任意)?整数\s*\}?", r", \1\\in \\mathbb{Z}"),
         (r"^(?:[a-z]\s*:\s*)?([a-z])\s*\\mapsto(?![a-z])", r"f(\1)="),
         (
             r"^\\\{\s*([^:|]{0,99}\([^()]{0,200}\))\s*(?:\\mid|\||:)\s*([a-z]\s*\\in\s*\\mathbb\s*\{?R\}?)\s*\\\}$",

@@ -73,12 +73,14 @@ def by_order(answer: str, gold: str, question: str) -> tuple[str, str] | None:
 
 def _in_order_of_question(labels: Iterable[str], question: str) -> list[str]:
     """The labels in the order of their last places in the question; none if one of them is not there."""
-    patterns = {label: LETTER.format(label) if len(label) < 3 else rf"(?<![A-Za-z\\]){label}" for label in labels}
+    patterns = {
+        label: LETTER.format(label) if len(label) < 3 else rf"(?<![A-Za-z\\]){re.escape(label)}" for label in labels
+    }
     found = {label: [*re.finditer(word, question, re.IGNORECASE)] for label, word in patterns.items()}
     if not all(found.values()):
         return []
     names = sorted(found, key=lambda label: found[label][-1].start())
-    beside = re.search(r"\W+(?:and\W+)?".join(names), question, re.IGNORECASE)  # Find $y$ and $x$
+    beside = re.search(r"\W+(?:and\W+)?".join(map(re.escape, names)), question, re.IGNORECASE)  # Find $y$ and $x$
     return sorted(names) if not beside and "".join(sorted(names)) in ascii_lowercase else names
 
 
@@ -176,7 +178,7 @@ def _counted(text: str, question: str) -> dict[str, str]:
 
 
 _LABEL = re.compile(  # C = (1,2), radius 3, 半径为3
-    r"(?:([A-Za-z])(?:\([a-z]\))?\s*[:=]|([A-Za-z]{2,}[A-Za-z ]*?|[一-鿿]+?)\s*"
+    r"(?:([A-Za-z](?:\(\d+\))?)(?:\([a-z]\))?\s*[:=]|([A-Za-z]{2,}[A-Za-z ]*?|[一-鿿]+?)\s*"
     r"(?:\b(?:is|at|of|on|when)\b|为|是|[:=]|(?=[-\d\\(\[]|\b[a-z]\b)))\s*(.+)",
     re.DOTALL,
 )

@@ -19,9 +19,9 @@ from .units import nouns, parse_unit, stems
 # What may stand beside a value, whatever the question says.
 _COMMON = stems(
     "the a an there it this that he she they total number of value answer result sum product is are was were has have "
-    "had will be equal to exactly contain give make made need take took cost weigh read spent earned sold paid"
+    "had will be equal to exactly contain give make made need take took cost weigh read spent earned sold paid s"
 )
-_SENTENCE = re.compile(r"([A-Za-z][A-Za-z ,']*?) ([-\d\\(][^,;]*)")
+_SENTENCE = re.compile(r"([A-Za-z][A-Za-z ,']*?):? ([-\d\\(][^,;]*)")
 _CHINESE_BEFORE = re.compile(r"((?!.*(?:[不非没未或约倍半多少]|超过|[大小]于))[一-鿿]{1,9})\s*(?=[-\d\\])")
 _SPELLED = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)?(?= [A-Za-z])")
 

@@ -99,9 +99,8 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     (re.compile(r"(?<![\\A-Za-z])sec(?=\s*(?:\(|\\|[a-z](?![a-z])))"), r"\\sec"),  # 5 sec are seconds
     (re.compile(rf"\\?(?<![A-Za-z])cis(?![A-Za-z]){_OPERAND}"), r"e^{i\1}"),
     (re.compile(r"(?<![\\A-Za-z])pi(?![A-Za-z])"), r"\\pi "),
-    # Letters, which the parser takes for the gamma function.
+    # A letter, which the parser takes for the gamma function.
     (re.compile(r"\\gamma(?![A-Za-z])"), r"\\varpi "),
-    (re.compile(r"\\Gamma(?![A-Za-z]|\s*\()"), r"\\varsigma "),
     # \ln|x| / 2 is no logarithm of |x|/2, \cos^5 t (1 - t) no cosine of t (1 - t).
     (re.compile(rf"\\({_FUNCTION})\s*\|([^|]+)\|(?!\s*\^)"), r"\\\1(|\2|)"),
     (
@@ -117,7 +116,7 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     (re.compile(r"(?<![\\A-Za-z])E(?=_)"), r"\\Xi"),  # an energy or a field: the parser defines E otherwise
     (re.compile(r"(?<![\\A-Za-z])e(?=_)"), r"\\xi "),  # a unit vector
     (re.compile(r"(?<=\d),(?=\d{3}(?!\d))"), ""),  # lists are already split
-    (re.compile(r"_\s*\{?\s*\\odot\s*\}?"), "_{o}"),  # solar masses and luminosities
+    (re.compile(r"_\s*(?:\{\s*\\odot\s*\}|\\odot(?![A-Za-z]))"), "_{o}"),  # solar masses and luminosities
     (re.compile(r"(\d)[eE]([-+]?\d+)"), r"\1\\times 10^{\2}"),
     # The parser drops transposes and primes: y' would be y.
     (re.compile(r"(?<!pmatrix\})\^\s*(?:T|\{\s*T\s*\}|\\top(?![A-Za-z])|\{\s*\\top\s*\})"), "^{T_{0}}"),
