@@ -184,7 +184,8 @@ _BEHIND_OPTION = re.compile(
 )
 
 
-_LINE_WITH_OPTION = re.compile(r"(?<![A-Za-z\d\\^_])[A-K](?![A-Za-z\d'])(?=[^\n]*\Z)")
+_NAMED_OPTION = re.compile(r"(?<![A-Za-z\d\\^_])[A-K](?![A-Za-z\d'])(?!(?<=A) [a-z])")  # but no article
+_OPTION_IN_LINE = re.compile(r"(?<![A-Za-z\d\\^_])[A-K](?![A-Za-z\d'])(?=[^\n]*\Z)")
 _DENIED_OPTION = re.compile(
     r"\b(?:wrong|incorrect|false|unlike|distractors?|rul\w+ out|eliminat\w+|exclud\w+|reject\w+)\b"
 )
@@ -193,16 +194,19 @@ _IS_CORRECT = re.compile(r"\bis (?:the )?(?:correct|right|best)\b|正确")
 
 def _final_option(text: str, options: dict[str, str]) -> str | None:
     """The option that the last line names by letter and text, "coal (A)", or ends with: "it is (B)"."""
-    letters = [one for one in _LINE_WITH_OPTION.finditer(text) if one[0] in options]
-    named = {one[0] for one in letters if not re.match(" [a-z]", text[one.end() :]) or one[0] != "A"}  # "A fish"
-    for letter in letters:
+    for letter in _OPTION_IN_LINE.finditer(text):
+        if letter[0] not in options:
+            continue
         before, behind = _sentence_before(text, letter.start()), text[letter.end() :]
         sentence = before + _BEFORE_CLOSING.split(letter[0] + behind)[0]
         is_last = len(before) + len(letter[0] + behind) - len(sentence) < 3
         pair = letter_and_text(letter[0], options[letter[0]]).search(plain(sentence))
         # "should" and "first" hedge numbers, not an option with its text
         rest = re.sub(r"\b(?:should|first)\b", "", plain(sentence).replace(pair[0], "")) if pair else before
-        if pair and (len(named) > 1 or not (is_last or _IS_CORRECT.search(sentence)) or _DENIED_OPTION.search(rest)):
+        is_one = not options.keys() & {*_NAMED_OPTION.findall(rest if is_last else text.rpartition("\n")[2])} - {
+            letter[0]
+        }
+        if pair and (not is_one or not (is_last or _IS_CORRECT.search(sentence)) or _DENIED_OPTION.search(rest)):
             return None
         is_chosen = pair or (_BEHIND_OPTION.fullmatch(behind) and _BEFORE_OPTION.search(before))
         if is_chosen and not _OTHERS.search(rest) and not _UNCERTAIN.search(rest):
@@ -217,8 +221,7 @@ _CALCULATION = re.compile(rf"((?:\(*{_AMOUNT}\)*\s*[-+−×÷*/·^=]\s*)*)({_AMO
 _UNCERTAIN = re.compile(
     r"\b(?:about|around|approximately|roughly|nearly|almost|at (?:least|most)|over|under|up to|between|may|could|"
     r"should(?! be)|would (?:give|get|be if)|if|unless|but|however|wait|hmm+|first|so far|either way|someone|"
-    r"textbook|"
-    r"says|said|choices|impossible|verify|recompute|solve|find|prove|think|believe|suppose|assume|let|pairs?|dozen|"
+    r"textbook|says|said|choices|impossible|verify|recompute|solve|find|prove|think|believe|suppose|assume|let|pairs?|dozen|"
     r"tr(?:y|ied)|check(?:ed)?|consider|guess\w*|"
     r"(?:step|case|theorem|lemma|figure|table|part|question|problem|example|method|option|line|equation|page) \d)\b|"
     r"[?？]|[大小高低]于|超过|第\d",
@@ -231,8 +234,6 @@ _NAME_BEFORE = re.compile(  # "x =", "m + n =", "Total ="
 )
 # A number behind these needs no full stop; elsewhere a text without one may be truncated.
 _BEFORE_RESULT = re.compile(r"(?:[:：→=>是为]|等于|\b(?:is|final|answer))[\s(*]*\Z", re.IGNORECASE)
-
-
 _NAMED_PAIR = re.compile(r"\b[A-Z][a-z]+ is \d+(?: [a-z ]+)?,? and [A-Z][a-z]+ is \d+(?: [a-z ]+)?\Z")
 
 
