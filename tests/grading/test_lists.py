@@ -2,9 +2,9 @@
 Grade answers by authors who had not read the grading rules, with the question as in the trainer.
 
 Each pair of lists in `lists/` was graded before its failures were used to improve the rules. List 6 was not used for
-improvements. Lists 22 and 23 were used for development after the first count: of 400 correct answers each, 7 and 22
-were rejected, and of 400 wrong answers each, 1 and 0 accepted. The numbers of accepted hostile answers and of rejected
-correct answers must not increase.
+improvements. Lists 22 to 25 were used for development after the first count: of 400 correct answers each, 7, 22, 7 and
+14 were rejected, and of 400 wrong answers each, 1, 0, 0 and 1 accepted. The numbers of accepted hostile answers and of
+rejected correct answers must not increase.
 """
 
 import json
@@ -65,6 +65,10 @@ BLIND_LISTS = [
     ("blind22-correct", 400, 1.0, 1),
     ("blind23-hostile", 400, 0.0, 0),  # at first 0, and 22 correct ones rejected
     ("blind23-correct", 400, 1.0, 1),
+    ("blind24-hostile", 400, 0.0, 0),  # at first 0, and 7 correct ones rejected
+    ("blind24-correct", 400, 1.0, 0),
+    ("blind25-hostile", 400, 0.0, 0),  # at first 1, and 14 correct ones rejected
+    ("blind25-correct", 400, 1.0, 0),
 ]
 NEWEST = 4  # number of lists that `make test` grades; `make test-slow` grades all lists
 
@@ -107,6 +111,7 @@ def test_the_number_of_misgraded_answers_in_blind_lists_does_not_increase(name, 
         (21, 1, 29),
         (22, 1, 7),
         (23, 0, 22),
+        (24, 0, 7),  # not 25, of whose hostile answers TRL accepts none and ours initially 1
     ],
 )
 def test_trls_reward_misgrades_over_twice_as_many_answers_as_ours_initially(number, accepted, rejected):

@@ -15,7 +15,7 @@ from .context import MATH, stands
 from .forms import condition
 from .notation import tidy, visible
 from .numbers import number
-from .options import options_of
+from .options import letter_and_text, options_of, plain
 from .units import MEASURES, parse_unit
 
 # Statements and closing expressions count only in the last characters, boxes anywhere.
@@ -27,7 +27,8 @@ MAX_BOXES = 50
 _STATEMENT = re.compile(
     r"(?:\banswers?(?:\s+(?:is|are)(?:\s+(?:therefore|thus|then|hence|simply|indeed|just|equal to)\b)?|[*_\s]*[:：=])|"
     r"<answer>|^[#*_ ]*(?:final +)?answer[*_ ]*\n|\b(?:solution|value|root)s are\b|(?<!#)####(?!#)|"
-    r"\b(?:option|choice)\s+is|\b(?:so|thus|hence|therefore),? (?:(?:I|we|you) )?(?:choose|pick|select)\b|"
+    r"\b(?:option|choice)\s+is|\b(?:correct|right|best|final) (?:option|choice)[*_\s]*[:：]|"
+    r"\b(?:so|thus|hence|therefore),? (?:(?:I|we|you) )?(?:choose|pick|select)\b|"
     r"答案?(?:是|为|[:：])|(?:故|因此|所以|应|答案)选择?|(?:^|(?<=[,，。；;\s*]))选择?(?=[\s*:：]*[(（]?[A-K](?![A-Za-z]))|[故应]填)"
     r"(?:[\s:：]|\*{1,2}(?=\s|$))*",
     re.IGNORECASE | re.MULTILINE,
@@ -94,13 +95,21 @@ def find_statement(text: str, question: str = "") -> str | None:
     text = _without_ornaments(text)
     if statements := list(_STATEMENT.finditer(text)):
         last = statements[-1]
-        closing = _closing(text[last.end() :]) if last[0][:1] in "svrSVR" else None  # "the values are 1, 2: **3**"
+        # "the values are 1, 2: **3**"
+        closing = _closing(text[last.end() :], question) if last[0][:1] in "svrSVR" else None
         return closing or _stated(text, last, question)
-    return _closing(text) or _final_option(text, options_of(question)) or _final_number(text, question)
+    return _closing(text, question) or _final_option(text, options_of(question)) or _final_number(text, question)
 
 
 # A few words without another number may follow a closing expression: "Hence we obtain $025$ as required."
 _CLOSING_TAIL = re.compile(r"[^\d$\\?？]{0,40}")
+# "(1 hour and 35 minutes)" behind 95 minutes
+_PARTS = r"\d[\d.,]* [A-Za-z]+(?:,? (?:and )?\d[\d.,]* [A-Za-z]+)"
+_IN_OTHER_UNITS = re.compile(rf"\s*\((?:or {_PARTS}|(?:= ?|i\.e\.,? )?{_PARTS}*)\)")
+_ATTAINED = re.compile(
+    r"(?<!\bnot)(?<!\bnever)(?<!\bbe),?\s(?:and (?:it )?is |which is )?(?:attained|achieved|reached|with equality)\b"
+    r"(?![^\n]*(?:[.!?]\s|\b(?:so|hence|thus|not|but)\b))[^\n]*\Z"
+)
 # A last line that is yes, no or a label, without a box: "**Yes**, because ...", "answer1".
 _LAST_LINE = re.compile(
     r"^(?:\*{0,2}(yes|no)[.,]?\*{0,2}(?!.*\b(?:but|however|unless|if|wait|maybe|not sure|unsure)\b)(?:[,.;:][^\n?]*)?|"
@@ -113,12 +122,12 @@ _SENTENCE_IN_BOLD = re.compile(r"[A-Za-z]{2,} .*(?:=|\b(?:is|are|at)\b)")
 _FORMULA = re.compile(r"\$[^$]*\$|\\[A-Za-z]+")
 # What a closing expression may follow: "Hence", "we obtain", "it must be", "x =".
 _INTRODUCED = re.compile(
-    r"(?:^|[=:：]|\b(?:is|are|was|be|equals?|gets?|obtains?|have|has|finds?|found|gives?|yields?|becomes|concludes?|that|"
-    r"needs?|pays?|costs?|takes?|earns?|spends?|makes?|only|exactly|"
+    r"(?:^|[=:：]|\b(?:(?:is|are|was)(?: (?:about|approximately|roughly))?|be|equals?|gets?|obtains?|have|has|"
+    r"finds?|found|gives?|yields?|becomes|concludes?|that|needs?|pays?|costs?|takes?|earns?|spends?|makes?|only|exactly|"
     r"therefore|thus|hence|so|then|finally|answer|value|result|total)|[是为得剩下有共故则即]|得到|等于|所以|因此|于是)[,，]?[\s*]*$",
     re.IGNORECASE,
 )
-_BEFORE_CLOSING = re.compile(r"[.!?](?=\s)|[。！？\n]|,\s+(?=so\b|hence\b|thus\b|therefore\b)")
+_BEFORE_CLOSING = re.compile(r"(?<!\b[A-K])[.!?](?=\s)|[。！？\n]|,\s+(?=so\b|hence\b|thus\b|therefore\b)")
 # What denies a closing expression: "a beginner would pick", "my first attempt had", "it is tempting to say".
 _OTHERS = re.compile(
     r"\b(?:not|cannot|never|or|others|one of|lucky|trap|beginner|novice|naive(?:ly)?|attempt|mistake|tempt(?:ing|ed)|"
@@ -128,16 +137,26 @@ _OTHERS = re.compile(
 )
 
 
-def _closing(text: str) -> str | None:
+def _without_known_numbers(tail: str, question: str) -> str:
+    """The words behind a value without numbers of the question and without the value in other units."""
+    tail = _IN_OTHER_UNITS.sub("", tail, count=1)
+    return re.sub(r"(?<![\d.])\d+(?!\.?\d)", lambda found: "" if found[0] in question else found[0], tail)
+
+
+def _closing(text: str, question: str = "") -> str | None:
     """The expression that ends a text: in bold, or introduced by its sentence."""
+    text = _ATTAINED.sub(".", text)
     if line := _LAST_LINE.search(text):
         start, end = line.span(1 if line[1] else 2)
         is_denied = _OTHERS.search(_sentence_before(text, start)) or not stands(text, start, end, text[start:end])
         return None if is_denied else text[start:end]
     closings = list(_VALUES.finditer(text))
-    if not closings or not _CLOSING_TAIL.fullmatch(text, closings[-1].end()):
+    if not closings:
         return None
     start, end = closings[-1].span()
+    tail = _without_known_numbers(text[end:], question) if text[:end].endswith("**") else text[end:]
+    if not _CLOSING_TAIL.fullmatch(tail):
+        return None
     bold = _BOLD_AT_END.search(text, start, end)
     if bold and "**" not in text[start : bold.start()]:  # "$a = 5$, so $a^2 = 25$ and **$b = 3$**"
         start = bold.start()
@@ -165,14 +184,33 @@ _BEHIND_OPTION = re.compile(
 )
 
 
+_NAMED_OPTION = re.compile(r"(?<![A-Za-z\d\\^_])[A-K](?![A-Za-z\d'])(?!(?<=A) [a-z])")  # but no article
+_OPTION_IN_LINE = re.compile(r"(?<![A-Za-z\d\\^_])[A-K](?![A-Za-z\d'])(?=[^\n]*\Z)")
+_DENIED_OPTION = re.compile(
+    r"\b(?:wrong|incorrect|false|unlike|distractors?|rul\w+ out|eliminat\w+|exclud\w+|reject\w+)\b"
+)
+_IS_CORRECT = re.compile(r"\bis (?:the )?(?:correct|right|best)\b|正确")
+
+
 def _final_option(text: str, options: dict[str, str]) -> str | None:
-    """The option that ends a text: `(B)` behind "is", `B is correct`, or `B. small talk` with the option's text."""
-    for letter in re.finditer(r"(?<![A-Za-z\d\\^_])[A-K](?![A-Za-z\d'])(?=[^\n]*\Z)", text):
-        written, before, behind = letter[0], _sentence_before(text, letter.start()), text[letter.end() :]
-        texts = [re.sub(r"[\s{}$*.。:：()（）]", "", one) for one in (tidy(behind), options.get(written, ""))]
-        is_chosen = texts[0] == texts[1] or (_BEHIND_OPTION.fullmatch(behind) and _BEFORE_OPTION.search(before))
-        if written in options and is_chosen and not _OTHERS.search(before) and not _UNCERTAIN.search(before):
-            return written if stands(text, *letter.span(), written) else None
+    """The option that the last line names by letter and text, "coal (A)", or ends with: "it is (B)"."""
+    for letter in _OPTION_IN_LINE.finditer(text):
+        if letter[0] not in options:
+            continue
+        before, behind = _sentence_before(text, letter.start()), text[letter.end() :]
+        sentence = before + _BEFORE_CLOSING.split(letter[0] + behind)[0]
+        is_last = len(before) + len(letter[0] + behind) - len(sentence) < 3
+        pair = letter_and_text(letter[0], options[letter[0]]).search(plain(sentence))
+        # "should" and "first" hedge numbers, not an option with its text
+        rest = re.sub(r"\b(?:should|first)\b", "", plain(sentence).replace(pair[0], "")) if pair else before
+        is_one = not options.keys() & {*_NAMED_OPTION.findall(rest if is_last else text.rpartition("\n")[2])} - {
+            letter[0]
+        }
+        if pair and (not is_one or not (is_last or _IS_CORRECT.search(sentence)) or _DENIED_OPTION.search(rest)):
+            return None
+        is_chosen = pair or (_BEHIND_OPTION.fullmatch(behind) and _BEFORE_OPTION.search(before))
+        if is_chosen and not _OTHERS.search(rest) and not _UNCERTAIN.search(rest):
+            return letter[0] if stands(text, *letter.span(), letter[0]) else None
     return None
 
 
@@ -182,8 +220,8 @@ _CALCULATION = re.compile(rf"((?:\(*{_AMOUNT}\)*\s*[-+−×÷*/·^=]\s*)*)({_AMO
 # Words that hedge a sentence, or before which a number is no value.
 _UNCERTAIN = re.compile(
     r"\b(?:about|around|approximately|roughly|nearly|almost|at (?:least|most)|over|under|up to|between|may|could|"
-    r"should(?! be)|would (?:give|get|be if)|if|unless|but|however|wait|hmm+|first|so far|either way|someone|textbook|"
-    r"says|said|choices|impossible|verify|recompute|solve|find|prove|think|believe|suppose|assume|let|pairs?|dozen|"
+    r"should(?! be)|would (?:give|get|be if)|if|unless|but|however|wait|hmm+|first|so far|either way|someone|"
+    r"textbook|says|said|choices|impossible|verify|recompute|solve|find|prove|think|believe|suppose|assume|let|pairs?|dozen|"
     r"tr(?:y|ied)|check(?:ed)?|consider|guess\w*|"
     r"(?:step|case|theorem|lemma|figure|table|part|question|problem|example|method|option|line|equation|page) \d)\b|"
     r"[?？]|[大小高低]于|超过|第\d",
@@ -196,6 +234,7 @@ _NAME_BEFORE = re.compile(  # "x =", "m + n =", "Total ="
 )
 # A number behind these needs no full stop; elsewhere a text without one may be truncated.
 _BEFORE_RESULT = re.compile(r"(?:[:：→=>是为]|等于|\b(?:is|final|answer))[\s(*]*\Z", re.IGNORECASE)
+_NAMED_PAIR = re.compile(r"\b[A-Z][a-z]+ is \d+(?: [a-z ]+)?,? and [A-Z][a-z]+ is \d+(?: [a-z ]+)?\Z")
 
 
 def _final_number(text: str, question: str) -> str | None:
@@ -205,6 +244,8 @@ def _final_number(text: str, question: str) -> str | None:
     is_claim = re.search("[A-Za-z一-鿿=]", sentence) and not any(
         one.search(sentence) for one in (_OTHERS, _UNCERTAIN, MATH)
     )
+    if is_claim and (pair := _NAMED_PAIR.search(sentence)) and text[len(body) :].strip(" *"):
+        return pair[0]
     found = [*_CALCULATION.finditer(body, len(body) - len(sentence))] if is_claim else []
     if len({one[2] for one in found}) == 1 or (found and found[-1][1] and found[-1].end() == len(body)):
         found = found[-1:]

@@ -10,6 +10,7 @@ Apply what a question demands of its answer: a unit, a base, a percentage, a for
 """
 
 import re
+from itertools import chain
 
 from ..support.limits import too_big
 from .copies import is_copy, repeats
@@ -59,7 +60,8 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     if bare != answer:
         return (gold, "") if is_copy(bare, gold, question) else as_asked(bare, gold, question)
     parts, gold_sides = split_top(tidy(answer), "="), split_top(tidy(gold), "=")
-    if len(gold_sides) == 2 and len(parts) == 1 and repeats(gold_sides[0], question):
+    is_two_forms = all(re.search(r"\+\s*C$", side) for side in gold_sides)
+    if len(gold_sides) == 2 and len(parts) == 1 and (is_two_forms or repeats(gold_sides[0], question)):
         gold = gold_sides[1]
     if len(parts) == 2 and "=" not in gold and not choice(tidy(gold)) and asks_for(parts[0], question):
         answer = parts[1]  # 6x^2 - 7x - 3 = (3x + 1)(2x - 3), of which the question gives the left side
@@ -130,7 +132,7 @@ def _as_share(answer: str, gold: str, question: str) -> str | None:
 
 
 _WORDED = re.compile(r"\$([^$=]+?)(?:\s*\\approx[^$]*)?\$\s+([a-z][A-Za-z ]*)\.?")
-_UNIT = r"((?:square |cubic )?[a-zμ]+(?:(?: per |/)[a-z]+)?(?:\^-?\d)?)"
+_UNIT = r"((?:square |cubic )?[a-zμÅ]+(?:(?: per |/)[a-z]+)?(?:\^-?\d)?)"
 _SENTENCE_WITH_ONE_NUMBER = re.compile(rf"[A-Z][A-Za-z ,']* (\d+(?:\.\d+)?) (?:{_UNIT})?[A-Za-z ,']*\.")
 # Signs of units behind a value, by a word of the question that allows them.
 _SIGNS_BY_WORD = [
@@ -261,7 +263,9 @@ def _has_another_unit(answer: str, gold: str, question: str) -> bool:
         among = len(given) > 1 and (whole or given.keys() <= set().union(*measures))
         return given not in measures and not among
     named = measures_in(question)
-    return any(named & kind and not named & kind & given.keys() for kind in KINDS if kind & given.keys())
+    # words that may be no units, "a second try", name no other unit, but allow their own
+    allowed = named | {*chain(*(parse_unit(word) for word in re.findall(r"\b(?:second|minute|foot)\b", question)))}
+    return any(named & kind and not allowed & kind & given.keys() for kind in KINDS if kind & given.keys())
 
 
 # "how many machines", and no other request behind it.
@@ -280,7 +284,8 @@ _ASKED_IN_CHINESE = re.compile(
 def _asked_units(question: str, given: dict[str, int]) -> list[dict[str, int]]:
     """The units that a question requests: "how many minutes"; 多少元 only where another of its kind is given."""
     question = _UNIT_IN_LATEX.sub(
-        lambda unit: f"{'μ' if unit[1] else ''}{unit[2]}{unit[3] or ''}{unit[4] or ''}", question
+        lambda unit: f"{'μ' if unit[1] else ''}{unit[2]}{unit[3] or ''}{unit[4] or ''}",
+        question.replace(r"$\AA$", "Å"),
     )
     asked = [*map(parse_unit, _ASKED_IN_CHINESE.findall(question))]
     asked = [unit for unit in asked if unit and any(kind & unit.keys() and kind & given.keys() for kind in KINDS)]

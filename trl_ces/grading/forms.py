@@ -127,7 +127,7 @@ _CAPITALS = re.compile(r"(?<![A-Za-z\\])[A-DK](?![A-Z_(])")
 _NO_VARIABLE = re.compile(  # a set, a command, the left side of f(x) = ... and (x, y) = ...
     r"\\mathbb\{[A-Z]|\\[A-Za-z]+|\([a-z](?:,\s*[a-z])*\)\s*=|(?<![A-Za-z(])[a-z]\s*(?:\([a-z]\)\s*)?="
 )
-_OF_X = re.compile(r"^([A-Za-z](?:\^\{-1\})?)(?:\(([a-z])\))?\s*=")
+_OF_X = re.compile(r"^([A-Za-z](?:\^\{-1\}|_\w|_\{\w+\})?)(?:\(([a-z])\))?\s*=")
 _DOMAIN = re.compile(  # (x \neq 0), for n \geq 1
     r"(?:[\s,(]+|(?=\\text))(?:(?:\\text\s*\{\s*)?(?:for|where|if|with)\s*\}?\s*)?"
     r"(?:\\?[a-z]+\s*\\neq\s*-?\d+|\|[a-z]\|\s*<\s*\d+|[a-z]\s*\\in\s*\\mathbb\s*\{?R\}?|[kmn]\s*\\geq\s*[012])\)?$"
@@ -143,7 +143,8 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
         answer = _CONSTANT.sub("+C", answer)
     of_x, builder = ([pattern.match(text) for text in (gold, answer)] for pattern in (_OF_X, _SET_BUILDER))
     head, own = of_x
-    is_same = head and own and (head[1] == own[1] or ("y" in (head[1], own[1]) and (head[2] or own[2])))
+    names = [re.sub("[{}]", "", one[1]) for one in of_x if one]
+    is_same = head and own and (names[0] == names[1] or ("y" in names and (head[2] or own[2])))
     if head and own and is_same and not (head[2] and own[2]):
         answer = head[0] + answer[own.end() :]
     letters, others = ({*re.findall("[A-Za-z]", _NO_VARIABLE.sub("", text))} for text in (gold, answer))
@@ -266,7 +267,7 @@ def choice(text: str) -> str | None:
 
 _CHOSEN = re.compile(r"[(\[]?\s*([A-Ka-k])\s*(?:[)\].:]|(?=\()|$)(.*)", re.DOTALL)
 # (A), (B) chooses nothing, A. Angle B chooses A
-_CHOICE_NAME = re.compile(r"^(?:option|choice|answer|选项?)\s*:?\s*", re.IGNORECASE)
+_CHOICE_NAME = re.compile(r"^(?:(?:correct|right|best|final) )?(?:option|choice|answer|选项?)\s*:?\s*", re.IGNORECASE)
 _REFUSED = re.compile(
     r"\b(?:not|false|wrong|incorrect|impossible|except|neither|ruled out|eliminated|trap|as well as|choose)\b|n't\b",
     re.IGNORECASE,

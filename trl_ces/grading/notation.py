@@ -15,7 +15,8 @@ from unicodedata import normalize
 _UNICODE: dict[int, Any] = {0xFF01 + n: chr(0x21 + n) for n in range(94)}  # full width
 _UNICODE |= str.maketrans("−–⁄÷、⟨⟩\u00a0\u202f", "--//,()  ")
 _UNICODE |= {ord(letter): rf"\mathbb{{{plain}}}" for letter, plain in zip("ℝℤℕℚℂ", "RZNQC", strict=True)}
-_NAMED = "×times ·cdot πpi ∞infty ≤leq ≥geq ≠neq ±pm ∓mp ∪cup ∈in °degree ≈approx"
+_NAMED = "×times ·cdot πpi ∞infty ≤leq ≥geq ≠neq ±pm ∓mp ∪cup ∈in °degree ≈approx "
+_NAMED += "αalpha βbeta γgamma δdelta θtheta λlambda ρrho σsigma τtau ωomega"
 _UNICODE |= {ord(name[0]): rf"\{name[1:]} " for name in _NAMED.split()}
 _UNICODE |= {0x2460 + n: rf"\textcircled{{{n + 1}}}" for n in range(20)}
 _UNICODE |= {ord(part): rf"\frac{{{top}}}{{{bottom}}}" for part, top, bottom in ("½12", "¼14", "¾34")}

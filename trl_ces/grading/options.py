@@ -16,23 +16,41 @@ from string import ascii_uppercase
 from .forms import choice, chooses
 from .notation import tidy, unwrap
 
-_LETTER_AND_TEXT = re.compile(
-    r"(?:option |选项 ?)?\(?([A-K])(?:[).,:，：]|项：?)[\s,，:：即是为]*(?:(?:that|which) is |i\.e\.,? )?(.+)",
-    re.IGNORECASE | re.DOTALL,
-)
+
+def plain(text: str) -> str:
+    """A tidied text without math mode, bold, groups and quotes, with one kind of arrow."""
+    text = re.sub(r"\\(?:long)?(?:rightarrow|to)(?![A-Za-z])|[→⟶]", "->", tidy(text))
+    return " ".join(re.sub(r"[{}$*\"“”]", "", unwrap(text)).split())
+
+
+_NAME = r"(?:(?:option|choice|answer|选项)\s?:?\s?)"
+
+
+@lru_cache(maxsize=4096)
+def letter_and_text(letter: str, text: str) -> re.Pattern[str]:
+    """A pattern for an option's letter and text in a [`plain`] text: `B. milk`, `option B (milk)`, `milk (B)`."""
+    words = r"\s?".join(map(re.escape, plain(text).rstrip(".").split()))
+    words = rf"(?<![A-Za-z\d\\_^/.,-])(?i:{words})(?![A-Za-z\d_/^]|[.,]\d)"
+    lead = r"[\s,:即是为-]*(?:(?:(?:that|which) is,?|i\.e\.,?) )?\(?"
+    named = rf"(?i:{_NAME}){letter}(?![A-Za-z\d])"
+    marked = rf"\({letter}\)|(?<![A-Za-z\d]){letter}(?:[).,:]|项:?| \(| [-–—=])|{named}"
+    return re.compile(rf"(?:{marked}){lead}{words}\)?|{words}[\s,]*(?:\({letter}\)|\({named}\)|{named})")
 
 
 def with_options(answer: str, gold: str, question: str) -> tuple[str, str] | None:
     """The pair with the option's value for its letter of one side only; `None` for another answer."""
     options = options_of(question)
     written, letter = unwrap(tidy(answer)), choice(tidy(gold).rstrip(","))
-    if (named := _LETTER_AND_TEXT.fullmatch(written)) and named[1] in options:
-        said = re.sub(r"[\s{}$]", "", named[2].rstrip("."))
-        whose = [one for one, text in options.items() if re.sub(r"[\s{}$]", "", text) == said]
-        if named[1] in whose:
-            return gold, named[1] if letter else options[named[1]]
-        if whose:  # B. and the text of C
-            return gold, ""
+    said = plain(answer).rstrip(".")
+    pairs = [
+        (named, whose)
+        for named in options
+        for whose, text in options.items()
+        if named in said and letter_and_text(named, text).fullmatch(said)
+    ]
+    if pairs:  # but not B. and the text of C
+        named = next((named for named, whose in pairs if named == whose), "")
+        return gold, named if letter or not named else options[named]
     chosen = [one for one in options if chooses(written, one)]
     if letter:
         return (options[letter], answer) if letter in options and not chosen else None

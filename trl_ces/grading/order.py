@@ -66,6 +66,7 @@ def by_order(answer: str, gold: str, question: str) -> tuple[str, str] | None:
         if not (is_swapped or (len(asked[0]) == 1 and ordered[0] == "(")) and (listed := _in_order(answer)):
             return ordered, listed
     if named and "=" not in gold and (names := _in_order_of_question(named, question)):
+        names = names[::-1] if _is_compared(ordered, names, question) else names
         return ordered, "; ".join(named[name] for name in names)
     listed = _in_order(answer) if _ORDER.search(question) else None
     return (ordered, listed) if listed else None
@@ -82,6 +83,21 @@ def _in_order_of_question(labels: Iterable[str], question: str) -> list[str]:
     names = sorted(found, key=lambda label: found[label][-1].start())
     beside = re.search(r"\W+(?:and\W+)?".join(map(re.escape, names)), question, re.IGNORECASE)  # Find $y$ and $x$
     return sorted(names) if not beside and "".join(sorted(names)) in ascii_lowercase else names
+
+
+_MORE = r"(?:more|older|taller|heavier|larger|greater|bigger|longer|faster|higher)"
+_LESS = r"(?:less|fewer|younger|shorter|lighter|smaller|slower|lower)"
+
+
+def _is_compared(values: str, names: list[str], question: str) -> bool:
+    """Whether the question compares two names ("Pat is older than James") against the order of the gold's values."""
+    counts = [number(value) for value in values.split("; ")]
+    if len(names) != 2 or counts[0] is None or counts[1] is None or counts[0] == counts[1]:
+        return False
+    smaller, larger = map(re.escape, names if counts[0] < counts[1] else names[::-1])
+    pattern = r"(?<![A-Za-z]){}(?:(?! and )[^.?!])*\b{} (?:\w+ ){{0,2}}than (?:[a-z]+ ){{0,3}}{}(?![A-Za-z])"
+    is_reversed = [(smaller, _MORE, larger), (larger, _LESS, smaller)]
+    return any(re.search(pattern.format(*words), question) for words in is_reversed)
 
 
 def _by_name(named: dict[str, str], names: list[str]) -> list[str]:

@@ -79,7 +79,7 @@ def measures_in(question: str) -> frozenset[str]:
     symbols = re.findall(rf"(?:\d[\s~\\,]*|°|{_TEXT}\s*\{{[^{{}}A-Za-zμ]*)([A-Za-zμ]+)", question)
     words = [word for word in re.findall("[A-Za-z]{3,}", question) if word not in {"second", "minute", "foot", "min"}]
     named = {name for word in [*symbols, *words] if (name := _name(word))}
-    rest = question
+    rest = re.sub(r"(?<=[\d每/])时", "小时", question)
     for word in CHINESE:
         if word in rest:
             named.add(_KNOWN[word])
@@ -112,7 +112,7 @@ def split_unit(text: str, nouns: frozenset[str] = frozenset()) -> tuple[str, str
         unit = " ".join(unwrap(in_text.group(2).replace(r"\cdot", " ")).split())
         if parse_unit(unit, nouns) is not None:
             return in_text.group(1).strip(), unit
-    plain = re.match(rf"^({_LITERAL})(\s*[A-Za-z一-鿿][A-Za-z一-鿿./\s-]*{_POWER})$", text)
+    plain = re.match(rf"^({_LITERAL})(\s*[A-Za-zΩμÅ一-鿿][A-Za-zΩμÅ一-鿿./\s-]*{_POWER})$", text)
     # A lone letter is a variable (3t, 7 m); as a unit it is in \text{} or \mathrm{}.
     if plain and number(plain.group(1)) is not None and not re.fullmatch(r"\s*[A-Za-z]", plain.group(2)):
         unit = plain.group(2).strip()
@@ -125,6 +125,7 @@ _TOKEN = re.compile(r"[A-Za-zΩμÅ.]+|平方|立方|每|(?:(?!每)[一-鿿])+|\
 _SCALES = {"square": 2, "sq": 2, "cubic": 3, "cu": 3, "平方": 2, "立方": 3}
 _POWERS = {"squared": 2, "cubed": 3}
 _JOINERS = {"of", "a", "an", "the", "each", "every", "total", "altogether", "left", "them", "old", "solar", "in"}
+_JOINERS.add("metric")
 
 
 @lru_cache(maxsize=4096)
@@ -200,6 +201,8 @@ def unit_fits(unit: str, gold: str) -> bool:
     given, expected = parse_unit(unit), parse_unit(gold)
     if not given or not expected or given == expected:
         return True
+    if not given.keys() & expected.keys() and (max(given.values()) < 0) != (max(expected.values()) < 0):
+        return True  # \$5 per year
     return {"deg": 1} in (given, expected) and any(one in ({"C": 1}, {"F": 1}) for one in (given, expected))
 
 
