@@ -1,10 +1,10 @@
 """
 Grade answers by authors who had not read the grading rules, with the question as in the trainer.
 
-Each pair of lists in `lists/` was graded before its failures were used to improve the rules. List 6 was not used for
-improvements. Lists 22 to 25 were used for development after the first count: of 400 correct answers each, 7, 22, 7 and
-14 were rejected, and of 400 wrong answers each, 1, 0, 0 and 1 accepted. The numbers of accepted hostile answers and of
-rejected correct answers must not increase.
+Each pair of lists in `lists/` was graded before its failures were used to improve the rules. Lists 6, 26 and 27 were
+not used for improvements. Lists 22 to 27 contain ordinary answers; at the first count, 7, 22, 7, 14, 1 and 18 of 400
+correct answers were rejected, and 1, 0, 0, 1, 0 and 1 of 400 wrong answers accepted. The numbers of accepted hostile
+answers and of rejected correct answers must not increase.
 """
 
 import json
@@ -69,6 +69,10 @@ BLIND_LISTS = [
     ("blind24-correct", 400, 1.0, 0),
     ("blind25-hostile", 400, 0.0, 0),  # at first 1, and 14 correct ones rejected
     ("blind25-correct", 400, 1.0, 0),
+    ("blind26-hostile", 400, 0.0, 0),
+    ("blind26-correct", 400, 1.0, 1),
+    ("blind27-hostile", 400, 0.0, 1),
+    ("blind27-correct", 400, 1.0, 18),
 ]
 NEWEST = 4  # number of lists that `make test` grades; `make test-slow` grades all lists
 
@@ -109,9 +113,12 @@ def test_the_number_of_misgraded_answers_in_blind_lists_does_not_increase(name, 
         (19, 11, 78),
         (20, 3, 36),
         (21, 1, 29),
-        (22, 1, 7),
-        (23, 0, 22),
-        (24, 0, 7),  # not 25, of whose hostile answers TRL accepts none and ours initially 1
+        (22, None, 7),  # wrong answers that are not hostile are seldom accepted by either
+        (23, None, 22),
+        (24, None, 7),
+        (25, None, 14),
+        (26, None, 1),
+        (27, None, 18),
     ],
 )
 def test_trls_reward_misgrades_over_twice_as_many_answers_as_ours_initially(number, accepted, rejected):
@@ -122,5 +129,5 @@ def test_trls_reward_misgrades_over_twice_as_many_answers_as_ours_initially(numb
         rewards_of_trl = trl_rewards.accuracy_reward([[{"content": row["completion"]}] for row in listed], golds)
         found.append(sum(reward != expected for reward in rewards_of_trl))
     print(f"\nTRL's reward on list {number}: {found[0]} hostile accepted, {found[1]} correct rejected")
-    assert found[0] > 2 * accepted
+    assert accepted is None or found[0] > 2 * accepted
     assert found[1] > 2 * rejected
