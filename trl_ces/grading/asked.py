@@ -10,7 +10,6 @@ Apply what a question demands of its answer: a unit, a base, a percentage, a for
 """
 
 import re
-from itertools import chain
 
 from ..support.limits import too_big
 from .copies import is_copy, repeats
@@ -264,7 +263,8 @@ def _has_another_unit(answer: str, gold: str, question: str) -> bool:
         return given not in measures and not among
     named = measures_in(question)
     # words that may be no units, "a second try", name no other unit, but allow their own
-    allowed = named | {*chain(*(parse_unit(word) for word in re.findall(r"\b(?:second|minute|foot)\b", question)))}
+    words = re.findall(r"\b(?:second|minute|foot)\b", question)
+    allowed = named | {unit for word in words for unit in parse_unit(word) or ()}
     return any(named & kind and not allowed & kind & given.keys() for kind in KINDS if kind & given.keys())
 
 
