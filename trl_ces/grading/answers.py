@@ -173,7 +173,7 @@ def _closing(text: str, question: str = "") -> str | None:
 
 
 _BEFORE_OPTION = re.compile(
-    r"(?:^|[:：→选择是为即项案]|(?:因此|所以)[,，]?|\b(?:is|it's|are|be|option|choice|choose|pick|select|answer|ans\.|"
+    r"(?:^|[:：→选择是为即项案]|(?:因此|所以)[,，]?|\b(?:is|it's|are|be|option|choice|choose|pick|select|answer|[a]ns\.|"
     r"so|thus|hence|therefore),?)[\s*(（-]*\Z",
     re.IGNORECASE,
 )
@@ -215,7 +215,7 @@ def _final_option(text: str, options: dict[str, str]) -> str | None:
 
 
 _AMOUNT = r"(?<![A-Za-z\d_.,/:\\])[-−]?(?:\\\$|[£€¥])?\d+(?:,\d{3})*(?:\.\d+)?(?:[/:]\d+)?(?:\s?\\?%)?"
-_AMOUNT += r"(?!\d|(?:st|nd|rd|th|ish|[abcknpqxyz])(?![A-Za-z]))"
+_AMOUNT += r"(?!\d|(?:[snr][td]|th|ish|[abcknpqxyz])(?![A-Za-z]))"
 _CALCULATION = re.compile(rf"((?:\(*{_AMOUNT}\)*\s*[-+−×÷*/·^=]\s*)*)({_AMOUNT})")
 # Words that hedge a sentence, or before which a number is no value.
 _UNCERTAIN = re.compile(
