@@ -118,7 +118,6 @@ def test_a_full_disk_on_one_machine_is_reported_and_resuming_gives_the_same_weig
     # The first machine saved the training state; the second saved the rollout rows and random state of its process.
     checkpoint = str(outputs[0] / "checkpoint-2")
     shutil.copytree(outputs[1] / "checkpoint-2", checkpoint, dirs_exist_ok=True)
-    shutil.rmtree(outputs[1] / "checkpoint-2")  # a machine's own checkpoints must be those that it resumes
     nodes = [
         Training(job, output, stand_in.url, [*flags, "--resume_from_checkpoint", checkpoint])
         for output, flags in zip(outputs, machine_flags(), strict=True)
