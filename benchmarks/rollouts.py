@@ -33,6 +33,18 @@ TRAINERS = {
     "packed": (CESTrainer, CESConfig, {"shaping": "none", "packing": True}),
     "trimmed": (CESTrainer, CESConfig, {"shaping": "none", "packing": False}),
 }
+# Settings of all trainers: DAPO without changes to the weights, and nothing saved or logged.
+COMMON = {
+    "bf16": False,
+    "gradient_checkpointing": False,
+    "report_to": "none",
+    "save_strategy": "no",
+    "logging_strategy": "no",
+    "disable_tqdm": True,
+    "learning_rate": 0.0,
+    "epsilon_high": 0.28,
+    "loss_type": "dapo",
+}
 
 
 def r1_lengths(rows: int, longest: int, seed: int) -> list[int]:
@@ -157,21 +169,13 @@ class Workload:
         arguments = {
             "output_dir": tempfile.mkdtemp(prefix="trl_ces_bench_"),
             "use_cpu": device == "cpu",
-            "bf16": False,
-            "gradient_checkpointing": False,
-            "report_to": "none",
-            "save_strategy": "no",
-            "logging_strategy": "no",
-            "disable_tqdm": True,
             "max_steps": 1,
             "max_completion_length": max(completions),
             "num_generations": GROUP,
             "per_device_train_batch_size": micro_batch,
             "gradient_accumulation_steps": len(completions) // micro_batch,
-            "learning_rate": 0.0,
-            "epsilon_high": 0.28,
-            "loss_type": "dapo",
             "shuffle_dataset": False,
+            **COMMON,
             **shaping,
             **settings,
         }

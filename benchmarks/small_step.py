@@ -13,7 +13,7 @@ import warnings
 from pathlib import Path
 
 import torch
-from rollouts import TRAINERS
+from rollouts import COMMON, TRAINERS
 from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback
 from update_step import ratio
 
@@ -29,20 +29,12 @@ def make_trainer(name: str, model_dir: Path, steps: int):
     arguments = {
         "output_dir": f"runs/bench/small_step/{name}",
         "use_cpu": True,
-        "bf16": False,
-        "gradient_checkpointing": False,
-        "report_to": "none",
-        "save_strategy": "no",
-        "logging_strategy": "no",
-        "disable_tqdm": True,
         "num_generations": 8,
         "per_device_train_batch_size": 64,
         "steps_per_generation": 4,
         "max_completion_length": 64,
         "max_steps": steps,
-        "learning_rate": 0.0,
-        "epsilon_high": 0.28,
-        "loss_type": "dapo",
+        **COMMON,
         **shaping,
         **({"ces_tau": 0.2} if name == "ces" else {}),  # at 0.01, no token would be shaped
     }

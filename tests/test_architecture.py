@@ -21,7 +21,7 @@ PRIVATE_METHODS = re.compile(
 )
 
 
-def room_of(module):
+def part_of(module):
     """Return the innermost part of a module such as `lab.evaluation.code.judge`."""
     parts = [part for part in PARTS if module == part or module.startswith(f"{part}.")]
     return max(parts, key=len, default=None)
@@ -69,8 +69,8 @@ def python(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
 
 
-def test_every_module_is_in_a_room():
-    assert [module for module in files_of_modules() if room_of(module) is None] == ["__init__", "lab"]
+def test_every_module_is_in_a_part():
+    assert [module for module in files_of_modules() if part_of(module) is None] == ["__init__", "lab"]
 
 
 def test_parts_import_only_from_earlier_parts():
@@ -78,14 +78,14 @@ def test_parts_import_only_from_earlier_parts():
         f"{module} imports {name}"
         for module, names in import_graph().items()
         for name in names
-        if module not in ("__init__", "lab") and PARTS.index(room_of(name)) > PARTS.index(room_of(module))
+        if module not in ("__init__", "lab") and PARTS.index(part_of(name)) > PARTS.index(part_of(module))
     ]
     assert violations == []
 
 
 def test_training_imports_neither_the_lab_nor_server_client_packages():
     graph = import_graph()
-    core = {module for module in graph if room_of(module) in CORE}
+    core = {module for module in graph if part_of(module) in CORE}
     assert {
         name for module in core for name in reachable_modules(module, graph) if name.startswith(("lab", "cli"))
     } == set()
@@ -115,7 +115,7 @@ def test_import_chains_have_at_most_17_modules():
 
 def test_layers_do_not_depend_on_ces():
     graph, files = import_graph(), files_of_modules()
-    layers = [module for module in files if room_of(module) == "layers"]
+    layers = [module for module in files if part_of(module) == "layers"]
     assert len(layers) > 10
     assert [module for module in layers if "methods.ces" in graph[module]] == []
     assert [module for module in layers if "ces_tau" in files[module].read_text()] == []
@@ -129,7 +129,7 @@ def test_the_trainer_has_at_most_12_base_classes():
 
 def test_only_the_trainer_and_its_layers_use_trls_private_methods():
     parts = {
-        room_of(module) for module, file in files_of_modules().items() if PRIVATE_METHODS.search(file.read_text())
+        part_of(module) for module, file in files_of_modules().items() if PRIVATE_METHODS.search(file.read_text())
     }
     assert parts == {"trainer", "layers"}
 

@@ -98,9 +98,7 @@ def test_a_smoke_run_prints_measured_and_planned_gpu_memory(
         folder = Path(recipe.setting("output_dir"))
         assert (folder.parent, launch.num_processes) == (tmp_path, 2)
         assert (recipe.setting("max_steps"), recipe.setting("max_completion_length")) == (2, 512)
-        deadline = time.monotonic() + 60
         while "317\n" not in (folder / "memory.csv").read_text():
-            assert time.monotonic() < deadline
             time.sleep(0.05)
         (folder / "trainer_state.json").touch()
         return 0

@@ -60,6 +60,7 @@ def test_the_check_fails_if_a_page_differs_from_the_csv_files(
         shutil.copy(ROOT / file, tmp_path / file)
     for file in (ROOT / "experiments").glob("*/results.csv"):
         (tmp_path / "experiments" / file.parent.name).symlink_to(file.parent)
+    output_of(tmp_path / "experiments" / "check.py", monkeypatch, capsys)
     text, count = re.subn(pattern, replacement, (tmp_path / page).read_text(encoding="utf-8"), count=1)
     assert count == 1
     (tmp_path / page).write_text(text, encoding="utf-8")

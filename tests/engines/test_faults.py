@@ -116,11 +116,12 @@ def test_a_full_disk_on_one_machine_is_reported_and_resuming_gives_the_same_weig
     assert first.code == 1
     assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in first.error_messages()[0]
     # The first machine saved the training state; the second saved the rollout rows and random state of its process.
-    checkpoint = str(outputs[0] / "checkpoint-2")
-    shutil.copytree(outputs[1] / "checkpoint-2", checkpoint, dirs_exist_ok=True)
+    checkpoints = [output / "checkpoint-2" for output in outputs]
+    shutil.copytree(checkpoints[1], checkpoints[0], dirs_exist_ok=True)
+    shutil.copytree(checkpoints[0], checkpoints[1], dirs_exist_ok=True)
     nodes = [
-        Training(job, output, stand_in.url, [*flags, "--resume_from_checkpoint", checkpoint])
-        for output, flags in zip(outputs, machine_flags(), strict=True)
+        Training(job, checkpoint.parent, stand_in.url, [*flags, "--resume_from_checkpoint", str(checkpoint)])
+        for checkpoint, flags in zip(checkpoints, machine_flags(), strict=True)
     ]
     assert [node.end().code for node in nodes] == [0, 0]
     assert_same_weights(outputs[0], complete_runs[2])

@@ -74,7 +74,7 @@ BLIND_LISTS = [
     ("blind27-hostile", 400, 0.0, 1),
     ("blind27-correct", 400, 1.0, 18),
 ]
-NEWEST = 4  # number of lists that `make test` grades; `make test-slow` grades all lists
+NEWEST = 4  # entries that `make test` grades; `make test-slow` grades all
 
 
 @pytest.mark.parametrize(
@@ -92,6 +92,7 @@ def test_the_number_of_misgraded_answers_in_blind_lists_does_not_increase(name, 
     misgraded = [row for row, reward in zip(listed, found, strict=True) if reward not in (None, expected)]
     assert len(listed) == rows
     assert len(misgraded) <= limit, misgraded
+    assert found.count(None) <= 2  # a worker that is slow to start on a busy machine
 
 
 @pytest.mark.slow
@@ -113,12 +114,12 @@ def test_the_number_of_misgraded_answers_in_blind_lists_does_not_increase(name, 
         (19, 11, 78),
         (20, 3, 36),
         (21, 1, 29),
-        (22, None, 7),  # wrong answers that are not hostile are seldom accepted by either
-        (23, None, 22),
-        (24, None, 7),
-        (25, None, 14),
-        (26, None, 1),
-        (27, None, 18),
+        (22, 1, 7),
+        (23, 0, 22),
+        (24, 0, 7),
+        (25, 1, 14),
+        (26, 0, 1),
+        (27, 1, 18),
     ],
 )
 def test_trls_reward_misgrades_over_twice_as_many_answers_as_ours_initially(number, accepted, rejected):
@@ -129,5 +130,7 @@ def test_trls_reward_misgrades_over_twice_as_many_answers_as_ours_initially(numb
         rewards_of_trl = trl_rewards.accuracy_reward([[{"content": row["completion"]}] for row in listed], golds)
         found.append(sum(reward != expected for reward in rewards_of_trl))
     print(f"\nTRL's reward on list {number}: {found[0]} hostile accepted, {found[1]} correct rejected")
-    assert accepted is None or found[0] > 2 * accepted
+    assert sum(found) > 2 * (accepted + rejected)
     assert found[1] > 2 * rejected
+    # Wrong answers of lists 22 to 27 are not hostile, so TRL's reward accepts few of them, too.
+    assert number >= 22 or found[0] > 2 * accepted

@@ -119,31 +119,37 @@ def trainer(tmp_path_factory):
     return make_trainer(tmp_path_factory.mktemp("settings"))
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    {
-        "shaping": "none",
-        "beta": 0.1,
-        "num_generations": 2,
-        "num_iterations": 2,
-        "steps_per_generation": 8,
-        "per_device_train_batch_size": 8,
-        "gradient_accumulation_steps": 2,
-        "max_tokens_per_micro_batch": 90,
-        "normalize_each_step": True,
-        "use_vllm": True,
-        "vllm_importance_sampling_correction": False,
-        "num_processes": 2,
-    }.items(),
-)
+# Setting of a saved rollout -> another value.
+OTHER_SETTINGS = {
+    "shaping": "none",
+    "beta": 0.1,
+    "num_generations": 2,
+    "num_iterations": 2,
+    "steps_per_generation": 8,
+    "per_device_train_batch_size": 8,
+    "gradient_accumulation_steps": 2,
+    "max_tokens_per_micro_batch": 90,
+    "normalize_each_step": True,
+    "use_vllm": True,
+    "vllm_importance_sampling_correction": False,
+    "num_processes": 2,
+    "decides_tau": True,
+}
+
+
+def test_every_setting_of_a_saved_rollout_is_tested(trainer):
+    assert trainer._rollout_settings().keys() == OTHER_SETTINGS.keys()
+
+
+@pytest.mark.parametrize(("name", "value"), OTHER_SETTINGS.items())
 def test_a_rollout_is_not_reused_if_a_setting_has_changed(trainer, tmp_path, monkeypatch, name, value):
     monkeypatch.setattr(trainer, "_step", 1)
     monkeypatch.setattr(trainer, "_buffered_inputs", [{"ids": torch.zeros(1, 1)}])
     trainer._save_rollout(tmp_path)
     trainer._load_rollout(tmp_path)
     assert trainer._step == 1
-    owner = type(trainer.accelerator) if name == "num_processes" else trainer.args
-    monkeypatch.setattr(owner, name, value)
+    owners = {"num_processes": type(trainer.accelerator), "decides_tau": trainer}
+    monkeypatch.setattr(owners.get(name, trainer.args), "_uses_auto_tau" if name == "decides_tau" else name, value)
     trainer._load_rollout(tmp_path)
     assert trainer._step == 0
 
@@ -175,6 +181,7 @@ def run_two(folder, name, checkpoint="", **changes):
 def test_two_processes_resume_inside_a_rollout(tmp_path):
     whole = run_two(tmp_path, "whole")
     checkpoint = tmp_path / "whole" / "checkpoint-3"
+    assert {file.name for file in checkpoint.glob("rollout-*")} == {"rollout-0.safetensors", "rollout-1.safetensors"}
     assert_bitwise_equal(run_two(tmp_path, "resumed", checkpoint), whole)
 
 
@@ -183,14 +190,19 @@ def test_two_machines_resume_with_the_prompt_position_of_the_first_machine(tmp_p
     changes = {"per_device_train_batch_size": 2, "max_steps": 8, "max_completion_length": 4}
     changes = CASES["dynamic sampling"] | changes
     whole = run_two(tmp_path, "whole", **changes)
-    for rank in (0, 1):
-        folder = tmp_path / f"machine{rank}" / "checkpoint-3"
-        shutil.copytree(tmp_path / "whole" / "checkpoint-3", folder)
-        (folder / f"rollout-{1 - rank}.safetensors").unlink()
-    state = tmp_path / "machine1" / "checkpoint-3" / "dynamic_sampling.json"
-    assert json.loads(state.read_text())["after_rollout"] != 4, "the test needs a dropped group"
-    state.unlink()
-    assert_bitwise_equal(run_two(tmp_path, "resumed", tmp_path / "machine{rank}" / "checkpoint-3", **changes), whole)
+    for checkpoint, key in (
+        ("checkpoint-3", "after_rollout"),
+        ("checkpoint-4", "position"),
+    ):  # inside, between rollouts
+        for rank in (0, 1):
+            folder = tmp_path / f"machine{rank}" / checkpoint
+            shutil.copytree(tmp_path / "whole" / checkpoint, folder)
+            (folder / f"rollout-{1 - rank}.safetensors").unlink()
+        state = tmp_path / "machine1" / checkpoint / "dynamic_sampling.json"
+        assert json.loads(state.read_text())[key] != 4, "the test needs a dropped group"
+        state.unlink()
+        resumed = run_two(tmp_path, f"resumed-{key}", tmp_path / "machine{rank}" / checkpoint, **changes)
+        assert_bitwise_equal(resumed, whole)
 
 
 def test_micro_batches_are_loaded_unchanged(tmp_path):

@@ -9,7 +9,6 @@ from trl_ces.grading.qwen import equality as qwen_equality
 from trl_ces.grading.qwen.equality import equal_as_script, parser_problem
 from trl_ces.support.limits import MAX_ITEMS, MAX_LENGTH, MAX_NESTING
 
-DEEP = "(" * (MAX_NESTING + 1)
 LONG = "x" * (MAX_LENGTH + 1)
 MANY = ",".join(["1"] * MAX_ITEMS)
 

@@ -5,7 +5,6 @@ import json
 import math
 import os
 import sys
-import time
 import tomllib
 from contextlib import suppress
 from functools import partial
@@ -13,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pandas
+import psutil
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -104,16 +104,18 @@ def test_failed_training_is_reported_with_the_last_line_of_its_log(tmp_path, mon
 
 def test_a_failed_run_stops_the_other_runs(tmp_path, monkeypatch, capsys):
     (tmp_path / "worker.py").write_text(
-        "import sys, time\nif 'dapo' not in sys.argv[-1]:\n    sys.exit('failed')\ntime.sleep(100)\n"
+        "import os, sys, time\nfrom pathlib import Path\nfile = Path(__file__).with_name('pid')\n"
+        "if 'dapo' in sys.argv[-1]:\n    file.with_suffix('.new').write_text(str(os.getpid()))\n"
+        "    file.with_suffix('.new').rename(file)\n    time.sleep(100_000)\n"
+        "while not file.exists():\n    time.sleep(0.1)\nsys.exit('failed')\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(quickstart, "WORKER", "worker")
     monkeypatch.setattr("trl_ces.lab.tasks.arithmetic_model.make_base_model", lambda *args, **settings: None)
     monkeypatch.setattr("trl_ces.lab.tasks.arithmetic_evaluation.measure", lambda *args: ({}, []))
-    start = time.monotonic()
     assert command.run(["--output_dir", str(tmp_path)]) == 1
     assert capsys.readouterr().err.startswith("\nCES stopped with exit code 1. ")
-    assert time.monotonic() - start < 60  # DAPO was stopped
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
 
 
 def test_the_steps_of_all_runs_are_shown_on_one_line_that_fits_the_terminal(tmp_path, monkeypatch, capsys):

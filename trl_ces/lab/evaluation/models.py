@@ -143,7 +143,7 @@ def check_context(facts: ModelFacts, prompts: EncodedPrompts, settings: Evaluati
 
 
 def cut_at_end(ids: Sequence[int], ends: Sequence[int]) -> tuple[list[int], str]:
-    """Return the tokens before the first end token and `"stop"`, or all tokens and `"length"` if there is none."""
+    """Return the tokens before the first end token and `"stop"`, or all tokens and `"length"` without one."""
     for index, token in enumerate(ids):
         if token in ends:
             return list(ids[:index]), "stop"
