@@ -14,6 +14,7 @@ import pytest
 from trl import rewards as trl_rewards
 
 from trl_ces import rewards
+from trl_ces.grading import usable_golds
 
 LISTS = Path(__file__).parent / "lists"
 
@@ -92,7 +93,8 @@ def test_the_number_of_misgraded_answers_in_blind_lists_does_not_increase(name, 
     misgraded = [row for row, reward in zip(listed, found, strict=True) if reward not in (None, expected)]
     assert len(listed) == rows
     assert len(misgraded) <= limit, misgraded
-    assert found.count(None) <= 2  # a worker that is slow to start on a busy machine
+    usable = [reward for row, reward in zip(listed, found, strict=True) if usable_golds([row["gold"]])[0]]
+    assert usable.count(None) <= 2  # a worker that is slow to start on a busy machine
 
 
 @pytest.mark.slow

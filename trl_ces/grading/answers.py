@@ -29,7 +29,7 @@ _STATEMENT = re.compile(
     r"<answer>|^[#*_ ]*(?:final +)?answer[*_ ]*\n|\b(?:solution|value|root)s are\b|(?<!#)####(?!#)|"
     r"\b(?:option|choice)\s+is|\b(?:correct|right|best|final) (?:option|choice)[*_\s]*[:：]|"
     r"\b(?:so|thus|hence|therefore),? (?:(?:I|we|you) )?(?:choose|pick|select)\b|"
-    r"答案?(?:是|为|[:：])|(?:故|因此|所以|应|答案)选择?|(?:^|(?<=[,，。；;\s*]))选择?(?=[\s*:：]*[(（]?[A-K](?![A-Za-z]))|[故应]填)"
+    r"答案?(?:是|为|[:：])|(?:故|因此|所以|(?<!不)应|答案)选择?|(?:^|(?<=[,，。；;\s*]))选择?(?=[\s*:：]*[(（]?[A-K](?![A-Za-z]))|[故应]填)"
     r"(?:[\s:：]|\*{1,2}(?=\s|$))*",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -92,7 +92,7 @@ def _matching_braces(text: str) -> dict[int, int]:
 
 def find_statement(text: str, question: str = "") -> str | None:
     """The value of the last explicit statement, else of the expression or sentence that ends the text."""
-    text = _without_ornaments(text)
+    text = _ATTAINED.sub(".", _without_ornaments(text))
     if statements := list(_STATEMENT.finditer(text)):
         last = statements[-1]
         # "the values are 1, 2: **3**"
@@ -145,7 +145,6 @@ def _without_known_numbers(tail: str, question: str) -> str:
 
 def _closing(text: str, question: str = "") -> str | None:
     """The expression that ends a text: in bold, or introduced by its sentence."""
-    text = _ATTAINED.sub(".", text)
     if line := _LAST_LINE.search(text):
         start, end = line.span(1 if line[1] else 2)
         is_denied = _OTHERS.search(_sentence_before(text, start)) or not stands(text, start, end, text[start:end])
@@ -173,7 +172,8 @@ def _closing(text: str, question: str = "") -> str | None:
 
 
 _BEFORE_OPTION = re.compile(
-    r"(?:^|[:：→选择是为即项案]|(?:因此|所以)[,，]?|\b(?:is|it's|are|be|option|choice|choose|pick|select|answer|[a]ns\.|"
+    r"(?:^|[:：→是为即项案]|(?<![不先若如])选择?|(?:因此|所以)[,，]?|"
+    r"\b(?:is|it's|are|be|option|choice|choose|pick|select|go with|answer|[a]ns\.|"
     r"so|thus|hence|therefore),?)[\s*(（-]*\Z",
     re.IGNORECASE,
 )
@@ -185,27 +185,26 @@ _BEHIND_OPTION = re.compile(
 
 
 _NAMED_OPTION = re.compile(r"(?<![A-Za-z\d\\^_])[A-K](?![A-Za-z\d'])(?!(?<=A) [a-z])")  # but no article
-_OPTION_IN_LINE = re.compile(r"(?<![A-Za-z\d\\^_])[A-K](?![A-Za-z\d'])(?=[^\n]*\Z)")
+_OPTION_LETTER = re.compile(r"(?<![A-Za-z\d\\^_])[A-K](?![A-Za-z\d'])")
 _DENIED_OPTION = re.compile(
-    r"\b(?:wrong|incorrect|false|unlike|distractors?|rul\w+ out|eliminat\w+|exclud\w+|reject\w+)\b"
+    r"\b(?:wrong|incorrect|false|unlike|compare|distractors?|rul\w+ out|eliminat\w+|exclud\w+|reject\w+)\b",
+    re.IGNORECASE,
 )
 _IS_CORRECT = re.compile(r"\bis (?:the )?(?:correct|right|best)\b|正确")
 
 
 def _final_option(text: str, options: dict[str, str]) -> str | None:
     """The option that the last line names by letter and text, "coal (A)", or ends with: "it is (B)"."""
-    for letter in _OPTION_IN_LINE.finditer(text):
-        if letter[0] not in options:
-            continue
+    line = max(text.rfind("\n") + 1, len(text) - _LONGEST_SENTENCE)
+    letters = [letter for letter in _OPTION_LETTER.finditer(text, line) if letter[0] in options]
+    for letter in letters if len(letters) < 13 else []:
         before, behind = _sentence_before(text, letter.start()), text[letter.end() :]
         sentence = before + _BEFORE_CLOSING.split(letter[0] + behind)[0]
         is_last = len(before) + len(letter[0] + behind) - len(sentence) < 3
         pair = letter_and_text(letter[0], options[letter[0]]).search(plain(sentence))
         # "should" and "first" hedge numbers, not an option with its text
         rest = re.sub(r"\b(?:should|first)\b", "", plain(sentence).replace(pair[0], "")) if pair else before
-        is_one = not options.keys() & {*_NAMED_OPTION.findall(rest if is_last else text.rpartition("\n")[2])} - {
-            letter[0]
-        }
+        is_one = not options.keys() & {*_NAMED_OPTION.findall(rest if is_last else text[line:])} - {letter[0]}
         if pair and (not is_one or not (is_last or _IS_CORRECT.search(sentence)) or _DENIED_OPTION.search(rest)):
             return None
         is_chosen = pair or (_BEHIND_OPTION.fullmatch(behind) and _BEFORE_OPTION.search(before))
@@ -215,23 +214,29 @@ def _final_option(text: str, options: dict[str, str]) -> str | None:
 
 
 _AMOUNT = r"(?<![A-Za-z\d_.,/:\\])[-−]?(?:\\\$|[£€¥])?\d+(?:,\d{3})*(?:\.\d+)?(?:[/:]\d+)?(?:\s?\\?%)?"
-_AMOUNT += r"(?!\d|(?:[snr][td]|th|ish|[abcknpqxyz])(?![A-Za-z]))"
+_AMOUNT += r"(?!\d|(?:[snr][td]|th|ish|[abceiknpqxyz])(?![A-Za-z]))"
 _CALCULATION = re.compile(rf"((?:\(*{_AMOUNT}\)*\s*[-+−×÷*/·^=]\s*)*)({_AMOUNT})")
 # Words that hedge a sentence, or before which a number is no value.
 _UNCERTAIN = re.compile(
     r"\b(?:about|around|approximately|roughly|nearly|almost|at (?:least|most)|over|under|up to|between|may|could|"
     r"should(?! be)|would (?:give|get|be if)|if|unless|but|however|wait|hmm+|first|so far|either way|someone|"
-    r"textbook|says|said|choices|impossible|verify|recompute|solve|find|prove|think|believe|suppose|assume|let|pairs?|dozen|"
+    r"textbook|says|said|choices|impossible|verify|recompute|solve|find|prove|think|believe|suppose|assume|let|pairs?|dozens?|"
     r"tr(?:y|ied)|check(?:ed)?|consider|guess\w*|"
     r"(?:step|case|theorem|lemma|figure|table|part|question|problem|example|method|option|line|equation|page) \d)\b|"
-    r"[?？]|[大小高低]于|超过|第\d",
+    r"[?？]|[大小高低]于|超过|至[少多]|最[少多]|[将接]近|[倍约第]|相反|平方|倒数",
     re.IGNORECASE,
 )
 # What precedes a number that is a bound or a side of an equation, not a value: "x > 7", "2x = 7", "x + 1 = 7".
-_RELATION_BEFORE = re.compile(r"[<≤≥≠²³√^]|(?<![-=])>|sqrt|[-+−×÷/·]\s*\Z")
-_NAME_BEFORE = re.compile(  # "x =", "m + n =", "Total ="
-    r"(?:^|(?:^|(?<![-+−×÷*/·^=])[\s,:，：、一-鿿])(?:[A-Za-z]+'?|[A-Za-z] ?\+ ?[A-Za-z]))\s*=\s*\Z"
+_RELATION_BEFORE = re.compile(
+    r"[<≤≥≠²³√^]|(?<![-=])>|sqrt|[-+−×÷/·]\s*\Z|"
+    r"\b(?:by|us(?:e|ing)|add|subtract|multiply|divide|mod(?:ulo)?|number|problem)\s*\Z",
+    re.IGNORECASE,
 )
+_NAME_BEFORE = re.compile(  # "x =", "m + n =", "Total ="
+    r"(?:^|(?:^|(?<![-+−×÷*/·^=])[\s,:，：、一-鿿])(?<!(?:sin|cos|tan|log)\s)"
+    r"(?:[A-Za-z]+'?|[A-Za-z] ?\+ ?[A-Za-z]))\s*=\s*\Z"
+)
+_LETTER_BEFORE = re.compile(r"(?<![A-Za-z+])(?<!\+ )[a-z]\s*=\s*\Z")
 # A number behind these needs no full stop; elsewhere a text without one may be truncated.
 _BEFORE_RESULT = re.compile(r"(?:[:：→=>是为]|等于|\b(?:is|final|answer))[\s(*]*\Z", re.IGNORECASE)
 _NAMED_PAIR = re.compile(r"\b[A-Z][a-z]+ is \d+(?: [a-z ]+)?,? and [A-Z][a-z]+ is \d+(?: [a-z ]+)?\Z")
@@ -257,12 +262,13 @@ def _final_number(text: str, question: str) -> str | None:
     is_related = _RELATION_BEFORE.search(before) or (before.strip()[-1:] == "=" and not _NAME_BEFORE.search(before))
     is_ended = text[len(body) :].strip(" *") or _BEFORE_RESULT.search(body[:start])
     stated = is_ended and not is_related and stands(body, start, end, found[0][2])
-    return _with_measure(found[0][2], body[end:]) if stated else None
+    name = _LETTER_BEFORE.search(before)
+    return (name[0] if name else "") + _with_measure(found[0][2], body[end:]) if stated else None
 
 
 # What changes or doubts a value: "5 or so", "5 and 6", 9的平方, a cross, a doubting face.
 _CHANGED_BEHIND = re.compile(
-    r"\s*(?:[,(]?\s*(?:or|and|to|plus|minus|if)\b|的(?![。．]|\s*\Z)|[☀-➿🀀-🿿])", re.IGNORECASE
+    r"[π²³¹⁰⁴-⁹]|!(?= [a-z])|\s*(?:[×÷·^+*/]|[,(]?\s*(?:or|and|to|plus|minus|if)\b|的(?![。．]|\s*\Z)|[☀-➿🀀-🿿])", re.IGNORECASE
 )
 _MEASURE = re.compile(r"\s?(?!in\b)((?:square |cubic )?[A-Za-zμ]+(?:(?:/| per )[A-Za-z]+)?[²³]?|[一-鿿]{1,4})")
 

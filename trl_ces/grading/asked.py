@@ -138,6 +138,7 @@ _SIGNS_BY_WORD = [
     (re.compile(r"[Mm]olar|concentration|[Ss]olubility"), re.compile(r"(?:\\[, ]|\s)*\\(?:text|mathrm)\{\s*M\s*\}$")),
     (re.compile("arcsec"), re.compile(r"(?:''|″)$")),
     (re.compile(r"\b(?:Sun|solar)\b|\\odot"), re.compile(r"(?:\\,|\s)*[LMR]_\{?\\odot\}?$")),
+    (re.compile(r"\b(?:annual|yearly)\b"), re.compile(r" (?:per|a) year$")),
 ]
 
 

@@ -201,8 +201,6 @@ def unit_fits(unit: str, gold: str) -> bool:
     given, expected = parse_unit(unit), parse_unit(gold)
     if not given or not expected or given == expected:
         return True
-    if not given.keys() & expected.keys() and (max(given.values()) < 0) != (max(expected.values()) < 0):
-        return True  # \$5 per year
     return {"deg": 1} in (given, expected) and any(one in ({"C": 1}, {"F": 1}) for one in (given, expected))
 
 
