@@ -268,7 +268,8 @@ def _final_number(text: str, question: str) -> str | None:
 
 # What changes or doubts a value: "5 or so", "5 and 6", 9的平方, a cross, a doubting face.
 _CHANGED_BEHIND = re.compile(
-    r"[π²³¹⁰⁴-⁹]|!(?= [a-z])|\s*(?:[×÷·^+*/]|[,(]?\s*(?:or|and|to|plus|minus|if)\b|的(?![。．]|\s*\Z)|[☀-➿🀀-🿿])", re.IGNORECASE
+    r"[π²³¹⁰⁴-⁹]|!(?= [a-z])|\s*(?:[×÷·^+*/]|[,(]?\s*(?:or|and|to|plus|minus|if)\b|的(?![。．]|\s*\Z)|[☀-➿🀀-🿿])",
+    re.IGNORECASE,
 )
 _MEASURE = re.compile(r"\s?(?!in\b)((?:square |cubic )?[A-Za-zμ]+(?:(?:/| per )[A-Za-z]+)?[²³]?|[一-鿿]{1,4})")
 
