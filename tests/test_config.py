@@ -80,7 +80,7 @@ REJECTED = [
             ("do_sample", False, "remove `do_sample`", {}),
             *((name, 2, f"remove `{name}`", {}) for name in ("num_beams", "num_return_sequences")),
             *((name, 2, f"remove `{name}`", {"use_vllm": True}) for name in ("n", "logprobs")),
-            *(("seed", 1, "set the field `seed`", {"use_vllm": use_vllm}) for use_vllm in (True, False)),
+            *(("seed", 1, "set the config's `seed`", {"use_vllm": use_vllm}) for use_vllm in (True, False)),
             ("min_new_token", 3, "transformers has no `min_new_token`", {}),
             ("frequency_penalty", 0.1, "transformers has no `frequency_penalty`", {}),
             ("min_new_tokens", 3, "vLLM has no `min_new_tokens`", {"use_vllm": True}),

@@ -27,7 +27,7 @@ CLIPPED_LOSS_TYPES = ("dapo", "grpo", "bnpo", "dr_grpo")
 
 SWITCH: Range = (lambda flag: isinstance(flag, bool), "it must be true or false.")
 BETA = number("(-inf, inf)", note=" (advantage per bit of entropy); the paper uses 0.4")
-CAP = number("[1, inf)", None, note=" (no cap), for the bound |A| / kappa; arXiv 2506.14758 uses 2")
+CAP = number("[1, inf)", None, note=" (no cap); arXiv 2506.14758 uses 2")
 RANGES: dict[str, Range] = {
     **TRL_RANGES,
     "ces_tau": (

@@ -6,6 +6,7 @@ Invalid inputs are tested in tests/train/test_broken_recipes.py.
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -111,6 +112,22 @@ def test_a_smoke_run_prints_measured_and_planned_gpu_memory(
     assert f"trl-ces inspect {' '.join(args)}\n" in printed
     assert re.search(r"GPU: 31\.0 of 80\.0 GiB, planned \d\.\d GiB for completions of 600 tokens\.\n", printed)
     assert not (tmp_path / "a").exists()
+
+
+def test_a_smoke_run_says_if_the_gpu_memory_cannot_be_read(job, tmp_path, monkeypatch, capsys):
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'No devices were found'\nexit 6\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(launch, "device_count", lambda: 2)
+
+    def train(launch, recipe):
+        (Path(recipe.setting("output_dir")) / "trainer_state.json").touch()
+        return 0
+
+    monkeypatch.setattr("trl_ces.cli.train.run_training", train)
+    args = ["--config", str(job[0]), "--use_cpu", "false", "--output_dir", str(tmp_path / "out")]
+    assert main(["train", *args, "--smoke"]) == 0
+    assert "The peak memory could not be read" in capsys.readouterr().out
 
 
 def test_train_prints_a_note_before_it_replaces_a_trained_model(trained, monkeypatch, capsys):
@@ -325,6 +342,26 @@ def test_a_closed_output_pipe_causes_no_traceback(args):
     process.stdout.close()
     assert process.stderr.read() == b""
     assert process.wait() == 128 + signal.SIGPIPE
+
+
+def test_a_closed_output_pipe_does_not_hide_an_error():
+    code = (
+        "import trl_ces.cli.main as main, trl_ces.cli.env as env\n"
+        "def run(argv): print('a line'); raise ValueError('the real error')\n"
+        "env.run = run\nmain.main(['env'])"
+    )
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-c", code]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+    process.stdout.close()
+    assert b"ValueError: the real error" in process.stderr.read()
+    assert process.wait() != 0
+
+
+def test_a_command_runs_without_standard_output():
+    command = f"{shlex.quote(sys.executable)} -m trl_ces.cli.main recipes >&-"
+    result = subprocess.run(command, shell=True, stderr=subprocess.PIPE, timeout=120)
+    assert (result.returncode, result.stderr) == (0, b"")
 
 
 def test_a_broken_pipe_is_raised_if_stdout_is_open(monkeypatch, capfd):

@@ -60,6 +60,17 @@ def files_in(folder):
     return {path for path in folder.rglob("*") if "__pycache__" not in path.parts}
 
 
+def test_train_prints_a_note_if_a_model_on_the_hub_is_named_like_a_local_one(job, capsys, monkeypatch):
+    monkeypatch.setattr("trl_ces.cli.train.run_training", lambda launch, recipe: 0)
+    monkeypatch.setattr("trl_ces.cli.train.try_hub_once", lambda *names: None)
+    (job / "runs").mkdir()
+    (job / "model").rename(job / "runs" / "mine")
+    write(job, {"model_name_or_path": "runs/mien"})
+    assert main(["train", "--config", "recipe.yaml"]) == 0
+    note = "no directory 'runs/mien', so the model is read from the Hub. Did you mean `runs/mine`?"
+    assert note in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_the_command_rejects_an_invalid_recipe_in_one_line(job):
     write(job, {"dataset_name": "gone.jsonl"})

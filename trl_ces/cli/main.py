@@ -28,9 +28,11 @@ def main(argv: list[str] | None = None) -> int:
     ignore_deprecations()
     try:
         try:
-            return _run(command, args)
-        finally:
-            sys.stdout.flush()  # at exit, Python would report a closed pipe
+            code = _run(command, args)
+        except SystemExit as end:  # of argparse
+            code = int(end.code or 0)
+        print(end="", flush=True)  # at exit, Python would report a closed pipe
+        return code
     except UserError as error:
         print(f"trl-ces {command}: error: {error}", file=sys.stderr)
         return 2

@@ -81,7 +81,7 @@ def _start(line: CommandLine, recipe: Recipe) -> int:
         print(f"Note: {output_dir} contains a trained model, which this run will replace.", file=sys.stderr)
     if script.model_builder is None and not recipe.setting("push_to_hub"):  # offline mode would prevent the push
         try_hub_once(str(recipe.model.model_name_or_path), *([script.dataset_name] if script.dataset_name else []))
-    sys.stdout.flush()
+    print(end="", flush=True)
     return run_training(launch, recipe)
 
 
@@ -92,7 +92,11 @@ def _smoke(line: CommandLine, recipe: Recipe, words: list[str]) -> int:
     output_dir = Path(recipe.setting("output_dir"))
     disk = next(path for path in (output_dir, *output_dir.parents) if path.is_dir())
     visible = (os.environ | recipe.env | make_launch(line, recipe).env).get(VISIBLE)
-    with TemporaryDirectory(dir=disk, prefix="smoke-") as folder, (Path(folder) / "memory.csv").open("w+") as memory:
+    try:
+        temporary = TemporaryDirectory(dir=disk, prefix="smoke-")
+    except OSError as error:
+        raise UserError(f"{disk} cannot be written ({error.strerror}): choose another `output_dir`.") from None
+    with temporary as folder, (Path(folder) / "memory.csv").open("w+") as memory:
         settings = [*SMOKE_FIELDS.split(), "--max_completion_length", str(tokens), "--output_dir", folder]
         short = read_words([*words, *settings])
         command = [*MEMORY_QUERY.split(), *([f"--id={visible}"] if visible else [])]
@@ -111,6 +115,8 @@ def _smoke(line: CommandLine, recipe: Recipe, words: list[str]) -> int:
     if readings:
         used, total = (size / 1024 for size in max(readings))
         print(f"Peak memory per GPU: {used:.1f} of {total:.1f} GiB, {_plan_summary(line, recipe, total)}.")
+    elif on_gpu:
+        print("The peak memory could not be read: `nvidia-smi` does not report it for these GPUs.")
     print(f"Check next:\n- Any warnings above: {tokens} tokens may be too few for correct or shaped completions")
     if line.config:
         fields = {name: values for name, values in line.overrides.items() if name != "output_dir"}

@@ -82,7 +82,7 @@ _ROWS = "the trainer expects one sampled completion per row, `num_generations` p
 _CONTRADICTION_GROUPS = {
     "max_new_tokens max_tokens max_length": "the field `max_completion_length` sets the limit: set it there, and",
     "eos_token_id pad_token_id stop_strings stop stop_token_ids ignore_eos": _ENDS,
-    "seed": "with the same seed in each call, a group's completions are identical: set the field `seed`, and",
+    "seed": "with the same seed in each call, a group's completions are identical: set the config's `seed`, and",
     "do_sample n num_return_sequences num_beams best_of use_beam_search": _ROWS,
     "max_time prompt_lookup_num_tokens use_mtp token_healing truncate_prompt_tokens forced_bos_token_id "
     "forced_eos_token_id thinking_token_budget logprobs prompt_logprobs return_dict_in_generate disable_compile": (

@@ -1,5 +1,6 @@
 """Check a training run without loading a model and without network access, except to its vLLM server."""
 
+import sys
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -70,6 +71,8 @@ def _check_model(recipe: Recipe) -> None:
                     f"`model_name_or_path` {name!r} has no {pattern}: name a Hub id, or a directory written by "
                     f"`save_pretrained`.{nearest_model(name)}"
                 )
+    elif Path(name).parent != Path() and Path(name).parent.is_dir() and (hint := nearest_model(name)):
+        print(f"Note: there is no directory {name!r}, so the model is read from the Hub.{hint}", file=sys.stderr)
 
 
 def _check_packages(recipe: Recipe) -> None:
