@@ -119,7 +119,6 @@ _LAST_LINE = re.compile(
 _BOLD_AT_END = re.compile(r"\*\*([^*\n]+)\*\*\Z")
 _BOLD_BEFORE = re.compile(r"\*\*([^*\n]+)\*\*[^*]*\band\b[^*]*\Z")
 _SENTENCE_IN_BOLD = re.compile(r"[A-Za-z]{2,} .*(?:=|\b(?:is|are|at)\b)")
-_FORMULA = re.compile(r"\$[^$]*\$|\\[A-Za-z]+")
 # What a closing expression may follow: "Hence", "we obtain", "it must be", "x =".
 _INTRODUCED = re.compile(
     r"(?:^|[=:：]|\b(?:(?:is|are|was)(?: (?:about|approximately|roughly))?|be|equals?|gets?|obtains?|have|has|"
@@ -163,7 +162,7 @@ def _closing(text: str, question: str = "") -> str | None:
     introduced = bold or _INTRODUCED.search(before)
     if _OTHERS.search(before) or not introduced or not stands(text, start, end, text[start:end]):
         return None
-    if not bold or start < bold.start() or not re.search("[A-Za-z]", _FORMULA.sub("", bold[1])):
+    if not bold or start < bold.start() or not re.search("[A-Za-z]{2}", bold[1]):
         return _with_measure(text[start:end].replace("**", "").strip(), text[end:]) or None
     if also := _BOLD_BEFORE.search(before):  # "one drives at **56 km/h** and the other at **76 km/h**"
         return f"{also[1]}; {bold[1]}"
@@ -239,7 +238,6 @@ _NAME_BEFORE = re.compile(  # "x =", "m + n =", "Total ="
 _LETTER_BEFORE = re.compile(r"(?<![A-Za-z+])(?<!\+ )[a-z]\s*=\s*\Z")
 # A number behind these needs no full stop; elsewhere a text without one may be truncated.
 _BEFORE_RESULT = re.compile(r"(?:[:：→=>是为]|等于|\b(?:is|final|answer))[\s(*]*\Z", re.IGNORECASE)
-_NAMED_PAIR = re.compile(r"\b[A-Z][a-z]+ is \d+(?: [a-z ]+)?,? and [A-Z][a-z]+ is \d+(?: [a-z ]+)?\Z")
 
 
 def _final_number(text: str, question: str) -> str | None:
@@ -249,8 +247,6 @@ def _final_number(text: str, question: str) -> str | None:
     is_claim = re.search("[A-Za-z一-鿿=]", sentence) and not any(
         one.search(sentence) for one in (_OTHERS, _UNCERTAIN, MATH)
     )
-    if is_claim and (pair := _NAMED_PAIR.search(sentence)) and text[len(body) :].strip(" *"):
-        return pair[0]
     found = [*_CALCULATION.finditer(body, len(body) - len(sentence))] if is_claim else []
     if len({one[2] for one in found}) == 1 or (found and found[-1][1] and found[-1].end() == len(body)):
         found = found[-1:]

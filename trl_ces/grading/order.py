@@ -35,14 +35,10 @@ _ORDER = re.compile(
 )
 # A gold with names, words or units binds by these.
 _NAMED_OR_WORDED = re.compile(r"=|\\(?:max|min|text|math)|(?<![\\A-Za-z])[A-Za-z]{2,}")
-_TELLS_BLANKS_APART = re.compile("[和与及]|分别|依次")
-_NEXT_BLANK = re.compile(r"\(\\quad\)\$?\s*[,，、和]\s*\$?\(\\quad\)")
 
 
 def by_order(answer: str, gold: str, question: str) -> tuple[str, str] | None:
     """Gold and answer as lists in the order of the gold's labels, of the question's names, or that is asked for."""
-    if _NEXT_BLANK.search(question) and not _TELLS_BLANKS_APART.search(question):
-        return gold.replace(";", ","), answer.replace(";", ",")
     if "=" not in gold and (in_order := _in_order_of_names(answer, question)):
         return gold, in_order
     if "if so" in question.lower():
@@ -246,12 +242,12 @@ def as_times(answer: str, gold: str, question: str) -> tuple[str, str] | None:
         return ("/".join(both[0]), "/".join(both[1])) if is_ratio else None
     if not (expected[2] or given[2] or _ASKS_TIME_OR_SCORE.search(question)):
         return None
-    half = given[2] if expected[2] else None  # 10:15 A.M. for 10:15
-    return _listed(expected[1], expected[2]), _listed(given[1], half)
-
-
-def _listed(parts: str, half_of_day: str | None) -> str:
-    return parts.replace(":", "; ") + (f"; {half_of_day.lower()}m" if half_of_day else "")
+    # A half of the day counts only if the gold has one: 10:15 A.M. for 10:15.
+    gold, answer = (
+        parts.replace(":", "; ") + (f"; {half.lower()}m" if half and expected[2] else "")
+        for parts, half in (expected.groups(), given.groups())
+    )
+    return gold, answer
 
 
 def _parts(text: str) -> list[Fraction]:
