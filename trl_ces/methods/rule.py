@@ -22,7 +22,7 @@ MAX_DECIMALS = 9
 # End of error messages about TRL's settings.
 OR_OFF = 'or set `shaping="none"` (a field of `CESConfig`)'
 
-# Function that raises an error about a setting, given its name and a clause with the remedy.
+# Function that raises an error about a setting; takes the setting's name and a clause with the remedy.
 Reject = Callable[[str, str], None]
 
 
@@ -101,7 +101,7 @@ def setting(default: Any, help: str, is_valid: Callable[[Any], bool] | None = No
 
     Args:
         default (`Any`):
-            A number, a bool or a string, which also defines the type. With `None`, values are numbers or `None`.
+            A number, bool or string, which also sets the type. If it is `None`, values are numbers or `None`.
         help (`str`): The setting's meaning, with its symbol and equation in the paper, in one sentence.
         is_valid (`Callable`, *optional*): Returns whether a value is in range.
         reason (`str`): End of the error message for a value out of range: a clause with the remedy.
@@ -112,7 +112,7 @@ def setting(default: Any, help: str, is_valid: Callable[[Any], bool] | None = No
 
 
 def share(default: float, help: str) -> Any:
-    """Create a [`setting`] for a share of tokens in [0, 1]. Selected tokens are counted exactly."""
+    """Create a [`setting`] for a share of tokens in [0, 1]."""
     reason = (
         f"it must be a share of tokens in [0, 1] with at most {MAX_DECIMALS} decimals; {default:g} is the default."
     )
