@@ -121,9 +121,7 @@ def _check_independence(run: Run, inputs: dict[str, Tensor]) -> None:
     variants = [(rows, inputs | garbage, "padding or tool output"), (rows, inputs | trimmed, "the number of columns")]
     for part in (*([row] for row in rows), rows[::-1]):
         part_inputs = {name: values[part] for name, values in inputs.items()}
-        variants.append(
-            (part, part_inputs, "other rows of the micro-batch or their order, which vary between setups")
-        )
+        variants.append((part, part_inputs, "other rows of the micro-batch or their order, which vary between setups"))
     for part, part_inputs, cause in variants:
         other, mask = run(part_inputs), part_inputs["mask"].bool()
         advantages, selected = (values[part, : mask.size(1)] for values in (shaped.advantages, shaped.selected))

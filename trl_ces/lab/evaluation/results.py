@@ -202,21 +202,21 @@ def compare(runs: Sequence[Run], correctness: str = "correct", baseline: int = 0
         "runs": [run.name for run in runs],
         "baseline": runs[baseline].name,
         "correctness": correctness,
-        "differing": {run.name: changes for run in runs[1:] if (changes := _differing(runs[0], run))},
+        "differing": {run.name: changes for run in runs[1:] if (changes := _changed_settings(runs[0], run))},
         "left_out": [name for name in all_names if name not in names],
         "benchmarks": {name: measure(tables([name]), correctness, baseline) for name in names},
         "averages": {kind: measure(tables(sets), correctness, baseline, limit) for kind, sets in kinds.items()},
-        "split": {name: _split([run.samples[name] for run in runs], correctness) for name in names},
+        "split": {name: _measure_by_difficulty([run.samples[name] for run in runs], correctness) for name in names},
     }
 
 
-def _differing(first: Run, other: Run) -> dict[str, list[Any]]:
+def _changed_settings(first: Run, other: Run) -> dict[str, list[Any]]:
     ignored = ("model", "fingerprint", "benchmarks", "data")
     pairs = differences(first.settings, other.settings)
     return {name: list(pair) for name, pair in pairs.items() if name.split(".")[0] not in ignored}
 
 
-def _split(runs: Sequence[pd.DataFrame], by: str) -> dict[str, Any]:
+def _measure_by_difficulty(runs: Sequence[pd.DataFrame], by: str) -> dict[str, Any]:
     """Measure one set's simple and hard questions separately; the first run determines the split."""
     reference = accuracies(runs[0], by)["correct"].loc[scored_by_all(runs, by)]
     parts = {"simple": reference.index[reference > SIMPLE_ABOVE], "hard": reference.index[reference <= SIMPLE_ABOVE]}

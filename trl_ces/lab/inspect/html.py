@@ -114,7 +114,7 @@ def completion_view(
             mark = "lowered" if change < 0 else "raised"
             top = top_tokens[position]
             pair = zip(top.pair, top.probabilities, strict=True)
-            alternatives = " or ".join(f"“{token_text(tokenizer, token)}” {100 * p:.0f} %" for token, p in pair)
+            alternatives = " and ".join(f"“{token_text(tokenizer, token)}” {100 * p:.0f} %" for token, p in pair)
             tip += f" between {alternatives}; advantage {change:+.2f}"
             text = text.replace(" ", "␣").replace("\n", "↵\n")
         views.append({"text": text, "level": sum(bits >= start for start in LEVELS), "tip": tip, "mark": mark})

@@ -62,7 +62,7 @@ def quickstart(
     rl_steps: int = 160,
     num_problems: int = 200,
 ) -> str:
-    """Train and measure the base model, `before`, and a model with each of `METHODS`; return a summary.
+    """Train and measure the base model (`before`) and one model per method in `METHODS`; return a summary.
 
     `stage` takes a title and returns a context manager of an object whose `show` method displays progress.
     """
@@ -160,7 +160,7 @@ def table(measures: Measures) -> str:
 
 
 def outside_bands(measures: Measures) -> str:
-    """Return a sentence that lists the rounded results outside their band."""
+    """Return a sentence that lists the results that, as displayed, are outside their band."""
     outside = [
         f"{title.partition(',')[0]} of {model}"
         for model, values in measures.items()

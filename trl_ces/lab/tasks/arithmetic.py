@@ -105,7 +105,7 @@ def write_pass(
 ) -> tuple[str, str]:
     """Write one pass and its result: `("7+8=15,3+4+1=8", "85")` for `[37, 48]`.
 
-    The sum in `error_column` (0: the units) is off by `error`. If `forget` is set, the carry from the units is lost.
+    The sum in `error_column` (0: the units) is off by `error`. If `forget` is set, drop the carry from the units.
     """
     columns, result, carry = [], "", 0
     digits = len(str(terms[0]))

@@ -85,7 +85,7 @@ def sums_at(step: int, steps: int, sums: int) -> int:
     """
     Return the number of sums per text: 2, 4, 8, ... in the first half of training, then `sums`.
 
-    A model that is trained on `sums` from the start learns nothing.
+    A model trained on `sums` sums per text from the start learns nothing.
     """
     smaller = [2**power for power in range(1, sums.bit_length()) if 2**power < sums]
     stage = 2 * step * len(smaller) // steps
@@ -93,7 +93,7 @@ def sums_at(step: int, steps: int, sums: int) -> int:
 
 
 def _new_model(tokenizer: PreTrainedTokenizerFast, seed: int, layers: int, width: int) -> LlamaForCausalLM:
-    """Make a randomly initialized model for the tokenizer's vocabulary."""
+    """Create a randomly initialized model for the tokenizer's vocabulary."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -137,7 +137,7 @@ def _supervised_batch(
 
 
 def _backward(model: LlamaForCausalLM, batch: dict[str, torch.Tensor]) -> float:
-    """Add the gradient of the batch's mean loss and return the loss; group rows by length to reduce padding."""
+    """Accumulate the gradient of the batch's mean loss and return the loss; group rows by length to reduce padding."""
     lengths, loss = batch["attention_mask"].sum(dim=1), 0.0
     count = (batch["labels"][:, 1:] != -100).sum()  # the first token of a row is not predicted
     for rows in lengths.argsort(stable=True).chunk(4):

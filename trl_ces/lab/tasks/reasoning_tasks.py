@@ -36,7 +36,7 @@ def _make_problems(
     problems_by_task = []
     for index, (task, settings) in enumerate(tasks.items()):
         task_count = count // len(tasks) + (index < count % len(tasks))
-        problems = _distinct(task, settings or {}, task_count, seed, excluded)
+        problems = _distinct_problems(task, settings or {}, task_count, seed, excluded)
         problems_by_task.append(
             [
                 {"prompt": build_prompt(question, system_prompt), "solution": solution, "task": task}
@@ -46,7 +46,9 @@ def _make_problems(
     return Dataset.from_list([row for turn in zip_longest(*problems_by_task) for row in turn if row])
 
 
-def _distinct(task: str, settings: dict[str, Any], count: int, seed: int, excluded: frozenset[str]) -> dict[str, str]:
+def _distinct_problems(
+    task: str, settings: dict[str, Any], count: int, seed: int, excluded: frozenset[str]
+) -> dict[str, str]:
     """Make `count` distinct problems of one task, as a mapping from question to solution."""
     try:
         import reasoning_gym
