@@ -90,7 +90,7 @@ def _check_result(shaped: ShapedAdvantages, inputs: dict[str, Tensor]) -> None:
         values = getattr(shaped, name)
         assert values.shape == mask.shape, f"`{name}` has shape {tuple(values.shape)}: make it {tuple(mask.shape)}."
         assert values.dtype == dtype, f"`{name}` has dtype {values.dtype}: make it {dtype}."
-    assert shaped.advantages.isfinite().all(), "`advantages` are not finite; even at masked tokens, the loss is NaN."
+    assert shaped.advantages.isfinite().all(), "`advantages` are not finite, so the loss is NaN even at masked tokens."
     assert not (shaped.selected & ~mask).any(), "`selected` includes tokens of padding or tool output: use `mask`."
     assert shaped.selected.any(), "No token is selected, so nothing can be checked: use settings that select tokens."
     changed = (shaped.advantages != inputs["advantages"].unsqueeze(1)) & mask & ~shaped.selected

@@ -32,7 +32,7 @@ NO_PROMPT = [{"role": "user", "content": ""}]
 
 
 class Group(NamedTuple):
-    """Data of a group that is kept after its round."""
+    """Data stored for a group after its round."""
 
     prompt: int  # row number in the dataset
     rewards: torch.Tensor  # (G, functions), float, over all processes

@@ -1,9 +1,9 @@
 """Workarounds for bugs in TRL, accelerate, DeepSpeed and peft, and the conditions under which they become obsolete.
 
 Overrides of TRL and transformers: `create_accelerator_and_postprocess`, `_load_optimizer_and_scheduler`,
-`_tool_call_loop`, `_generate_single_turn`. Uses `llm`, `mode`, `enable_sleep_mode`, `_llm_weights_sleeping` and the
-client's `session` of `vllm_generation`. Relies on TRL calling the model's `merge_adapter` before it reads the weights,
-and `unmerge_adapter` afterwards.
+`_tool_call_loop`, `_generate_single_turn`. Uses `llm`, `mode`, `enable_sleep_mode` and `_llm_weights_sleeping` of
+`vllm_generation`, and its client's `session`. Relies on TRL calling the model's `merge_adapter` before it reads the
+weights, and `unmerge_adapter` afterwards.
 """
 
 from collections.abc import Iterator

@@ -18,7 +18,7 @@ from .rule import OR_OFF, Need, Reject, Rule, ShapedAdvantages, entropy_in_bits,
 
 def multiplier(correct: Tensor, group_correct: Tensor, group_scored: Tensor) -> tuple[Tensor, Tensor]:
     """
-    Compute b of Eq. 6 as an exact fraction: the group accuracy for correct completions, 1 minus it for wrong ones.
+    Compute b of Eq. 6 as an exact fraction: group accuracy if the completion is correct, else 1 - group accuracy.
 
     Args:
         correct (`Tensor`): Shape (B,), bool, r_acc = 1.

@@ -118,8 +118,8 @@ def alp_length_reward(
             "alp_length_reward divides lengths by `max_completion_length`, which is None: set it, or pass "
             "`normalizer`, a number of tokens."
         )
-    price = groups.group_accuracy.clamp(min=1 / groups.lengths.size(1)).unsqueeze(1)
-    rewards = -beta / normalizer * price * groups.lengths
+    scale = groups.group_accuracy.clamp(min=1 / groups.lengths.size(1)).unsqueeze(1)
+    rewards = -beta / normalizer * scale * groups.lengths
     return _only_correct(rewards, groups) if correct_only else rewards
 
 
@@ -151,8 +151,8 @@ def linear_length_reward(groups: Groups, *, coefficient: float = 0.25, correct_o
         `Tensor`: Shape (P, G), float32, in [-c, 0].
     """
     longest = groups.lengths.amax(dim=1, keepdim=True).clamp(min=1)
-    price = -coefficient * groups.group_accuracy.unsqueeze(1)
-    rewards = price * (groups.lengths / longest)
+    scale = -coefficient * groups.group_accuracy.unsqueeze(1)
+    rewards = scale * (groups.lengths / longest)
     return _only_correct(rewards, groups) if correct_only else rewards
 
 
@@ -286,8 +286,8 @@ def smart_thinker_length_reward(groups: Groups) -> Tensor:
 
     penalty = (lengths - target.unsqueeze(1)).clamp(min=0) * correct
     mean_penalty = penalty.sum(dim=1) / groups.scored.sum(dim=1).clamp(min=1)
-    price = (1 - groups.group_accuracy) / (penalty.amax(dim=1) - mean_penalty + 1e-6)
-    return -(price.unsqueeze(1) * penalty).float()
+    scale = (1 - groups.group_accuracy) / (penalty.amax(dim=1) - mean_penalty + 1e-6)
+    return -(scale.unsqueeze(1) * penalty).float()
 
 
 def get_smart_thinker_length_reward() -> Callable[..., Any]:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..support.errors import nearest
 
-# With at most nine decimals in a share, the numerator of len * share * b fits in int64 if len * G < nine billion.
+# If a share has at most nine decimals, the numerator of len * share * b fits in int64 for len * G < nine billion.
 MAX_DECIMALS = 9
 # End of error messages about TRL's settings.
 OR_OFF = 'or set `shaping="none"` (a field of `CESConfig`)'
@@ -59,8 +59,8 @@ class Rule:
             `function(batch, entropies_nats, mask, **settings)`, which returns [`ShapedAdvantages`]. `batch`
             (`dict[str, Tensor]`) contains the rollout's tensors: `advantages` (B,), A of Eq. 3; the tensors listed in
             `needs`; `logps` (B, T), differentiable log-probs (natural) of the policy being updated; and `old_logps`
-            (B, T), log-probs of the policy that sampled. `entropies_nats` (B, T): differentiable, in nats, 0 on
-            padding. `mask` (B, T): the loss mask.
+            (B, T), log-probs of the policy that generated the rollout. `entropies_nats` (B, T): differentiable, in
+            nats, 0 on padding. `mask` (B, T): the loss mask.
         settings (`type`, *optional*):
             Settings of a rule from outside this package: a dataclass with a default for every field, see [`setting`].
         needs (`frozenset[Need]`): See [`Need`].

@@ -65,7 +65,7 @@ def _measure(sets: list[pd.DataFrame], limit: int) -> dict[str, Any]:
     return results
 
 
-def tokens(value: float | None) -> str:
+def format_tokens(value: float | None) -> str:
     """Format a number of tokens: `8194` as in the paper, `62.5` below 100, `-` for `None`."""
     return "-" if value is None else f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}"
 
@@ -79,7 +79,7 @@ def _main_table(summary: dict[str, Any]) -> str:
         correct, script = entry["correct"], entry["correct_qwen"]
         accuracy = [Interval(**correct["accuracy"]).text(percent), str(correct["problems"])]
         script_accuracy = [percent(script["accuracy"]["mean"]), str(script["problems"])]
-        return [*accuracy, *script_accuracy, Interval(**entry["length_tokens"]).text(tokens)]
+        return [*accuracy, *script_accuracy, Interval(**entry["length_tokens"]).text(format_tokens)]
 
     rows = []
     for kind, title in KINDS.items():
@@ -268,7 +268,7 @@ def _headings(names: Sequence[str]) -> list[str]:
 
 def _cells(row: dict[str, Any], runs: Sequence[int], suffix: str = "") -> list[str]:
     """Format each run's accuracy and length, or their differences, with intervals: `69.6 [67.1, 72.0]`."""
-    measures = (("accuracy", percent), ("length", tokens))
+    measures = (("accuracy", percent), ("length", format_tokens))
     return [
         Interval(**row[name + suffix][run]).text(format_number, bool(suffix))
         for run in runs

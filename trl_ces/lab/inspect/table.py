@@ -115,8 +115,8 @@ def explanation(facts: dict[str, Any], shorter: float) -> str:
     )
     if math.isnan(shorter):
         text += (
-            "Whether it leads to shorter completions is unknown: for no pair were both alternatives sampled in "
-            "completions that ended. Sample more (--num_samples) or longer completions (--max_new_tokens)."
+            "Whether it leads to shorter completions is unknown: no pair has samples of both alternatives in "
+            "completions that ended. Sample more (--num_samples) or longer (--max_new_tokens) completions."
         )
     else:
         text += f"It leads to shorter completions at {percent(shorter)} % of positions (weighted by count x entropy)."

@@ -68,7 +68,7 @@ def quickstart(
     """
     if find_spec("matplotlib") is None:
         raise UserError(f"the plot needs matplotlib: {install_line('quickstart')}.")
-    # A second thread hardly speeds up such a small model, and on a busy machine threads wait for each other.
+    # A second thread barely speeds up such a small model, and threads wait for each other on a busy machine.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     folders = {"before": output_dir / f"base-{seed}", **{method: output_dir / method.lower() for method in METHODS}}
     with stage("1/3  Train a base model on addition problems") as line:
@@ -160,7 +160,7 @@ def table(measures: Measures) -> str:
 
 
 def outside_bands(measures: Measures) -> str:
-    """Return a sentence that lists the results that, as displayed, are outside their band."""
+    """Return a sentence that lists the displayed results outside their band."""
     outside = [
         f"{title.partition(',')[0]} of {model}"
         for model, values in measures.items()

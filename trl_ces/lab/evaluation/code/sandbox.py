@@ -124,7 +124,7 @@ def _finish(
 ) -> str:  # fmt: skip
     """Send `data`, wait until the program ends or exceeds a limit, and return the status.
 
-    The CPU time of calls is measured from outside, because a program can change its own timers. The program is a
+    CPU time is measured from outside the sandbox, because a program can change its own timers. The program is a
     single process, because the filter blocks new ones. It can send false marks, so its total CPU time is also limited.
     """
     deadline, cpu_seconds, call_start, position, marks = time.monotonic() + seconds, 0.0, 0.0, 0, 0
