@@ -19,8 +19,8 @@ def movable_entries(
     micro_batches: Sequence[dict[str, Any]], layout: dict[str, Padding | None], processes: int
 ) -> dict[str, bool]:
     """
-    Return whether the rows of each entry can move: there must be one row per completion, and, if rows move between
-    processes, entries that are not in `layout` must be one-dimensional. Omits `None` and 0-dimensional tensors.
+    Return, for each entry, whether its rows can be moved. It must have one row per completion; with several processes,
+    it must also be in `layout` or one-dimensional. Omits `None` and 0-dimensional tensors.
     """
     movable: dict[str, bool] = {}
     for micro_batch in micro_batches:

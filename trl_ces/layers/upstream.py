@@ -168,7 +168,7 @@ def keep_awake(generation: Any) -> Iterator[None]:
 
 def keep_float32_outputs(plugin: Any) -> None:
     """
-    Keep log-probs and entropies in float32 under FSDP2, as under every other engine.
+    Keep log-probs and entropies in float32 under FSDP2, as with the other engines.
 
     With `bf16`, accelerate makes FSDP2 cast a model's outputs to bfloat16. Importance ratios are then wrong by a few
     percent, and distinct entropies that Eq. 5 must rank become equal.

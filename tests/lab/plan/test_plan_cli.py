@@ -144,7 +144,7 @@ def test_a_config_file_replaces_an_unavailable_model(recipe, tmp_path, capsys):
         ("--config RECIPE --accelerate_config zero4", ["zero4", "zero3"]),
         (
             "--config RECIPE --use_vllm --vllm_mode colocate --vllm_tensor_parallel_size 4 --gpus 2",
-            ["`vllm_tensor_parallel_size` is 4", "a divisor of the number of GPUs, 2"],
+            ["`vllm_tensor_parallel_size` is 4", "a divisor of the number of GPUs (2)"],
         ),
     ],
 )

@@ -76,7 +76,7 @@ def token_shaping(sample: RecipeSample, settings: dict[str, Any], mask_truncated
 
 
 def model_view(sample: RecipeSample, shaping: Tensor) -> dict[str, Any]:
-    """Build a column that has, per prompt, the correct and the incorrect completion with the most shaped tokens."""
+    """Build a sample's column: per prompt, the correct and the incorrect completion with the most shaped tokens."""
     scores = sample.correct or [None] * len(sample.completions)
     counts = (shaping != 0).sum(dim=1).tolist()
     best: list[dict[bool | None, int]] = [{} for _ in sample.prompts]  # score -> row

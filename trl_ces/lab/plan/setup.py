@@ -26,7 +26,7 @@ def read_engine(settings: dict[str, Any], processes: int, nodes: int | None = No
     nodes = int(settings.get("num_machines", 1)) if nodes is None else nodes
     if processes % nodes:
         raise UserError(
-            f"`--gpus` is {processes}, which is not divisible by the number of nodes, {nodes}: set it to the number "
+            f"`--gpus` is {processes}, which is not divisible by the number of nodes ({nodes}): set it to the number "
             "of processes on all nodes, or change `--nodes`."
         )
     kind = settings.get("distributed_type", "NO")
@@ -117,7 +117,7 @@ def _generation(config: CESConfig, schedule: Schedule, shape: ModelShape, engine
     parallel = config.vllm_tensor_parallel_size if colocated else 1
     if engine.processes % parallel:
         raise UserError(
-            f"`vllm_tensor_parallel_size` is {parallel}: choose a divisor of the number of GPUs, {engine.processes}."
+            f"`vllm_tensor_parallel_size` is {parallel}: choose a divisor of the number of GPUs ({engine.processes})."
         )
     # Cached elements per token and device, ignoring sliding windows; each device holds at least one head.
     text = shape.config().get_text_config()
