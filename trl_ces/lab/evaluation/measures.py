@@ -52,7 +52,7 @@ def areas(samples: pd.DataFrame, by: str, limit: int) -> pd.Series:
 
 
 def pass_at(samples: pd.DataFrame, by: str) -> dict[str, float | None]:
-    """Compute pass@k (Chen et al. 2021, Eq. 1) for k = 1, 2, 4, ... over problems with all completions scored."""
+    """Compute pass@k (Chen et al. 2021, Eq. 1) for k = 1, 2, 4, ... over problems whose completions are all scored."""
     problems = [correct for _, correct in samples.groupby("problem")[by]]
     complete = [correct for correct in problems if correct.notna().all()]
     estimates = {}

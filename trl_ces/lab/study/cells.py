@@ -42,7 +42,7 @@ class Cell:
     seed: int
     folder: Path
     recipe: dict[str, Any]  # the content of recipe.yaml
-    trained: bool = True  # `False`: measure the model before training
+    trained: bool = True  # `False`: only measure the untrained model
     source: str = "the study"  # path of the study, for messages
 
     @property

@@ -169,7 +169,7 @@ def load_problems(split: str = "train", num_problems: int = 2000, seed: int = 0,
 
 
 def arithmetic_accuracy_reward(completions: list[str], solution: list[str], **kwargs: Any) -> list[float]:
-    """Return 1.0 if the numbers after `#` are correct and in order and the last number ends the text, else 0.0."""
+    """Return 1.0 if the numbers after each `#` are correct and nothing follows the last number, else 0.0."""
     rewards = []
     for completion, reference in zip(completions, solution, strict=True):
         pieces = completion.split("#")[1:]

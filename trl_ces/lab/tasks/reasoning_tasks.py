@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def make_datasets(
     count: int, held_out: int, seed: int, system_prompt: str | None, **tasks: Any
 ) -> tuple[Dataset, Dataset | None]:
-    """Make distinct problems of `tasks` (name -> settings) in equal shares; a `dataset_builder` for recipes."""
+    """Generate distinct problems, split evenly over `tasks` (name -> settings); a `dataset_builder` for recipes."""
     train = _make_problems(tasks, count, seed, system_prompt)
     if not held_out:
         return train, None
@@ -28,7 +28,7 @@ def make_datasets(
 def _make_problems(
     tasks: dict[str, Any], count: int, seed: int, system_prompt: str | None, excluded: frozenset[str] = frozenset()
 ) -> Dataset:
-    """Make distinct problems, alternating between the tasks."""
+    """Generate distinct problems, alternating between the tasks."""
     from datasets import Dataset
 
     if not tasks:
@@ -49,7 +49,7 @@ def _make_problems(
 def _distinct_problems(
     task: str, settings: dict[str, Any], count: int, seed: int, excluded: frozenset[str]
 ) -> dict[str, str]:
-    """Make `count` distinct problems of one task, as a mapping from question to solution."""
+    """Generate `count` distinct problems of one task, as a mapping from question to solution."""
     try:
         import reasoning_gym
         from reasoning_gym.factory import DATASETS
