@@ -48,7 +48,8 @@ def build_base_model(
     """Train a small Llama on texts that solve training problems, and save it with its settings.
 
     `training` overrides `BASE_TRAINING`. `on_step` receives the step, the total number of steps, and the loss in nats
-    per token. If `start_from` is set, training starts from the base model in this directory, and every text has all sums.
+    per token. If `start_from` is set, training starts from the base model in that directory, and every text has all
+    sums.
     """
     import torch
     from transformers import LlamaForCausalLM
