@@ -259,7 +259,7 @@ NONE, TRIMMED, ALL = (False, False, False), (True, True, False), (True, True, Tr
         (dynamic_rope_model, False, None, False, NONE, ""),  # trimming was not requested
         # Without FlashAttention, rows are not packed, whatever the model type.
         (lambda: make_unpackable(tiny_model()), True, None, False, TRIMMED, ""),
-        (lambda: make_unpackable(with_flash(tiny_model())), True, None, False, TRIMMED, "to keep packed rows apart"),
+        (lambda: make_unpackable(with_flash(tiny_model())), True, None, False, TRIMMED, "to support packed rows"),
     ],
 )
 def test_the_plan_depends_on_settings_and_model_and_the_reason_for_padding_is_logged(

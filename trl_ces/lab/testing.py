@@ -102,9 +102,9 @@ def _check_gradients(run: Run, inputs: dict[str, Tensor], differentiates: str | 
     leaves = {name: inputs[name].clone().requires_grad_() for name in ("entropies", "logps", "advantages")}
     advantages, reached = run({**inputs, **leaves}).advantages, set()
     if advantages.requires_grad:
-        weights = torch.linspace(0.5, 1.5, TOKENS) * inputs["mask"]  # not equal: a rule may preserve the sum
+        weights = torch.linspace(0.5, 1.5, TOKENS) * inputs["mask"]  # not equal, because a rule may preserve the sum
         gradients = torch.autograd.grad((advantages * weights).sum(), list(leaves.values()), materialize_grads=True)
-        assert all(grad.isfinite().all() for grad in gradients), "A gradient is not finite (example: sqrt at 0)."
+        assert all(grad.isfinite().all() for grad in gradients), "A gradient is not finite (for example, sqrt at 0)."
         reached = {name for name, gradient in zip(leaves, gradients, strict=True) if gradient.any()}
     declared, reached = {differentiates} - {None}, reached - {"advantages"}
     assert declared <= reached, f"No gradient reaches the {differentiates} that `differentiates` declares."
@@ -121,9 +121,7 @@ def _check_independence(run: Run, inputs: dict[str, Tensor]) -> None:
     variants = [(rows, inputs | garbage, "padding or tool output"), (rows, inputs | trimmed, "the number of columns")]
     for part in (*([row] for row in rows), rows[::-1]):
         part_inputs = {name: values[part] for name, values in inputs.items()}
-        variants.append(
-            (part, part_inputs, "other rows of the micro-batch or their order, which vary between set-ups")
-        )
+        variants.append((part, part_inputs, "other rows of the micro-batch or their order, which vary between setups"))
     for part, part_inputs, cause in variants:
         other, mask = run(part_inputs), part_inputs["mask"].bool()
         advantages, selected = (values[part, : mask.size(1)] for values in (shaped.advantages, shaped.selected))

@@ -1,5 +1,5 @@
 """
-Layers around TRL's rollout and optimizer step, independent of CES; docs/architecture.md describes each.
+Layers around TRL's rollout and optimizer step, independent of CES; docs/architecture.md describes each layer.
 
 Each layer subclasses [`~trl.GRPOTrainer`], takes a [`CESConfig`] and can be used alone:
 

@@ -97,7 +97,7 @@ class Correctness(Layer):
         self._had_correct = state.get("had_correct", True)
 
     def _truncated(self, completion_ids: list[list[int]]) -> torch.Tensor:
-        """Return which completions lack an end token or padding at the end. Shape (len(completion_ids),), bool."""
+        """Return whether each completion lacks a final end or pad token. Shape (len(completion_ids),), bool."""
         end_tokens = {*self.eos_token_ids, self._tokenizer.pad_token_id}
         # A user's rollout_func may return tensors.
         truncated = [len(ids) == 0 or int(ids[-1]) not in end_tokens for ids in completion_ids]
@@ -106,8 +106,8 @@ class Correctness(Layer):
     def _check_graded(self, accuracy: torch.Tensor) -> None:
         """
         Raise an error if graded accuracy rewards never reached the default threshold. Otherwise, warn once about
-        graded rewards, unless the user named the reward or set a threshold. A negative constant raises no error,
-        because it may be the reward of wrong completions.
+        graded rewards, unless the user named the reward or set a threshold. A constant negative reward raises no
+        error, because it may be the reward of wrong completions.
         """
         if self.model.training:
             self._had_correct = self._had_correct or bool(self._groups.correct.any())

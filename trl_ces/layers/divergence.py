@@ -8,7 +8,7 @@ from transformers import TrainerCallback
 
 logger = logging.getLogger(__name__)
 
-# Number of log entries in each of the two means that are compared: the first entries and the last entries. An entry
+# Number of log entries per mean. The mean of the first entries is compared with the mean of the last entries. An entry
 # covers at least one rollout.
 WINDOW = 5
 ENTROPY_RISE, ACCURACY_FALL = 1.5, 0.8
@@ -16,8 +16,8 @@ ENTROPY_RISE, ACCURACY_FALL = 1.5, 0.8
 
 class DivergenceWatch(TrainerCallback):
     """
-    Callback that compares the last logged entropies and accuracies of `reward` with the first. It warns once, with
-    `advice` on settings to change, and stops training after a checkpoint if `stop` is set.
+    Callback that compares the last logged entropies and accuracies (means of `reward`) with the first ones. It warns
+    once, with `advice` on settings to change, and stops training after a checkpoint if `stop` is set.
     """
 
     def __init__(self, reward: str, stop: bool, advice: str):

@@ -32,7 +32,7 @@ NO_PROMPT = [{"role": "user", "content": ""}]
 
 
 class Group(NamedTuple):
-    """Data that is kept for a group after its round."""
+    """Data stored for a group after its round."""
 
     prompt: int  # row number in the dataset
     rewards: torch.Tensor  # (G, functions), float, over all processes
@@ -41,7 +41,7 @@ class Group(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """Completions and rewards that TRL's method receives, so that it does not compute them again."""
+    """Completions and rewards that are passed to TRL's method, so that it does not compute them again."""
 
     generated: tuple  # this process's rows, in the format of `_generate`
     rewards: torch.Tensor  # (N, functions), over all processes
@@ -90,7 +90,7 @@ class DynamicSampling(Correctness):
         return batch
 
     def _sample_round(self, prompts: list[int]) -> tuple[list[bool], list[Group]]:
-        """Generate for `prompts` (row numbers). Return whether each group is informative, and the groups."""
+        """Generate completions for `prompts` (row numbers); return whether groups are informative, and the groups."""
         size = self.num_generations
         rows = self._rows_of_this_process(torch.tensor(prompts).repeat_interleave(size))
         # vLLM's importance ratio needs old log-probs, which a round does not compute.

@@ -1,6 +1,6 @@
 """Make a resumed run match the uninterrupted run, even in the middle of a rollout (bitwise identical on a CPU).
 
-TRL keeps three things in memory only: the current rollout, the metrics not yet logged, and its sampler's random
+TRL keeps three things only in memory: the current rollout, the metrics not yet logged, and its sampler's random
 state. This layer saves the rollout, the metrics and the state of the other layers in the checkpoint, and repeats the
 sampler's random draws.
 

@@ -12,7 +12,7 @@ _MAX_SHOWN = 160  # maximum characters of a completion or reference answer
 
 
 def rounding_warning(weight: torch.Tensor, rate: float) -> str:
-    """Return a warning if rounding to 16 bits cancels Adam's steps of about size `rate`, else an empty string."""
+    """Return a warning if rounding to 16 bits cancels most Adam steps of size `rate`, else an empty string."""
     if weight.dtype not in (torch.bfloat16, torch.float16):
         return ""
     sample = weight.detach().flatten()[:1_000_000]

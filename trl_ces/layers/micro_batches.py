@@ -19,8 +19,8 @@ def movable_entries(
     micro_batches: Sequence[dict[str, Any]], layout: dict[str, Padding | None], processes: int
 ) -> dict[str, bool]:
     """
-    Return whether the rows of each entry can move: there must be one row per completion, and, if rows move between
-    processes, entries that are not in `layout` must be one-dimensional. Omits `None` and 0-dimensional tensors.
+    Return, for each entry, whether its rows can be moved. It must have one row per completion; with several processes,
+    it must also be in `layout` or one-dimensional. Omits `None` and 0-dimensional tensors.
     """
     movable: dict[str, bool] = {}
     for micro_batch in micro_batches:
@@ -47,9 +47,9 @@ def arrange_rows(
     """
     Move rows between the micro-batches of each optimizer step, and between processes; see [`arrange`].
 
-    All of this process's `micro_batches` have the same number of rows (see [`movable_entries`]). An optimizer step has
-    `per_step` micro-batches. Row lengths are rounded up to a multiple of `multiple`. With a `budget`, adds
-    `PIECES`; see [`piece_sizes`].
+    All of this process's `micro_batches` must have the same number of rows (see [`movable_entries`]). An optimizer
+    step has `per_step` micro-batches. Row lengths are rounded up to a multiple of `multiple`. With a `budget`, this
+    function also adds `PIECES`; see [`piece_sizes`].
     """
     names = [name for name, values in micro_batches[0].items() if values is not None and values.dim() > 0]
     processes, result = accelerator.num_processes, []
@@ -79,7 +79,7 @@ def round_up(lengths: Sequence[int], multiple: int) -> list[int]:
 
 
 def pieces(micro_batch: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Split a micro-batch into its `PIECES`; every piece contains all values that are not per-row."""
+    """Split a micro-batch into its `PIECES`; values that are not per-row are included in every piece."""
     sizes = micro_batch.get(PIECES, [])
     if len(sizes) < 2:
         yield micro_batch

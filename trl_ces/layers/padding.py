@@ -66,7 +66,7 @@ def padding_support(model: torch.nn.Module) -> PaddingSupport:
         reason = "it is recurrent" if stateful else "its positions are not rotary"
         return PaddingSupport(left=False, right=True, pack=False, reason=reason)
     if config.model_type not in PACKABLE_MODEL_TYPES:
-        reason = f"models of type {config.model_type} are not known to keep packed rows apart"
+        reason = f"models of type {config.model_type} are not known to support packed rows"
         return PaddingSupport(left=True, right=True, pack=False, reason=reason)
     return PaddingSupport(left=True, right=True, pack=True)
 
@@ -94,7 +94,7 @@ def padding_plan(
 
 
 def without_padding(model: Any, padding: PaddingSupport, spans: list[Span], multiple: int) -> Any:
-    """Wrap `model`, which has TRL's fused LM head, so that it drops the padding outside `spans`, one per row."""
+    """Wrap `model`, which has TRL's fused LM head, to omit the padding outside `spans` (one per row)."""
     if padding.pack:
         return PackedModel(model, spans)
     return TrimmedModel(model, spans, multiple, padding.left) if padding.right else model

@@ -5,8 +5,8 @@ model to remove the padding (padding.py). It also arranges the rows of an optimi
 micro-batches, across processes (micro_batches.py). Both change only the order of floating-point additions.
 
 Old log-probs are computed over the same micro-batches as the update, so that the first importance ratio of a rollout
-is exactly 1, even in bf16. TRL computes them earlier, in different batches. This layer makes that call return zeros,
-which it replaces later. If TRL needs the values for its vLLM importance sampling correction, they are not deferred.
+is exactly 1, even in bf16. TRL computes them earlier, in different batches. This layer makes that call return zeros
+and replaces them later. If TRL needs the values for its vLLM importance sampling correction, they are not deferred.
 
 Overrides of TRL: `_generate`, `_get_per_token_logps_and_entropies`, `_prepare_inputs`, `_compute_loss`. Reads `_step`,
 `_metrics` and writes `_buffered_inputs`.

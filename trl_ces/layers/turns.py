@@ -39,7 +39,7 @@ def read_turns(
 
 
 def last_turn(mask: list[int]) -> tuple[int, int]:
-    """Return the start and end of the policy's last turn, the last run of ones, or (0, 0) without ones."""
+    """Return the start and end of the policy's last turn (the last run of ones), or (0, 0) if `mask` is all zeros."""
     end = len(mask)
     while end > 0 and mask[end - 1] == 0:
         end -= 1

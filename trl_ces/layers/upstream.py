@@ -1,8 +1,8 @@
 """Workarounds for bugs in TRL, accelerate, DeepSpeed and peft, and the conditions under which they become obsolete.
 
 Overrides of TRL and transformers: `create_accelerator_and_postprocess`, `_load_optimizer_and_scheduler`,
-`_tool_call_loop`, `_generate_single_turn`. Of `vllm_generation`, reads the client's `session`, `llm`, `mode`,
-`enable_sleep_mode` and `_llm_weights_sleeping`. Relies on TRL calling the model's `merge_adapter` before it reads the
+`_tool_call_loop`, `_generate_single_turn`. Uses `llm`, `mode`, `enable_sleep_mode` and `_llm_weights_sleeping` of
+`vllm_generation`, and its client's `session`. Relies on TRL calling the model's `merge_adapter` before it reads the
 weights, and `unmerge_adapter` afterwards.
 """
 
@@ -168,7 +168,7 @@ def keep_awake(generation: Any) -> Iterator[None]:
 
 def keep_float32_outputs(plugin: Any) -> None:
     """
-    Keep log-probs and entropies in float32 under FSDP2, as under every other engine.
+    Keep log-probs and entropies in float32 under FSDP2, as with the other engines.
 
     With `bf16`, accelerate makes FSDP2 cast a model's outputs to bfloat16. Importance ratios are then wrong by a few
     percent, and distinct entropies that Eq. 5 must rank become equal.

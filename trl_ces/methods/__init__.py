@@ -54,7 +54,7 @@ def find_rule(name: str) -> Rule | None:
             known = [*BUILT_IN, "none", *registered]
             raise ValueError(
                 f"`shaping` is {name!r}, which is unknown.{nearest(name, known)} Choose one of "
-                f"{', '.join(map(repr, known))}, or give a path such as 'my_package.rules:my_rule'."
+                f"{', '.join(map(repr, known))}, or set a path such as 'my_package.rules:my_rule'."
             )
         rule = registered[name].load()
     if not isinstance(rule, Rule):

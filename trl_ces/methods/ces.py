@@ -18,7 +18,7 @@ from .rule import OR_OFF, Need, Reject, Rule, ShapedAdvantages, entropy_in_bits,
 
 def multiplier(correct: Tensor, group_correct: Tensor, group_scored: Tensor) -> tuple[Tensor, Tensor]:
     """
-    Compute b of Eq. 6 as an exact fraction: a for correct completions, 1 - a for wrong ones (a: group accuracy).
+    Compute b of Eq. 6 as an exact fraction: group accuracy if the completion is correct, else 1 - group accuracy.
 
     Args:
         correct (`Tensor`): Shape (B,), bool, r_acc = 1.
@@ -63,7 +63,7 @@ def top_entropy_tokens(entropies: Tensor, mask: Tensor, sizes: Tensor, largest: 
         entropies (`Tensor`): Shape (B, T), any unit. Only their order matters; no gradient flows through them.
         mask (`Tensor`): Shape (B, T), 1 on selectable tokens, at least `sizes` in each row.
         sizes (`Tensor`): Shape (B,), int64, k.
-        largest (`int`, *optional*): Upper bound on k; a small bound is faster. Default: T.
+        largest (`int`, *optional*): Upper bound on k; a smaller bound is faster. Default: T.
 
     Returns:
         `Tensor`: Shape (B, T), bool.
@@ -182,7 +182,7 @@ def short_completion_warning(length: float) -> str:
 
 
 def unshaped_warning(tau: float | str, longest: int | None) -> str:
-    """Return a warning if completions of up to `longest` tokens have no shaped token (Eq. 5), else an empty string."""
+    """Return a warning if Eq. 5 selects no token in completions of `longest` tokens, else an empty string."""
     largest = LARGEST_AUTO if isinstance(tau, str) else tau
     if longest is None or largest == 0 or longest * to_fraction(largest) >= 1:
         return ""
@@ -193,7 +193,7 @@ def unshaped_warning(tau: float | str, longest: int | None) -> str:
 
 
 def unshaped_rollout_warning(tau: float, lengths: Tensor) -> str:
-    """Return a warning if no completion of the first rollout has a shaped token; `lengths` has any shape."""
+    """Return a warning if Eq. 5 selects no token of the first rollout, else an empty string. `lengths`: any shape."""
     longest, mean = lengths.max().item(), lengths.float().mean().item()
     if tau == 0 or longest * to_fraction(tau) >= 1:
         return ""
@@ -204,7 +204,7 @@ def unshaped_rollout_warning(tau: float, lengths: Tensor) -> str:
 
 
 def _advice(length: float) -> str:
-    """Return advice on a tau that is too small for completions of about `length` tokens."""
+    """Return advice if tau is too small for completions of about `length` tokens."""
     return short_completion_warning(length) or f"Set `ces_tau` to {automatic_tau(length):g} or `auto`."
 
 

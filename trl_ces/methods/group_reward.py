@@ -50,7 +50,7 @@ def group_reward(rule: Callable[[Groups], Tensor]) -> Callable[..., Any]:
             "trl_ces.layers.GroupRewards layer compute: use one of them instead of GRPOTrainer."
         )
 
-    del raise_error.__wrapped__  # otherwise, it would have the rule's signature
+    del raise_error.__wrapped__  # otherwise, the reward function would have the rule's signature
     raise_error.of_groups = rule  # type: ignore[attr-defined]
     return raise_error
 
@@ -72,14 +72,14 @@ def reward_name(func: Any) -> str:
 
 
 def accuracy_reward_index(names: list[str], name: str | None) -> int:
-    """Return the index of `name`, or by default of the only reward or the only name that contains "accuracy"."""
+    """Return the index of `name`; if it is `None`, of the only reward, or the only name that contains "accuracy"."""
     if name is None and len(names) == 1:
         return 0
     matches = [index for index, entry in enumerate(names) if (entry == name if name else "accuracy" in entry.lower())]
     if len(matches) != 1:
         kind = f"are named {name!r}" if name else "have 'accuracy' in their name"
         raise ValueError(
-            "Set `ces_accuracy_reward` to the name of the reward that decides whether a completion is correct, one of "
+            "Set `ces_accuracy_reward` to the name of the reward that determines correctness, one of "
             f"{', '.join(names) or 'none'}: {len(matches)} of them {kind}."
         )
     return matches[0]
@@ -103,7 +103,7 @@ def accuracy_column(name: str | None, names: list[str], funcs: list[Any]) -> int
 
 
 def check_rewards(config: Any, funcs: list[Any]) -> None:
-    """Raise `ValueError` if settings of a `CESConfig` that name or count rewards do not match the functions."""
+    """Raise `ValueError` if the reward names or weights in a `CESConfig` do not match the reward functions."""
     names, weights = [reward_name(func) for func in funcs], config.reward_weights
     if weights is not None and len(weights) != len(names):
         raise ValueError(

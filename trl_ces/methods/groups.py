@@ -49,7 +49,7 @@ class Groups:
 
 def group_counts(correct: Tensor, scored: Tensor, group_size: int) -> tuple[Tensor, Tensor]:
     """
-    Count the numerator and denominator of the group accuracy a, Eq. 2.
+    Compute the numerator and denominator of the group accuracy, Eq. 2.
 
     Unscored completions, whose accuracy reward is `None`, are excluded from both.
 
@@ -69,7 +69,7 @@ def group_counts(correct: Tensor, scored: Tensor, group_size: int) -> tuple[Tens
 
 
 def group_accuracy(group_correct: Tensor, group_scored: Tensor) -> Tensor:
-    """Compute a = (1/N) sum r_acc of Eq. 2. Shape (B,), float32; 0 if nothing in the group is scored."""
+    """Compute the group accuracy, (1/N) sum r_acc of Eq. 2. Shape (B,), float32; 0 if nothing is scored."""
     return group_correct / group_scored.clamp(min=1)
 
 
@@ -77,8 +77,8 @@ def completion_facts(groups: Groups, rewards_per_func: Tensor, weights: Tensor) 
     """
     Flatten the groups into the inputs of a token rule, shape (P * G,) each.
 
-    Bool: `correct`, `scored`, `truncated`, and `equal_rewards` (A = 0 over the whole group, so only the shaping term
-    trains on it). Int64: `group_correct` and `group_scored`, see [`group_counts`]. `rewards_per_func`: shape (P * G,
+    Bool: `correct`, `scored`, `truncated`, and `equal_rewards` (A = 0 for the whole group, so only the shaping term
+    has a gradient). Int64: `group_correct` and `group_scored`, see [`group_counts`]. `rewards_per_func`: shape (P * G,
     functions), NaN for no reward; `weights`: TRL's `reward_weights`.
     """
     size = groups.correct.size(1)
@@ -101,7 +101,7 @@ def weighted_rewards(rewards_per_func: Tensor, weights: Tensor) -> Tensor:
 
 
 def equal_rewards(rewards_per_func: Tensor, weights: Tensor, group_size: int) -> Tensor:
-    """Return whether all rewards in a completion's group, NaN excluded, are equal, so that A = 0. Shape (N,), bool."""
+    """Return whether all rewards in a completion's group, ignoring NaN, are equal, so A = 0. Shape (N,), bool."""
     # TRL excludes completions without a reward from the baseline.
     lowest, highest = group_extremes(weighted_rewards(rewards_per_func, weights), group_size)
     return (highest <= lowest).repeat_interleave(group_size)

@@ -53,7 +53,7 @@ def kimi_length_reward(groups: Groups, *, correct_only: bool = False) -> Tensor:
 
 
 def get_kimi_length_reward(correct_only: bool = False) -> Callable[..., Any]:
-    """Create the reward function of [`kimi_length_reward`]."""
+    """Create a reward function from [`kimi_length_reward`]."""
     return _reward_function(kimi_length_reward, correct_only=correct_only)
 
 
@@ -67,7 +67,7 @@ def arora_length_reward(groups: Groups, *, alpha: float) -> Tensor:
     (efficient-reasoning, reward_server/math_server.py). The paper's reward is the accuracy reward plus this term; it
     trains with alpha from 0.05 to 0.4. The authors count a completion without an end-of-sequence token as incorrect.
 
-    If no completion is correct, all rewards are 0. If one completion is correct, or all correct lengths are equal, the
+    If no completion is correct, all rewards are 0. If exactly one is correct, or all correct lengths are equal, the
     reward of correct completions is -alpha / 2.
 
     Args:
@@ -81,7 +81,7 @@ def arora_length_reward(groups: Groups, *, alpha: float) -> Tensor:
 
 
 def get_arora_length_reward(alpha: float) -> Callable[..., Any]:
-    """Create the reward function of [`arora_length_reward`]."""
+    """Create a reward function from [`arora_length_reward`]."""
     return _reward_function(arora_length_reward, alpha=alpha)
 
 
@@ -101,7 +101,7 @@ def alp_length_reward(
 
     Args:
         groups ([`Groups`]): Reads `correct`, `scored`, `lengths`, and `max_length` if `normalizer` is `None`.
-        beta (`float`): Penalty of a completion of N tokens if p = 1.
+        beta (`float`): Penalty for a completion of N tokens if p = 1.
         normalizer (`float`, *optional*): N, in tokens. `None`: `groups.max_length`.
         correct_only (`bool`, *optional*, defaults to `False`): Whether incorrect completions get 0.
 
@@ -118,15 +118,15 @@ def alp_length_reward(
             "alp_length_reward divides lengths by `max_completion_length`, which is None: set it, or pass "
             "`normalizer`, a number of tokens."
         )
-    price = groups.group_accuracy.clamp(min=1 / groups.lengths.size(1)).unsqueeze(1)
-    rewards = -beta / normalizer * price * groups.lengths
+    scale = groups.group_accuracy.clamp(min=1 / groups.lengths.size(1)).unsqueeze(1)
+    rewards = -beta / normalizer * scale * groups.lengths
     return _only_correct(rewards, groups) if correct_only else rewards
 
 
 def get_alp_length_reward(
     beta: float, normalizer: float | None = None, correct_only: bool = False
 ) -> Callable[..., Any]:
-    """Create the reward function of [`alp_length_reward`]."""
+    """Create a reward function from [`alp_length_reward`]."""
     return _reward_function(alp_length_reward, beta=beta, normalizer=normalizer, correct_only=correct_only)
 
 
@@ -144,20 +144,20 @@ def linear_length_reward(groups: Groups, *, coefficient: float = 0.25, correct_o
 
     Args:
         groups ([`Groups`]): Reads `correct`, `scored` and `lengths`.
-        coefficient (`float`, *optional*, defaults to 0.25): c, penalty of the longest completion if p = 1.
+        coefficient (`float`, *optional*, defaults to 0.25): c, penalty for the longest completion if p = 1.
         correct_only (`bool`, *optional*, defaults to `False`): Whether incorrect completions get 0.
 
     Returns:
         `Tensor`: Shape (P, G), float32, in [-c, 0].
     """
     longest = groups.lengths.amax(dim=1, keepdim=True).clamp(min=1)
-    price = -coefficient * groups.group_accuracy.unsqueeze(1)
-    rewards = price * (groups.lengths / longest)
+    scale = -coefficient * groups.group_accuracy.unsqueeze(1)
+    rewards = scale * (groups.lengths / longest)
     return _only_correct(rewards, groups) if correct_only else rewards
 
 
 def get_linear_length_reward(coefficient: float = 0.25, correct_only: bool = False) -> Callable[..., Any]:
-    """Create the reward function of [`linear_length_reward`]."""
+    """Create a reward function from [`linear_length_reward`]."""
     return _reward_function(linear_length_reward, coefficient=coefficient, correct_only=correct_only)
 
 
@@ -189,7 +189,7 @@ def shorter_length_reward(groups: Groups, *, beta: float = 0.001, correct_only: 
 
 
 def get_shorter_length_reward(beta: float = 0.001, correct_only: bool = False) -> Callable[..., Any]:
-    """Create the reward function of [`shorter_length_reward`]."""
+    """Create a reward function from [`shorter_length_reward`]."""
     return _reward_function(shorter_length_reward, beta=beta, correct_only=correct_only)
 
 
@@ -207,8 +207,8 @@ def laser_length_reward(groups: Groups, *, alpha: float, target: float) -> Tenso
 
     Args:
         groups ([`Groups`]): Reads `correct` and `lengths`.
-        alpha (`float`): Bonus of a correct completion within the target.
-        target (`float`): Longest length with the bonus, in tokens.
+        alpha (`float`): Bonus for a correct completion within the target.
+        target (`float`): Longest length that gets the bonus, in tokens.
 
     Returns:
         `Tensor`: Shape (P, G), float32, 0 or alpha.
@@ -217,7 +217,7 @@ def laser_length_reward(groups: Groups, *, alpha: float, target: float) -> Tenso
 
 
 def get_laser_length_reward(alpha: float, target: float) -> Callable[..., Any]:
-    """Create the reward function of [`laser_length_reward`]."""
+    """Create a reward function from [`laser_length_reward`]."""
     return _reward_function(laser_length_reward, alpha=alpha, target=target)
 
 
@@ -235,7 +235,7 @@ def mai_length_reward(groups: Groups, *, weight: float = 0.25) -> Tensor:
 
     Args:
         groups ([`Groups`]): Reads `correct`, `scored` and `lengths`.
-        weight (`float`, *optional*, defaults to 0.25): w, penalty of the longest correct completion if p = 1.
+        weight (`float`, *optional*, defaults to 0.25): w, penalty for the longest correct completion if p = 1.
 
     Returns:
         `Tensor`: Shape (P, G), float32, in [-w, 0].
@@ -245,7 +245,7 @@ def mai_length_reward(groups: Groups, *, weight: float = 0.25) -> Tensor:
 
 
 def get_mai_length_reward(weight: float = 0.25) -> Callable[..., Any]:
-    """Create the reward function of [`mai_length_reward`]."""
+    """Create a reward function from [`mai_length_reward`]."""
     return _reward_function(mai_length_reward, weight=weight)
 
 
@@ -286,12 +286,12 @@ def smart_thinker_length_reward(groups: Groups) -> Tensor:
 
     penalty = (lengths - target.unsqueeze(1)).clamp(min=0) * correct
     mean_penalty = penalty.sum(dim=1) / groups.scored.sum(dim=1).clamp(min=1)
-    price = (1 - groups.group_accuracy) / (penalty.amax(dim=1) - mean_penalty + 1e-6)
-    return -(price.unsqueeze(1) * penalty).float()
+    scale = (1 - groups.group_accuracy) / (penalty.amax(dim=1) - mean_penalty + 1e-6)
+    return -(scale.unsqueeze(1) * penalty).float()
 
 
 def get_smart_thinker_length_reward() -> Callable[..., Any]:
-    """Create the reward function of [`smart_thinker_length_reward`]."""
+    """Create a reward function from [`smart_thinker_length_reward`]."""
     return _reward_function(smart_thinker_length_reward)
 
 
@@ -305,8 +305,8 @@ def grpo_lead_length_reward(groups: Groups, *, alpha: float) -> Tensor:
     correctness, so set the weight of the accuracy reward to 0. It follows the paper, because the authors' public code
     has no length term. The paper's weighting of advantages by difficulty is not implemented.
 
-    If one completion is correct, or all correct lengths are equal, the reward of correct completions is 1. If no
-    completion is correct, all rewards are -1, so A = 0.
+    If exactly one completion is correct, or all correct lengths are equal, the reward of correct completions is 1. If
+    no completion is correct, all rewards are -1, so A = 0.
 
     Args:
         groups ([`Groups`]): Reads `correct` and `lengths`.
@@ -319,7 +319,7 @@ def grpo_lead_length_reward(groups: Groups, *, alpha: float) -> Tensor:
 
 
 def get_grpo_lead_length_reward(alpha: float) -> Callable[..., Any]:
-    """Create the reward function of [`grpo_lead_length_reward`]."""
+    """Create a reward function from [`grpo_lead_length_reward`]."""
     return _reward_function(grpo_lead_length_reward, alpha=alpha)
 
 
@@ -351,7 +351,7 @@ def gr3_length_reward(groups: Groups, *, alpha: float = 0.33) -> Tensor:
 
 
 def get_gr3_length_reward(alpha: float = 0.33) -> Callable[..., Any]:
-    """Create the reward function of [`gr3_length_reward`]."""
+    """Create a reward function from [`gr3_length_reward`]."""
     return _reward_function(gr3_length_reward, alpha=alpha)
 
 
@@ -380,14 +380,14 @@ def _z_scores(groups: Groups) -> Tensor:
 
 
 def _mean_and_variance(lengths: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean and variance (dividing by n) of the counted lengths per group, shape (P,); 0 if none is counted."""
+    """Return mean and variance (dividing by n) of the counted lengths per group, shape (P,); 0 if none are counted."""
     n = counted.sum(dim=1).clamp(min=1)
     mean = (lengths * counted).sum(dim=1) / n
     return mean, ((lengths - mean.unsqueeze(1)) ** 2 * counted).sum(dim=1) / n
 
 
 def _reward_function(rule: Callable[..., Tensor], **settings: float | bool | None) -> Callable[..., Any]:
-    """Check the settings of a length reward, and create the reward function of `rule`, with the same name."""
+    """Check the settings of a length reward, and create a reward function from `rule`, with the same name."""
     for name, value in settings.items():
         default = inspect.signature(rule).parameters[name].default
         if isinstance(default, bool):

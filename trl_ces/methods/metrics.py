@@ -28,7 +28,9 @@ SUMS = sorted({name for ratio in CES_METRICS.values() for name in ratio})
 @torch.no_grad()
 def ces_sums(batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor, shaped: ShapedAdvantages) -> Tensor:
     """
-    Compute the sums for [`ces_metrics`] over one micro-batch, ordered as `SUMS`, float32; no device synchronization.
+    Compute the sums for [`ces_metrics`] over one micro-batch, in the order of `SUMS`; no device synchronization.
+
+    Shape (len(SUMS),), float32.
 
     `batch` also contains `equal_rewards` and `truncated`, shape (B,), bool.
     """
@@ -66,7 +68,7 @@ def ces_metrics(totals: list[float]) -> dict[str, float]:
 
 @torch.no_grad()
 def selection_sums(mask: Tensor, shaped: ShapedAdvantages) -> Tensor:
-    """Count the tokens with a changed advantage and the tokens in the loss; float32, no device synchronization."""
+    """Count the shaped tokens and the tokens in the loss. Shape (2,), float32; no device synchronization."""
     return torch.stack([shaped.selected.sum().float(), mask.sum().float()])
 
 

@@ -17,12 +17,12 @@ from torch import Tensor
 
 from ..support.errors import nearest
 
-# With at most nine decimals in a share, the numerator of len * share * b fits in int64 if len * G < nine billion.
+# If a share has at most nine decimals, the numerator of len * share * b fits in int64 for len * G < nine billion.
 MAX_DECIMALS = 9
 # End of error messages about TRL's settings.
 OR_OFF = 'or set `shaping="none"` (a field of `CESConfig`)'
 
-# Function that raises an error about a setting, given its name and a clause with the remedy.
+# Function that raises an error about a setting; takes the setting's name and a clause with the remedy.
 Reject = Callable[[str, str], None]
 
 
@@ -59,8 +59,8 @@ class Rule:
             `function(batch, entropies_nats, mask, **settings)`, which returns [`ShapedAdvantages`]. `batch`
             (`dict[str, Tensor]`) contains the rollout's tensors: `advantages` (B,), A of Eq. 3; the tensors listed in
             `needs`; `logps` (B, T), differentiable log-probs (natural) of the policy being updated; and `old_logps`
-            (B, T), log-probs of the policy that sampled. `entropies_nats` (B, T): differentiable, in nats, 0 on
-            padding. `mask` (B, T): the loss mask.
+            (B, T), log-probs of the policy that generated the rollout. `entropies_nats` (B, T): differentiable, in
+            nats, 0 on padding. `mask` (B, T): the loss mask.
         settings (`type`, *optional*):
             Settings of a rule from outside this package: a dataclass with a default for every field, see [`setting`].
         needs (`frozenset[Need]`): See [`Need`].
@@ -101,7 +101,7 @@ def setting(default: Any, help: str, is_valid: Callable[[Any], bool] | None = No
 
     Args:
         default (`Any`):
-            A number, a bool or a string, which also defines the type. With `None`, values are numbers or `None`.
+            A number, bool or string, which also sets the type. If it is `None`, values are numbers or `None`.
         help (`str`): The setting's meaning, with its symbol and equation in the paper, in one sentence.
         is_valid (`Callable`, *optional*): Returns whether a value is in range.
         reason (`str`): End of the error message for a value out of range: a clause with the remedy.
@@ -112,7 +112,7 @@ def setting(default: Any, help: str, is_valid: Callable[[Any], bool] | None = No
 
 
 def share(default: float, help: str) -> Any:
-    """Create a [`setting`] for a share of tokens in [0, 1]. Selected tokens are counted exactly."""
+    """Create a [`setting`] for a share of tokens in [0, 1]."""
     reason = (
         f"it must be a share of tokens in [0, 1] with at most {MAX_DECIMALS} decimals; {default:g} is the default."
     )

@@ -111,7 +111,7 @@ def test_all_text_is_escaped_and_the_page_loads_no_resources():
     assert page.text.count(EVIL) == 4
     assert page.text.count(EVIL.replace(" ", "␣")) == 1
     assert page.tips("span") == ["0.20 bits", "0.00 bits", "0.00 bits"]
-    assert page.tips("mark") == [f"2.50 bits between “ab” 70 % or “{EVIL}” 20 %; advantage +0.50"]
+    assert page.tips("mark") == [f"2.50 bits between “ab” 70 % and “{EVIL}” 20 %; advantage +0.50"]
     assert ("mark", {"class": "e5 raised", "title": page.tips("mark")[0]}) in page.tags
 
 

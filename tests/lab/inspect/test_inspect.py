@@ -144,7 +144,7 @@ def test_advice_depends_on_accuracy_and_length(capsys):
     assert f"Only {share} % of the completions are correct. Below 50 %, CES's bonus for incorrect" in text
     text, _ = inspect(capsys, *args, "--ces_correct_threshold", "0")
     assert "Below 50 %" not in text
-    mean = float(re.search(r"end token included (\d+\.\d) tokens", text)[1])
+    mean = float(re.search(r"including end token (\d+\.\d) tokens", text)[1])
     limit = int(re.search(r"`ces_mai` overlay; .* `on_policy_sft` with `--max_completion_length (\d+)`", text)[1])
     assert 2 * mean - 0.1 <= limit <= 2 * mean + 1.1
     text, _ = inspect(capsys, *args, "--ces_correct_threshold", "0", "--max_new_tokens", "3")
@@ -156,7 +156,7 @@ def test_command_line_prompts_need_no_data(folder, capsys):
     text, (cells,) = inspect(capsys, *args, "--prompt", "1+1=", "--prompt", "2+2=")
     assert "100 completions (2 prompts x 50)" in text
     assert (cells[3], cells[6], cells[7], cells[10]) == ("'x'", "2.0", "'y'", "-")  # completions with y are truncated
-    assert "so it is too low for alternatives that lead to long completions" in text
+    assert "which is therefore too low for alternatives that lead to long completions" in text
     assert "Whether it leads to shorter completions is unknown" in text
     assert "Below 50 %" not in text
 

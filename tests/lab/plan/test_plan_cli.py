@@ -72,7 +72,7 @@ def test_peak_disk_usage_is_printed(recipe, capsys):
     weights = count_step(plan_recipe([str(recipe)], {}).setup.step).weights
     limited = plan_output(capsys, recipe, *args)
     assert f"Disk: {3 * 12 * weights / 1e9:.1f} GB at the peak, with" in limited
-    assert "at most 3 at a time" in limited
+    assert "at most 3 checkpoints of" in limited
     assert "all are kept (set `save_total_limit` to keep fewer)" in plan_output(capsys, recipe)
     assert "GB for the trained model." in plan_output(capsys, recipe, "--save_strategy", "no")
 
@@ -81,7 +81,7 @@ def test_vllms_cache_margin_is_printed_and_parts_are_sorted_by_size(recipe, caps
     args = ("--use_vllm", "true", "--prompt_length", 28, "--gpu_memory", 24, "--rows", 8)
     output = plan_output(capsys, recipe, *args)
     assert re.search(
-        r"cache holds [\d.]+ full-length completions at a time; 16 are requested: \d+ % to spare\.", output
+        r"cache fits [\d.]+ full-length completions at a time; 16 are requested \(\d+ % to spare\)\.", output
     )
     assert re.search(r"^Hours on A800: [\d.]+( to [\d.]+)?, a rough estimate\.", output, flags=re.MULTILINE)
     table = output[output.index("| GiB per device") : output.index("| peak while training")]
@@ -89,7 +89,7 @@ def test_vllms_cache_margin_is_printed_and_parts_are_sorted_by_size(recipe, caps
     assert sizes == sorted(sizes, reverse=True)
     queued = plan_output(capsys, recipe, *args, "--prompt_length", 400, "--vllm_gpu_memory_utilization", 0.08334)
     assert re.search(
-        r"holds \d+\.\d full-length completions at a time; 16 are requested: the others are queued\.", queued
+        r"fits \d+\.\d full-length completions at a time; 16 are requested \(the rest are queued\)\.", queued
     )
 
 
@@ -144,7 +144,7 @@ def test_a_config_file_replaces_an_unavailable_model(recipe, tmp_path, capsys):
         ("--config RECIPE --accelerate_config zero4", ["zero4", "zero3"]),
         (
             "--config RECIPE --use_vllm --vllm_mode colocate --vllm_tensor_parallel_size 4 --gpus 2",
-            ["`vllm_tensor_parallel_size` is 4", "a divisor of the number of GPUs, 2"],
+            ["`vllm_tensor_parallel_size` is 4", "a divisor of the number of GPUs (2)"],
         ),
     ],
 )

@@ -109,7 +109,7 @@ def test_a_deepspeed_config_file_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num_machines": 2}, "`--gpus` is 3, which is not divisible by the 2 nodes: .*`--nodes`"),
+        ({"num_machines": 2}, "`--gpus` is 3, which is not divisible by the number of nodes \\(2\\): .*`--nodes`"),
         ({"distributed_type": "MEGATRON_LM"}, "does not support `distributed_type: MEGATRON_LM`"),
         ({"distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stage": 0}}, "ZeRO stage 0"),
         ({"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 1}}, "only FSDP2"),

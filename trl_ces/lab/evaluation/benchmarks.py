@@ -132,7 +132,7 @@ def read_commonsenseqa(row: Row) -> tuple[str, str]:
 
 
 def _read_hub_choice(stem: str) -> Reader:
-    """Make a reader for rows of a Hub data set; `stem` names the field with the question."""
+    """Create a reader for rows of a Hub data set; `stem` is the name of the field with the question."""
 
     def read(row: Row) -> tuple[str, str]:
         choices = row["choices"]
@@ -287,7 +287,7 @@ def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Proble
 
 
 def load_own(name: str) -> list[Problem]:
-    """Read the user's own problems from a file or the Hub (split `test`). The columns are those of training data."""
+    """Read the user's own problems from a file or the Hub (split `test`), with the same columns as training data."""
     problems = []
     try:
         rows = read_rows(ScriptArguments(dataset_name=name), name, "test")

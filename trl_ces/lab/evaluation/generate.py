@@ -31,7 +31,7 @@ class GeneratedCompletion:
 
 class Sampler:
     """
-    Logits processor that draws each row's token with a separate generator and masks all other tokens.
+    Logits processor that draws each row's token with the row's own random generator and masks all other tokens.
 
     With `generate` alone, the rows of a batch would share one random state, and the repetition penalty would apply to
     padding.

@@ -19,8 +19,8 @@ import numpy as np
 Z = NormalDist().inv_cdf(0.975)
 # Added to the variance in the denominator of correlations, in units of problems. With few correct (or few incorrect)
 # completions, the estimate of ρ is uncertain, and this constant moves it towards 1. Chosen by simulation: with 0, the
-# coverage of intervals for accuracies near 0 and 1 is below 95 %; larger values widen intervals unnecessarily for
-# independent completions.
+# coverage of intervals for accuracies near 0 and 1 is below 95 %; larger values make intervals for independent
+# completions too wide.
 EXTRA_VARIANCE = 1 / 8
 RESAMPLES, SEED = 10_000, 0
 # Number of resampling indices drawn at once; all indices for 2,818 problems would take 225 MB.
@@ -50,9 +50,9 @@ def interval_of_average(
     Tibshirani 1993, section 12.5), which is suitable for skewed values such as lengths.
 
     Problems are resampled within each set, because the sets are not a random sample. t = (mean* - mean) / error*,
-    where error* is the standard error of a resample, raised to at least half of the sample's standard error:
-    otherwise, a resample with few distinct values could make t arbitrarily large. `low` and `high` are `None` if a set
-    has only one problem or if each set's values are equal. `minimum` and `maximum` clip the ends of the interval.
+    where error* is the standard error of a resample, but at least half of the sample's standard error. Otherwise, a
+    resample with few distinct values could make t arbitrarily large. `low` and `high` are `None` if a set has only one
+    problem or if each set's values are equal. `minimum` and `maximum` clip the ends of the interval.
     """
     if not sets or not all(map(len, sets)):
         return Interval(None, None, None)
@@ -61,15 +61,15 @@ def interval_of_average(
     error = math.sqrt(sum(values.var() / max(len(values) - 1, 1) for values in centred)) / len(sets)
     if error == 0 or min(map(len, sets)) == 1:
         return Interval(mean, None, None)
-    resampled = [_resampled(values, SEED + number) for number, values in enumerate(centred)]
-    means = sum(means for means, _ in resampled) / len(sets)
-    errors = np.sqrt(sum(squares for _, squares in resampled)) / len(sets)
+    resamples = [_resample(values, SEED + number) for number, values in enumerate(centred)]
+    means = sum(means for means, _ in resamples) / len(sets)
+    errors = np.sqrt(sum(squares for _, squares in resamples)) / len(sets)
     low, high = np.quantile(means / np.maximum(errors, error / 2), [0.025, 0.975])
     ends = mean - high * error, mean - low * error
     return Interval(mean, *(float(min(max(end, minimum), maximum)) for end in ends))
 
 
-def _resampled(values: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _resample(values: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Draw `RESAMPLES` bootstrap samples; return their means and squared standard errors."""
     random, chunk = np.random.default_rng(seed), max(1, INDICES_PER_CHUNK // len(values))
     means, squares = [], []
@@ -110,7 +110,7 @@ def effective_size(shares: Shares) -> float:
 
 
 def _products(a: np.ndarray, b: np.ndarray) -> float:
-    """Sum, over all problems, the products of the deviations from the two means."""
+    """Sum the products of the deviations from the two means over all problems."""
     return ((a - a.mean()) * (b - b.mean())).sum()
 
 

@@ -18,7 +18,7 @@ import pandas as pd
 from .intervals import Interval, Shares, accuracy_difference, accuracy_interval, interval_of_average
 from .samples import FIELDS, Sample
 
-CORRECTNESS = ("correct", "correct_qwen")  # columns: by this package's grader, by the rules of the Qwen2.5-Math script
+CORRECTNESS = ("correct", "correct_qwen")  # columns: this package's grader, the rules of the Qwen2.5-Math script
 SMALLEST_BUDGET, MIN_BUDGETS = 512, 6  # smallest budget in tokens, minimum number of budgets
 
 
@@ -52,7 +52,7 @@ def areas(samples: pd.DataFrame, by: str, limit: int) -> pd.Series:
 
 
 def pass_at(samples: pd.DataFrame, by: str) -> dict[str, float | None]:
-    """Compute pass@k (Chen et al. 2021, Eq. 1) for k = 1, 2, 4, ... over problems with all completions scored."""
+    """Compute pass@k (Chen et al. 2021, Eq. 1) for k = 1, 2, 4, ... over problems whose completions are all scored."""
     problems = [correct for _, correct in samples.groupby("problem")[by]]
     complete = [correct for correct in problems if correct.notna().all()]
     estimates = {}
@@ -65,7 +65,7 @@ def pass_at(samples: pd.DataFrame, by: str) -> dict[str, float | None]:
 
 
 def budgets_up_to(limit: int) -> list[int]:
-    """List budgets in ascending order: `limit` halved repeatedly down to 512 tokens, or further to get six budgets."""
+    """List budgets in ascending order: halve `limit` repeatedly down to 512 tokens, or lower to get six budgets."""
     budgets = [limit]
     while budgets[0] // 2 >= SMALLEST_BUDGET or (len(budgets) < MIN_BUDGETS and budgets[0] > 1):
         budgets.insert(0, budgets[0] // 2)
@@ -94,11 +94,11 @@ def measure(
             [Shares(samples["correct"].to_numpy(), samples["completions"].to_numpy()) for samples in run]
             for run in tables
         ]
-        return _paired("accuracy", shares, baseline, accuracy_interval, accuracy_difference)
+        return _with_differences("accuracy", shares, baseline, accuracy_interval, accuracy_difference)
 
     def mean(name: str, values: list[list[pd.Series]], maximum: float = math.inf) -> dict[str, Any]:
         # Both runs have the same problems, so the difficulty of the problems cancels in the difference.
-        return _paired(
+        return _with_differences(
             name,
             values,
             baseline,
@@ -118,7 +118,7 @@ def measure(
     return results
 
 
-def _paired(
+def _with_differences(
     name: str, runs: list[Any], baseline: int, interval: Callable[..., Interval], difference: Callable[..., Interval]
 ) -> dict[str, Any]:
     return {

@@ -17,7 +17,7 @@ from .settings import EvaluationSettings
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """Properties of a model that are known without loading its weights."""
+    """Properties of a model that can be read without loading its weights."""
 
     base: str  # directory or Hub id of the weights
     adapter: str | None  # directory or Hub id of a LoRA adapter
@@ -143,7 +143,7 @@ def check_context(facts: ModelFacts, prompts: EncodedPrompts, settings: Evaluati
 
 
 def cut_at_end(ids: Sequence[int], ends: Sequence[int]) -> tuple[list[int], str]:
-    """Return the tokens before the first end token and `"stop"`, or all tokens and `"length"` without one."""
+    """Return the tokens before the first end token and `"stop"`; without an end token, all tokens and `"length"`."""
     for index, token in enumerate(ids):
         if token in ends:
             return list(ids[:index]), "stop"

@@ -65,7 +65,7 @@ def _measure(sets: list[pd.DataFrame], limit: int) -> dict[str, Any]:
     return results
 
 
-def tokens(value: float | None) -> str:
+def format_tokens(value: float | None) -> str:
     """Format a number of tokens: `8194` as in the paper, `62.5` below 100, `-` for `None`."""
     return "-" if value is None else f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}"
 
@@ -79,7 +79,7 @@ def _main_table(summary: dict[str, Any]) -> str:
         correct, script = entry["correct"], entry["correct_qwen"]
         accuracy = [Interval(**correct["accuracy"]).text(percent), str(correct["problems"])]
         script_accuracy = [percent(script["accuracy"]["mean"]), str(script["problems"])]
-        return [*accuracy, *script_accuracy, Interval(**entry["length_tokens"]).text(tokens)]
+        return [*accuracy, *script_accuracy, Interval(**entry["length_tokens"]).text(format_tokens)]
 
     rows = []
     for kind, title in KINDS.items():
@@ -202,21 +202,21 @@ def compare(runs: Sequence[Run], correctness: str = "correct", baseline: int = 0
         "runs": [run.name for run in runs],
         "baseline": runs[baseline].name,
         "correctness": correctness,
-        "differing": {run.name: changes for run in runs[1:] if (changes := _differing(runs[0], run))},
+        "differing": {run.name: changes for run in runs[1:] if (changes := _changed_settings(runs[0], run))},
         "left_out": [name for name in all_names if name not in names],
         "benchmarks": {name: measure(tables([name]), correctness, baseline) for name in names},
         "averages": {kind: measure(tables(sets), correctness, baseline, limit) for kind, sets in kinds.items()},
-        "split": {name: _split([run.samples[name] for run in runs], correctness) for name in names},
+        "split": {name: _measure_by_difficulty([run.samples[name] for run in runs], correctness) for name in names},
     }
 
 
-def _differing(first: Run, other: Run) -> dict[str, list[Any]]:
+def _changed_settings(first: Run, other: Run) -> dict[str, list[Any]]:
     ignored = ("model", "fingerprint", "benchmarks", "data")
     pairs = differences(first.settings, other.settings)
     return {name: list(pair) for name, pair in pairs.items() if name.split(".")[0] not in ignored}
 
 
-def _split(runs: Sequence[pd.DataFrame], by: str) -> dict[str, Any]:
+def _measure_by_difficulty(runs: Sequence[pd.DataFrame], by: str) -> dict[str, Any]:
     """Measure one set's simple and hard questions separately; the first run determines the split."""
     reference = accuracies(runs[0], by)["correct"].loc[scored_by_all(runs, by)]
     parts = {"simple": reference.index[reference > SIMPLE_ABOVE], "hard": reference.index[reference <= SIMPLE_ABOVE]}
@@ -268,7 +268,7 @@ def _headings(names: Sequence[str]) -> list[str]:
 
 def _cells(row: dict[str, Any], runs: Sequence[int], suffix: str = "") -> list[str]:
     """Format each run's accuracy and length, or their differences, with intervals: `69.6 [67.1, 72.0]`."""
-    measures = (("accuracy", percent), ("length", tokens))
+    measures = (("accuracy", percent), ("length", format_tokens))
     return [
         Interval(**row[name + suffix][run]).text(format_number, bool(suffix))
         for run in runs

@@ -100,8 +100,8 @@ def list_requests(settings: EvaluationSettings, problems: Sequence[Problem], pro
 
 def pending_batches(requests: Sequence[Request], done: set[Key], batch_size: int | None) -> list[list[Request]]:
     """
-    Return all batches with a missing completion. Batches are not split, because rounding depends on the batch. Without
-    a batch size, return one batch of all missing completions.
+    Return all batches with a missing completion. Batches are not split, because floating-point rounding depends on the
+    batch. Without a batch size, return one batch of all missing completions.
     """
     if batch_size is None:
         missing = [request for request in requests if not done.issuperset(request.keys)]
@@ -141,7 +141,7 @@ def grade_completions(completions: Sequence[tuple[Request, Sample]], code_grader
 
 
 def _sample(request: Request, problem: Problem, graded: tuple[Any, ...], output: Sample) -> Sample:
-    """Make a line of samples.jsonl."""
+    """Build a line of samples.jsonl."""
     requested = (problem.benchmark, problem.id, request.sample, request.seed, problem.gold)
     return dict(zip(FIELDS, (*requested, *graded, *(output[name] for name in GENERATED)), strict=True))
 
@@ -149,7 +149,7 @@ def _sample(request: Request, problem: Problem, graded: tuple[Any, ...], output:
 def draw(
     backend: Any, batches: Sequence[Sequence[Request]], tokenizer: Any, done: set[Key], code_grader: CodeGrader
 ) -> Iterator[list[Sample]]:
-    """Yield the missing samples of the batches as they finish."""
+    """Generate and grade the batches; yield the missing samples as their completions finish."""
     for batch in batches:
         for finished in backend.generate([request.prompt for request in batch], [request.seed for request in batch]):
             new = [completion for completion in finished if not done.issuperset(batch[completion.index].keys)]
@@ -228,7 +228,7 @@ def evaluate(
     model_dir: str | Path, benchmarks: str | Sequence[str] | None = None, correctness: str = "correct", **options: Any
 ) -> dict[str, dict[str, float]]:
     """
-    Measure accuracy and length on benchmarks. Can be used as `evaluation.function` of `trl-ces study`.
+    Measure accuracy and length on benchmarks; an `evaluation` function for studies.
 
     Args:
         model_dir (`str` or `Path`): Directory of a saved model, which also stores the completions, or a Hub id.
@@ -263,7 +263,7 @@ def check_evaluate(
     **options: Any,
 ) -> None:
     """Raise `UserError` if [`evaluate`] would reject these settings. `trl-ces study` calls this before training."""
-    settings = choose_backend(_study_settings(model_dir or "of the study", benchmarks, correctness, options))
+    settings = choose_backend(_study_settings(model_dir or "unused", benchmarks, correctness, options))
     facts = None if model_dir is None else read_model(settings)
     problems = _load_problems(settings)
     if facts is not None:

@@ -33,7 +33,7 @@ def read_settings_file(folder: Path) -> dict[str, Any]:
 
 
 def read_samples(file: Path) -> tuple[list[Sample], int]:
-    """Return the samples in samples.jsonl and their size in bytes; ignore the incomplete last line of a killed run."""
+    """Return the samples in samples.jsonl and their size in bytes; ignore an incomplete last line of a killed run."""
     content = file.read_bytes() if file.is_file() else b""
     length = content.rfind(b"\n") + 1
     return [json.loads(line) for line in content[:length].split(b"\n")[:-1]], length
@@ -60,7 +60,7 @@ def open_samples(folder: Path, settings: dict[str, Any], wait: bool = False) -> 
     try:
         lock = lock_file(folder / LOCK, wait)
     except OSError as error:
-        raise UserError(f"`--output_dir` {str(folder)!r} cannot be written ({error.strerror}).") from None
+        raise UserError(f"`--output_dir` {str(folder)!r} cannot be written to ({error.strerror}).") from None
     except Busy:
         raise UserError(
             f"Another evaluation is running in {folder}: wait for it, or choose another `--output_dir`."

@@ -61,7 +61,7 @@ class EvaluationSettings:
     top_p: float = _setting(0.95, "nucleus sampling: probability mass", FRACTION)
     top_k: int | None = _setting(None, "top-k sampling: number of most likely tokens; default: all", COUNT)
     repetition_penalty: float = _setting(
-        1.05, "penalty for tokens that already occur in the prompt or completion; 1: none", POSITIVE
+        1.05, "penalty for tokens that already occur in the prompt or completion; 1: no penalty", POSITIVE
     )
     seed: int = _setting(0, "sampling seed", SEED)
     system_prompt: str | None = _setting(PAPER_SYSTEM_PROMPT, "system message; null: no system message")

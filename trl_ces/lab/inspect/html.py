@@ -76,7 +76,7 @@ def token_shaping(sample: RecipeSample, settings: dict[str, Any], mask_truncated
 
 
 def model_view(sample: RecipeSample, shaping: Tensor) -> dict[str, Any]:
-    """Build a column that has, per prompt, the correct and the incorrect completion with the most shaped tokens."""
+    """Build a sample's column: per prompt, the correct and the incorrect completion with the most shaped tokens."""
     scores = sample.correct or [None] * len(sample.completions)
     counts = (shaping != 0).sum(dim=1).tolist()
     best: list[dict[bool | None, int]] = [{} for _ in sample.prompts]  # score -> row
@@ -114,7 +114,7 @@ def completion_view(
             mark = "lowered" if change < 0 else "raised"
             top = top_tokens[position]
             pair = zip(top.pair, top.probabilities, strict=True)
-            alternatives = " or ".join(f"“{token_text(tokenizer, token)}” {100 * p:.0f} %" for token, p in pair)
+            alternatives = " and ".join(f"“{token_text(tokenizer, token)}” {100 * p:.0f} %" for token, p in pair)
             tip += f" between {alternatives}; advantage {change:+.2f}"
             text = text.replace(" ", "␣").replace("\n", "↵\n")
         views.append({"text": text, "level": sum(bits >= start for start in LEVELS), "tip": tip, "mark": mark})

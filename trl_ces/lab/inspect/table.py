@@ -48,7 +48,7 @@ def summary(facts: dict[str, Any]) -> str:
         f"{facts['max_new_tokens']} tokens, seed {facts['seed']}"
     )
     lines = [
-        ("mean length, end token included", f"{facts['mean_length']:.1f}", "tokens"),
+        ("mean length including end token", f"{facts['mean_length']:.1f}", "tokens"),
         ("truncated", percent(facts["truncated"]), "%"),
         ("mean entropy of all tokens", f"{facts['entropy']:.3f}", "bits"),
         (f"mean entropy of high-entropy tokens (tau {facts['tau']:g})", f"{facts['top_entropy']:.3f}", "bits"),
@@ -115,8 +115,8 @@ def explanation(facts: dict[str, Any], shorter: float) -> str:
     )
     if math.isnan(shorter):
         text += (
-            "Whether it leads to shorter completions is unknown: no pair had both alternatives sampled in completions "
-            "that ended. Sample more completions (--num_samples) or longer ones (--max_new_tokens)."
+            "Whether it leads to shorter completions is unknown: no pair has samples of both alternatives in "
+            "completions that ended. Sample more (--num_samples) or longer (--max_new_tokens) completions."
         )
     else:
         text += f"It leads to shorter completions at {percent(shorter)} % of positions (weighted by count x entropy)."
@@ -124,7 +124,7 @@ def explanation(facts: dict[str, Any], shorter: float) -> str:
     if facts["truncated"] > 0:
         paragraphs.append(
             f"{percent(facts['truncated'])} % of the completions were truncated and are excluded from `tokens left`, "
-            "so it is too low for alternatives that lead to long completions: increase --max_new_tokens."
+            "which is therefore too low for alternatives that lead to long completions: increase --max_new_tokens."
         )
     if facts["too_short"] > 0:
         paragraphs.append(

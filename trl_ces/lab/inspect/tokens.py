@@ -53,9 +53,9 @@ def high_entropy_tokens(
             selected = top_entropy_tokens(bits.unsqueeze(0), torch.ones(1, len(completion), dtype=torch.int64), k)[0]
             top_tokens = []
             for position in selected.nonzero().flatten().tolist():
-                pair, chances = tuple(tokens[position].tolist()), tuple(probabilities[position].tolist())
+                pair, pair_probabilities = tuple(tokens[position].tolist()), tuple(probabilities[position].tolist())
                 entropy = bits[position].item()
-                top_tokens.append(HighEntropyToken(position, pair, chances, entropy, completion[position]))
+                top_tokens.append(HighEntropyToken(position, pair, pair_probabilities, entropy, completion[position]))
             results.append((bits.tolist(), top_tokens))
     return results
 

@@ -65,7 +65,7 @@ class Plan:
 
 def rollout_seconds(plan: Plan, lengths: Sequence[float] | None = None) -> tuple[dict[str, float], dict[str, float]]:
     """
-    Estimate the seconds per rollout by phase, at high and at low utilization, for completions of `lengths`.
+    Estimate the seconds per rollout by phase, at high and low utilization, for completions of `lengths` tokens.
 
     `lengths` defaults to the lengths of R1's completions. With N completions of mean length L and mean squared length
     L2 per engine or process, P prompt tokens and W weights:
@@ -75,7 +75,7 @@ def rollout_seconds(plan: Plan, lengths: Sequence[float] | None = None) -> tuple
       of bytes divided by the bandwidth.
     - log-probs and update take (2 W (P + L) + 2 layers width (P^2 + 2 P L + L2)) N FLOPs per forward pass. The time is
       the number of FLOPs divided by the FLOP/s. An update costs as much as 3 forward passes (2 with LoRA), plus 1
-      with checkpointing. Old and reference log-probs cost 1 each.
+      with checkpointing. Old and reference log-probs cost 1 forward pass each.
 
     Optimizer steps, transfers between devices and to the host, checkpoints and start-up are not included.
     """

@@ -1,4 +1,4 @@
-"""Build a `Setup`, which determines memory, from a recipe and an accelerate configuration."""
+"""Convert a recipe and an accelerate configuration to a `Setup`, the input of the memory plan."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def read_engine(settings: dict[str, Any], processes: int, nodes: int | None = No
     nodes = int(settings.get("num_machines", 1)) if nodes is None else nodes
     if processes % nodes:
         raise UserError(
-            f"`--gpus` is {processes}, which is not divisible by the {nodes} nodes: set it to the number of processes "
-            "on all nodes, or change `--nodes`."
+            f"`--gpus` is {processes}, which is not divisible by the number of nodes ({nodes}): set it to the number "
+            "of processes on all nodes, or change `--nodes`."
         )
     kind = settings.get("distributed_type", "NO")
     fields = settings.get(f"{kind.lower()}_config") or {}
@@ -53,7 +53,7 @@ def read_engine(settings: dict[str, Any], processes: int, nodes: int | None = No
 
 
 def prompt_tokens(config: CESConfig, prompt_length: int | None) -> tuple[int, str]:
-    """Return the maximum prompt length in tokens, and where this number comes from."""
+    """Return the maximum prompt length in tokens and its source."""
     if prompt_length is not None:
         return prompt_length, "--prompt_length"
     if config.use_vllm and config.vllm_max_model_length is not None:
@@ -117,7 +117,7 @@ def _generation(config: CESConfig, schedule: Schedule, shape: ModelShape, engine
     parallel = config.vllm_tensor_parallel_size if colocated else 1
     if engine.processes % parallel:
         raise UserError(
-            f"`vllm_tensor_parallel_size` is {parallel}: choose a divisor of the number of GPUs, {engine.processes}."
+            f"`vllm_tensor_parallel_size` is {parallel}: choose a divisor of the number of GPUs ({engine.processes})."
         )
     # Cached elements per token and device, ignoring sliding windows; each device holds at least one head.
     text = shape.config().get_text_config()

@@ -52,8 +52,8 @@ class StepCount:
 
     weights: int  # parameters
     trained: int  # trained parameters
-    largest: int  # parameters of the largest tensor, which ZeRO-3 gathers whole
-    layer: int  # parameters of the largest decoder layer, which FSDP2 gathers whole
+    largest: int  # parameters of the largest tensor, which ZeRO-3 gathers in full
+    layer: int  # parameters of the largest decoder layer, which FSDP2 gathers in full
     head: int  # parameters of the LM head, which FSDP2 keeps gathered until its backward pass
     saved: int  # bytes that the forward pass saves for the backward pass, including cast weights
     peak: int  # peak bytes beyond weights and gradients

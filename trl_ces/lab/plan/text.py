@@ -38,7 +38,7 @@ def plan_text(plan: Plan) -> str:
 
 
 def format_range(low: float, high: float, digits: int) -> str:
-    """Format a range as `3 to 5`, or as `3` if both ends are rounded to 3."""
+    """Format a range as `3 to 5`, or as `3` if both ends round to 3."""
     ends = f"{low:,.{digits}f}", f"{high:,.{digits}f}"
     return ends[0] if ends[0] == ends[1] else " to ".join(ends)
 
@@ -80,11 +80,9 @@ def _memory_lines(plan: Plan) -> list[str]:
         lines.append("The memory of the vLLM server's devices is not included.")
     elif memory.full_completions != float("inf"):
         requested, fitting = generation.sequences, memory.full_completions
-        margin = (
-            f"{100 * (fitting / requested - 1):.0f} % to spare" if fitting >= requested else "the others are queued"
-        )
+        margin = f"{100 * (fitting / requested - 1):.0f} % to spare" if fitting >= requested else "the rest are queued"
         lines.append(
-            f"vLLM's cache holds {fitting:.1f} full-length completions at a time; {requested} are requested: {margin}."
+            f"vLLM's cache fits {fitting:.1f} full-length completions at a time; {requested} are requested ({margin})."
         )
     if memory.host:
         lines += ["", f"Host memory per node: {_gib(memory.host)} GiB for offloaded state."]
@@ -95,10 +93,10 @@ def _disk_line(plan: Plan) -> str:
     disk = plan.disk
     if disk.saves == 0:
         return f"Disk: {disk.model / 1e9:.1f} GB for the trained model."
-    size = f"{disk.checkpoint / 1e9:.1f} GB per checkpoint"
+    size = f"{disk.checkpoint / 1e9:.1f} GB"
     if disk.max_checkpoints is None:
-        return f"Disk: {size}; all are kept (set `save_total_limit` to keep fewer)."
-    return f"Disk: {disk.peak / 1e9:.1f} GB at the peak, with {size} and at most {disk.max_checkpoints} at a time."
+        return f"Disk: {size} per checkpoint; all are kept (set `save_total_limit` to keep fewer)."
+    return f"Disk: {disk.peak / 1e9:.1f} GB at the peak, with at most {disk.max_checkpoints} checkpoints of {size}."
 
 
 def _hours_lines(plan: Plan) -> list[str]:

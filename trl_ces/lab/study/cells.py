@@ -1,4 +1,4 @@
-"""Parse a study's YAML into cells, each of which is one run with its recipe."""
+"""Parse a study's YAML file into cells; each cell is one run with its recipe."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Cell:
     seed: int
     folder: Path
     recipe: dict[str, Any]  # the content of recipe.yaml
-    trained: bool = True  # `False`: measure the model before training
+    trained: bool = True  # `False`: only measure the untrained model
     source: str = "the study"  # path of the study, for messages
 
     @property
@@ -89,7 +89,7 @@ def load_study(path: Path, output_dir: Path | None = None) -> Study:
 
 
 def _make_cells(content: dict[str, Any], path: Path, folder: Path) -> list[Cell]:
-    """Make the cells of a checked study, ordered by variant, method and seed."""
+    """Build the cells of a checked study, ordered by variant, method and seed."""
     methods, baseline, untrained = content["methods"], content["baseline"], content.get("untrained")
     cached_compose = cache(compose)
     recipes = {method: cached_compose(tuple(_config(fields))) for method, fields in methods.items()}

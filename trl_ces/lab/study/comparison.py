@@ -107,7 +107,7 @@ def accuracy_reward_name(cell: Cell) -> str:
 
 
 def make_row(cell: Cell, curve: Curve | None, evaluated: bool = True) -> dict[str, Any]:
-    """Make a finished cell's row of `results.csv`; without an evaluation, measures come from the training curve."""
+    """Build a finished cell's row of `results.csv`; without an evaluation, measures come from the training curve."""
     training = read_json(cell.folder / TRAINING) or {}
     evaluation = read_json(cell.folder / EVALUATION) if evaluated else None
     logged = final_training(curve) if curve is not None else {}
@@ -132,7 +132,7 @@ def average(benchmarks: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 
 
 def final_training(curve: Curve) -> dict[str, float]:
-    """Average the last `FINAL_FRACTION` of the logged points, but at least one; NaN if no accuracy was logged."""
+    """Average the last `FINAL_FRACTION` of the logged points (at least one); NaN if no accuracy was logged."""
     if not curve["step"]:
         return dict.fromkeys(CURVE_KEYS, math.nan)
     count = max(1, round(FINAL_FRACTION * len(curve["step"])))
@@ -187,7 +187,7 @@ def estimate(values: Sequence[float]) -> Estimate:
 def paired_difference(runs: DataFrame, baseline: DataFrame, measure: str) -> Estimate | None:
     """
     Estimate the mean difference from the baseline runs of the same seeds, which start from the same model and
-    problems; `None` without a shared seed. If all seeds share one untrained model, compare it with each seed.
+    problems; `None` if they share no seed. If all seeds share one untrained model, compare it with each seed.
     """
     if len(runs) == 1 and "train/steps" in runs and runs["train/steps"].isna().all():
         runs = runs.loc[runs.index.repeat(len(baseline))].assign(seed=baseline["seed"].to_numpy())
@@ -196,7 +196,7 @@ def paired_difference(runs: DataFrame, baseline: DataFrame, measure: str) -> Est
 
 
 def method_table(runs: DataFrame, baseline: str) -> list[list[str]]:
-    """Make a table in the layout of Table 2: one row per method with measures and differences from the baseline."""
+    """Build a table in the layout of Table 2: one row per method with measures and differences from the baseline."""
     measures = [name for name in MEASURES if name in runs and runs[name].notna().any()]
     lines = [["Method", "Runs", *(cell for name in measures for cell in (MEASURES[name][0], "Δ"))]]
     baseline_runs = runs[runs["method"] == baseline]
@@ -210,7 +210,7 @@ def method_table(runs: DataFrame, baseline: str) -> list[list[str]]:
 
 
 def benchmark_table(runs: DataFrame) -> list[list[str]]:
-    """Make a table in the layout of Table 1: accuracy and length by benchmark and method; empty for one benchmark."""
+    """Build a table in the layout of Table 1: accuracy and length by benchmark and method; empty for one benchmark."""
     names = _benchmarks(runs)
     if not names:
         return []

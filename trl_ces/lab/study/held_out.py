@@ -30,9 +30,9 @@ def evaluate(
 ) -> dict[str, dict[str, float]]:
     """Sample completions for a recipe's held-out problems at its temperature and grade them with its reward.
 
-    `config` defaults to the recipe of the measured run; training with this recipe never uses the problems. If `config`
-    names another recipe, the runs must use the same data and `dataset_seed` as that recipe. `data` replaces the
-    problems with those of a file or a Hub data set. `group_by` is a column of the data; each of its values becomes a
+    `config` defaults to the recipe of the measured run; training with this recipe never uses these problems. If
+    `config` names another recipe, the runs must use the same data and `dataset_seed` as that recipe. `data` is a file
+    or a Hub data set with problems to use instead. `group_by` is a column of the data; each of its values becomes a
     benchmark.
     """
     from ..inspect.sampling import sample_recipe

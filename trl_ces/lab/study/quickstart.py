@@ -62,13 +62,13 @@ def quickstart(
     rl_steps: int = 160,
     num_problems: int = 200,
 ) -> str:
-    """Train and measure the base model, `before`, and a model with each of `METHODS`; return a summary.
+    """Train and measure the base model (`before`) and one model per method in `METHODS`; return a summary.
 
     `stage` takes a title and returns a context manager of an object whose `show` method displays progress.
     """
     if find_spec("matplotlib") is None:
         raise UserError(f"the plot needs matplotlib: {install_line('quickstart')}.")
-    # A second thread hardly speeds up such a small model, and on a busy machine threads wait for each other.
+    # A second thread barely speeds up such a small model, and threads wait for each other on a busy machine.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     folders = {"before": output_dir / f"base-{seed}", **{method: output_dir / method.lower() for method in METHODS}}
     with stage("1/3  Train a base model on addition problems") as line:
@@ -160,7 +160,7 @@ def table(measures: Measures) -> str:
 
 
 def outside_bands(measures: Measures) -> str:
-    """Return a sentence that lists the rounded results outside their band."""
+    """Return a sentence that lists the displayed results outside their band."""
     outside = [
         f"{title.partition(',')[0]} of {model}"
         for model, values in measures.items()

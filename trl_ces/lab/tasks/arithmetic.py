@@ -105,7 +105,7 @@ def write_pass(
 ) -> tuple[str, str]:
     """Write one pass and its result: `("7+8=15,3+4+1=8", "85")` for `[37, 48]`.
 
-    The sum in `error_column` (0: the units) is off by `error`. If `forget` is set, the carry from the units is lost.
+    The sum in `error_column` (0: the units) is off by `error`. If `forget` is set, drop the carry from the units.
     """
     columns, result, carry = [], "", 0
     digits = len(str(terms[0]))
@@ -169,7 +169,7 @@ def load_problems(split: str = "train", num_problems: int = 2000, seed: int = 0,
 
 
 def arithmetic_accuracy_reward(completions: list[str], solution: list[str], **kwargs: Any) -> list[float]:
-    """Return 1.0 if the numbers after `#` are correct and in order and the last number ends the text, else 0.0."""
+    """Return 1.0 if the numbers after each `#` are correct and nothing follows the last number, else 0.0."""
     rewards = []
     for completion, reference in zip(completions, solution, strict=True):
         pieces = completion.split("#")[1:]

@@ -48,7 +48,8 @@ def build_base_model(
     """Train a small Llama on texts that solve training problems, and save it with its settings.
 
     `training` overrides `BASE_TRAINING`. `on_step` receives the step, the total number of steps, and the loss in nats
-    per token. `start_from` is the directory of a base model to start from; every text then has all sums.
+    per token. If `start_from` is set, training starts from the base model in that directory, and every text has all
+    sums.
     """
     import torch
     from transformers import LlamaForCausalLM
@@ -85,7 +86,7 @@ def sums_at(step: int, steps: int, sums: int) -> int:
     """
     Return the number of sums per text: 2, 4, 8, ... in the first half of training, then `sums`.
 
-    A model that is trained on `sums` from the start learns nothing.
+    A model trained on `sums` sums per text from the start learns nothing.
     """
     smaller = [2**power for power in range(1, sums.bit_length()) if 2**power < sums]
     stage = 2 * step * len(smaller) // steps
@@ -93,7 +94,7 @@ def sums_at(step: int, steps: int, sums: int) -> int:
 
 
 def _new_model(tokenizer: PreTrainedTokenizerFast, seed: int, layers: int, width: int) -> LlamaForCausalLM:
-    """Make a randomly initialized model for the tokenizer's vocabulary."""
+    """Create a randomly initialized model for the tokenizer's vocabulary."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -137,7 +138,7 @@ def _supervised_batch(
 
 
 def _backward(model: LlamaForCausalLM, batch: dict[str, torch.Tensor]) -> float:
-    """Add the gradient of the batch's mean loss and return the loss; group rows by length to reduce padding."""
+    """Accumulate the gradient of the batch's mean loss and return the loss; group rows by length to reduce padding."""
     lengths, loss = batch["attention_mask"].sum(dim=1), 0.0
     count = (batch["labels"][:, 1:] != -100).sum()  # the first token of a row is not predicted
     for rows in lengths.argsort(stable=True).chunk(4):

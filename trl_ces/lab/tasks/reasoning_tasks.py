@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def make_datasets(
     count: int, held_out: int, seed: int, system_prompt: str | None, **tasks: Any
 ) -> tuple[Dataset, Dataset | None]:
-    """Make distinct problems of `tasks` (name -> settings) in equal shares; a `dataset_builder` for recipes."""
+    """Generate distinct problems, split evenly over `tasks` (name -> settings); a `dataset_builder` for recipes."""
     train = _make_problems(tasks, count, seed, system_prompt)
     if not held_out:
         return train, None
@@ -28,7 +28,7 @@ def make_datasets(
 def _make_problems(
     tasks: dict[str, Any], count: int, seed: int, system_prompt: str | None, excluded: frozenset[str] = frozenset()
 ) -> Dataset:
-    """Make distinct problems, alternating between the tasks."""
+    """Generate distinct problems, alternating between the tasks."""
     from datasets import Dataset
 
     if not tasks:
@@ -36,7 +36,7 @@ def _make_problems(
     problems_by_task = []
     for index, (task, settings) in enumerate(tasks.items()):
         task_count = count // len(tasks) + (index < count % len(tasks))
-        problems = _distinct(task, settings or {}, task_count, seed, excluded)
+        problems = _distinct_problems(task, settings or {}, task_count, seed, excluded)
         problems_by_task.append(
             [
                 {"prompt": build_prompt(question, system_prompt), "solution": solution, "task": task}
@@ -46,8 +46,10 @@ def _make_problems(
     return Dataset.from_list([row for turn in zip_longest(*problems_by_task) for row in turn if row])
 
 
-def _distinct(task: str, settings: dict[str, Any], count: int, seed: int, excluded: frozenset[str]) -> dict[str, str]:
-    """Make `count` distinct problems of one task, as a mapping from question to solution."""
+def _distinct_problems(
+    task: str, settings: dict[str, Any], count: int, seed: int, excluded: frozenset[str]
+) -> dict[str, str]:
+    """Generate `count` distinct problems of one task, as a mapping from question to solution."""
     try:
         import reasoning_gym
         from reasoning_gym.factory import DATASETS

@@ -57,7 +57,7 @@ def check_code(benchmarks: Sequence[str], allowed: bool) -> None:
 
 
 def find_program(text: str, entry_point: str) -> str | None:
-    """Return the last fenced Python block that defines the function or, if none does, the last Python block."""
+    """Return the last fenced Python block that defines the function, else the last Python block."""
     programs = [code for language, code in _BLOCK.findall(text) if language.lower() in _PYTHON]
     defines = re.compile(rf"^(?:async\s+)?(?:def\s+{re.escape(entry_point)}\b|{re.escape(entry_point)}\s*=)", re.M)
     last = programs[-1] if programs else None

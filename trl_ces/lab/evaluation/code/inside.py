@@ -29,7 +29,7 @@ _RELATIVE = 1e-7
 
 
 class Opaque:
-    """Placeholder for a value that cannot be encoded, such as a generator. It is unequal to every other value."""
+    """Placeholder for a value that cannot be encoded, such as a generator. It is not equal to any other value."""
 
 
 def encode(value: Any) -> Any:

@@ -97,7 +97,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes]) -> psutil.Process:
         chunk = os.read(process.stderr.fileno(), 2**16)
         if not chunk:
             lines = received.decode(errors="replace").strip().splitlines()
-            raise SandboxError(lines[-1] if lines else "bwrap ended without a message")
+            raise SandboxError(lines[-1] if lines else "bwrap exited without a message")
         received += chunk
     own_namespaces = Path("/proc/self/ns")
     try:
@@ -124,7 +124,7 @@ def _finish(
 ) -> str:  # fmt: skip
     """Send `data`, wait until the program ends or exceeds a limit, and return the status.
 
-    The CPU time of calls is measured from outside, because a program can change its own timers. The program is a
+    CPU time is measured from outside the sandbox, because a program can change its own timers. The program is a
     single process, because the filter blocks new ones. It can send false marks, so its total CPU time is also limited.
     """
     deadline, cpu_seconds, call_start, position, marks = time.monotonic() + seconds, 0.0, 0.0, 0, 0
@@ -134,7 +134,7 @@ def _finish(
             return "died" if process.returncode else "ok"
         except subprocess.TimeoutExpired:
             data = None  # `communicate` sends the remaining data
-        with contextlib.suppress(psutil.Error):  # the process has just ended
+        with contextlib.suppress(psutil.Error):  # the process may have just ended
             cpu_seconds = sum(inside.cpu_times()[:2])  # user and system
         output_chunk = os.pread(output, os.fstat(output).st_size - position, position)
         position += len(output_chunk)
@@ -155,7 +155,7 @@ def _bubblewrap() -> list[str]:
         raise SandboxError("bwrap is not installed")
     isolation = ["--unshare-all", "--unshare-user", "--uid", NOBODY, "--gid", NOBODY, "--cap-drop", "ALL"]
     files = [word for path in visible_folders() for word in ("--ro-bind", path, path)]
-    python = f"{sys.base_prefix}/bin/python3"  # path next to its libraries, even if sys.executable is a link
+    python = f"{sys.base_prefix}/bin/python3"  # next to Python's libraries, even if sys.executable is a symlink
     files += ["--ro-bind", os.path.realpath(sys.executable), python]
     files += ["--dev-bind", "/dev/null", "/dev/null", "--remount-ro", "/", "--chdir", "/"]
     return [bwrap, *isolation, *files, "--die-with-parent", "--new-session", "--", python]
