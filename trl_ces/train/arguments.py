@@ -44,8 +44,8 @@ class ScriptArguments:
     max_train_samples: int | None = field(
         default=None,
         metadata={
-            "help": "Number of rows to draw with `dataset_seed`. Default: all, or 2000 from a `dataset_builder`. "
-            "The paper uses 2500."
+            "help": "Number of training rows to draw with `dataset_seed`. Default: all rows, or 2000 problems of a "
+            "`dataset_builder`. The paper uses 2500."
         },
     )
     dataset_seed: int = field(default=42, metadata={"help": "Seed for drawing rows."})
@@ -78,7 +78,7 @@ class ScriptArguments:
         },
     )
     dataset_kwargs: dict[str, Any] | None = field(
-        default=None, metadata={"help": "Additional arguments for `dataset_builder` (`{max_terms: 4}`)."}
+        default=None, metadata={"help": "Additional arguments for `dataset_builder`, such as `{max_terms: 4}`."}
     )
     reward_funcs: list[str] = field(
         default_factory=lambda: ["accuracy_reward", "think_format_reward"],
@@ -116,7 +116,7 @@ class ScriptArguments:
         },
     )
     model_builder_kwargs: dict[str, Any] | None = field(
-        default=None, metadata={"help": "Additional arguments for `model_builder` (`{seed: 1}`)."}
+        default=None, metadata={"help": "Additional arguments for `model_builder`, such as `{seed: 1}`."}
     )
     overwrite_output_dir: bool = field(
         default=False,
@@ -137,11 +137,13 @@ class ScriptArguments:
         if self.dataset_seed < 0:
             raise ValueError(f"`dataset_seed` is {self.dataset_seed}: it must be at least 0.")
         if self.dataset_name is None and self.dataset_builder is None:
-            raise ValueError("`dataset_name` is missing: name a Hub dataset, a local file or a `dataset_builder`.")
+            raise ValueError(
+                "`dataset_name` is missing: set it to a Hub id or a local file, or set `dataset_builder`."
+            )
         if self.dataset_builder is not None and (self.dataset_name or self.eval_dataset_name):
             raise ValueError(
                 "`dataset_builder` cannot be combined with `dataset_name` or `eval_dataset_name`: set one of them "
-                "to null. `num_eval_samples` holds out problems of a `dataset_builder`."
+                "to null. To hold out problems of a `dataset_builder`, set `num_eval_samples`."
             )
         if self.prompt_template is not None:
             if self.prompt_template.count("{question}") != 1:
@@ -202,7 +204,7 @@ def check_key(name: str, source: str, others: Iterable[str] = ()) -> None:
 
 
 def coerce(value: Any, hint: Any) -> Any:
-    """Convert int to float and yes, on, no, off to bool if `hint` requires it; raise `TypeError` for other types."""
+    """Convert int to float and yes, on, no, off to bool if `hint` requires it; raise `TypeError` on a mismatch."""
     from huggingface_hub.dataclasses import type_validator
 
     members = typing.get_args(hint) or (hint,)
@@ -262,7 +264,7 @@ def accelerate_flags() -> dict[str, bool]:
 
 
 def read_words(words: list[str], others: Iterable[str] = ()) -> CommandLine:
-    """Parse a command line; `others` are the names of the subcommand's own options."""
+    """Parse a command line; `others` contains the names of the subcommand's own options."""
     line, groups = CommandLine(), dict[str, list[str]]()
     for word in words:
         if UNSAVABLE.search(word):
@@ -285,7 +287,7 @@ def read_words(words: list[str], others: Iterable[str] = ()) -> CommandLine:
             check_key(name, "command line", [*others, *known])
         takes_value = accelerate_flags().get(name, True)
         if not values if name == "config" else len(values) != int(takes_value):
-            raise UserError(f"command line: `--{name}` takes {int(takes_value)} value, got {len(values)}.")
+            raise UserError(f"command line: `--{name}` takes {'a' if takes_value else 'no'} value, got {len(values)}.")
         if name == "config":
             line.config = values
         elif name == "accelerate_config":

@@ -29,7 +29,7 @@ class SaveOnSigterm(TrainerCallback):
 
     def on_step_begin(self, args, state, control, **kwargs):
         if threading.current_thread() is threading.main_thread():
-            for number in self.signals:  # in each step, because a reward function may replace the handlers
+            for number in self.signals:  # at each step, because a reward function may replace the handlers
                 signal.signal(number, self._on_signal)
 
     def on_step_end(self, args, state, control, **kwargs):
@@ -49,7 +49,7 @@ class SaveOnSigterm(TrainerCallback):
 class RunFiles(TrainerCallback):
     """
     Write a run's files after its first optimizer step, so that a failed start changes nothing, and add them and a
-    manifest to each checkpoint. `write` takes the folder; `overwrite` deletes the checkpoints of an earlier run.
+    manifest to each checkpoint. `write` takes the folder; `overwrite` deletes the checkpoints of earlier runs.
     """
 
     def __init__(self, accelerator: Any, write: Callable[[Path], None], overwrite: bool):

@@ -1,7 +1,8 @@
 """Load training problems as columns `prompt` and `solution` from the Hub, local files or a `dataset_builder`.
 
 The paper trains on 2,500 problems of DeepMath-103K but does not list them. This module draws rows in the order of a
-hash of the seed and the row number, independent of the machine, library versions and number of processes.
+hash of the seed and the row number, so that the draw does not depend on the machine, library versions or number of
+processes.
 """
 
 import hashlib
@@ -64,7 +65,7 @@ def read_rows(script: ScriptArguments, name: str, split: str) -> Rows:
     except (*hub_errors(), DatasetGenerationError, AttributeError, TypeError, ValueError, RuntimeError) as error:
         raise UserError(
             f"The dataset {name!r} (split {split!r}) cannot be read ({first_line(error)}): check its name, "
-            "`dataset_config`, split and network; a folder of .parquet files works offline."
+            "`dataset_config` and split, and the network connection; a folder of .parquet files works offline."
         ) from None
     prompt_column = find_column(list(columns), "prompt_column", script.prompt_column, PROMPT_COLUMNS, name)
     solution_column = find_column(list(columns), "solution_column", script.solution_column, SOLUTION_COLUMNS, name)
@@ -147,7 +148,7 @@ def make_prompt(
     if is_text:
         return messages if template is None else template.replace("{question}", question)
     if messages[-1]["role"] == "assistant":  # TRL would continue this message
-        raise UserError(f"{location}: the last chat message is the assistant's: end with the question.")
+        raise UserError(f"{location}: the last chat message is from the assistant: end with the user's question.")
     if not system_prompt:
         return messages
     rest = messages[1:] if messages[0]["role"] == "system" else messages
@@ -155,7 +156,7 @@ def make_prompt(
 
 
 def _message(turn: dict[str, Any], location: str) -> dict[str, Any]:
-    """Return a chat message without empty keys and with text parts joined, because few templates accept parts."""
+    """Return a chat message without null values and with text parts joined, because few templates accept parts."""
     content = turn.get("content") or ("" if turn.get("tool_calls") else turn.get("content"))
     if isinstance(content, list) and all(isinstance(part, dict) and "text" in part for part in content):
         content = "".join(part["text"] for part in content)
@@ -170,7 +171,7 @@ def shuffled(number_of_rows: int, seed: int) -> list[int]:
 
 
 def draw_rows(rows: Rows, script: ScriptArguments, count: int | None, grade: bool) -> tuple[list[int], list[int]]:
-    """Draw `count` rows with a reference answer (a usable one if `grade`); return the drawn and dropped rows."""
+    """Draw `count` rows with a reference answer (usable if `grade`); return the drawn and the dropped row numbers."""
     from ..grading.judge import usable_golds
 
     grade = grade and bool({"accuracy_reward", "boxed_accuracy_reward"} & set(script.reward_funcs))
@@ -240,8 +241,8 @@ def _draw_once(rows: Rows, script: ScriptArguments, num_held_out: int, grade: bo
     minimum = count if count is not None else num_held_out + 1
     if len(drawn_rows) < minimum:
         raise UserError(
-            f"{rows.source}: {len(drawn_rows)} of {len(rows.golds)} rows have usable reference answers, fewer than "
-            f"{minimum}: lower `max_train_samples` or `num_eval_samples`, or check `solution_column` and "
+            f"{rows.source}: {len(drawn_rows)} of {len(rows.golds)} rows have usable reference answers, but "
+            f"{minimum} are needed: lower `max_train_samples` or `num_eval_samples`, or check `solution_column` and "
             "`solution_pattern`."
         )
     golds = {row: str(clean_gold(rows.golds[row], script.solution_pattern, rows.source)) for row in drawn_rows}
@@ -294,7 +295,7 @@ def make_dataset(rows: Rows, numbers: list[int], script: ScriptArguments) -> "Da
 
 
 def check_rows(rows: int, prompts: int) -> None:
-    """Raise `UserError` if there are too few rows for a rollout: the Trainer would save the base model untrained."""
+    """Raise `UserError` if there are too few rows for a rollout; the Trainer would save the untrained base model."""
     if rows < prompts:
         raise UserError(
             f"There are {rows} training rows, but a rollout needs {prompts} prompts: add rows, or lower "

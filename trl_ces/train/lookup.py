@@ -49,7 +49,7 @@ def _find(name: str, settings: dict[str, Any] | None, recipe: Recipe) -> Callabl
     if "." not in name and name not in known:
         raise UserError(
             f"`reward_funcs`: unknown reward {name!r}.{nearest(name, sorted(known))} Use one of "
-            f"{', '.join(sorted(known))}, or give a dotted path."
+            f"{', '.join(sorted(known))}, or a dotted path."
         )
     function = known[name] if name in known else import_path(name, "reward_funcs")
     if settings is None and not name.rpartition(".")[2].startswith("get_"):
