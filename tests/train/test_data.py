@@ -112,9 +112,9 @@ def test_each_data_set_is_loaded_with_its_own_configuration(monkeypatch, other, 
 
 def test_too_few_usable_rows_are_rejected(tmp_path):
     file = write_lines(tmp_path, ZWHE99)
-    with pytest.raises(UserError, match=r"30 of 30 rows have usable reference answers, fewer than 31"):
+    with pytest.raises(UserError, match=r"30 of 30 rows have usable reference answers, but 31 are needed"):
         load_datasets(script(file, max_train_samples=31))
-    with pytest.raises(UserError, match=r": 0 of 30 rows have usable reference answers, fewer than 1"):
+    with pytest.raises(UserError, match=r": 0 of 30 rows have usable reference answers, but 1 are needed"):
         load_datasets(script(file, solution_pattern="####(.+)"))
 
 
@@ -300,7 +300,7 @@ def test_the_error_for_a_row_without_a_question_names_the_row(question):
 def test_a_prompt_that_ends_with_an_assistant_message_is_rejected():
     turns = [{"role": role, "content": role} for role in ("user", "assistant", "user", "assistant")]
     assert make_prompt(turns[:3], None, "data, row 7") == turns[:3]
-    with pytest.raises(UserError, match="data, row 7: the last chat message is the assistant's"):
+    with pytest.raises(UserError, match="data, row 7: the last chat message is from the assistant"):
         make_prompt(turns, None, "data, row 7")
 
 
