@@ -177,7 +177,7 @@ def equal_lengths(bench: Bench) -> None:
 
 
 def packed(bench: Bench) -> None:
-    """Compare the time of packed rows and of rows padded to the longest row, at R1-like lengths."""
+    """Compare the time of packed rows and rows padded to the longest row, at R1-like lengths."""
     workloads = {trainer: bench.workload(trainer, bench.lengths(), 2) for trainer in ("packed", "trimmed")}
     seconds = bench.time_alternately(workloads)
     print(f"\nR1-like lengths, 2 rows per micro-batch: packed / trimmed, time {ratio(seconds, 'packed', 'trimmed')}")
@@ -207,14 +207,14 @@ PARTS = {
 
 def main(argv: list[str] | None = None) -> int:
     options = parse(argv)
-    # TRL warns about its experimental rollout function, transformers about deprecated names.
+    # TRL warns about its experimental rollout function, and transformers warns about deprecated names.
     warnings.filterwarnings("ignore")
     bench = Bench(options)
     if options.peak_of:
         trainer, rows = options.peak_of
         workload = bench.workload(trainer, bench.lengths(), int(rows))
         if options.device == "cuda":
-            workload.step()  # warm-up, so that the one-time set-up of libraries is not measured
+            workload.step()  # warm-up, so that one-time library setup is not measured
         # On a CPU, measure the first step: later steps reuse memory that the first step leaves allocated.
         print(json.dumps(workload.peak_memory()))
         return 0

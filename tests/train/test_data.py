@@ -112,9 +112,9 @@ def test_each_data_set_is_loaded_with_its_own_configuration(monkeypatch, other, 
 
 def test_too_few_usable_rows_are_rejected(tmp_path):
     file = write_lines(tmp_path, ZWHE99)
-    with pytest.raises(UserError, match=r"30 of 30 rows have usable reference answers, but 31 are needed"):
+    with pytest.raises(UserError, match=r"30 of 30 rows have usable reference answers, but the run needs 31"):
         load_datasets(script(file, max_train_samples=31))
-    with pytest.raises(UserError, match=r": 0 of 30 rows have usable reference answers, but 1 are needed"):
+    with pytest.raises(UserError, match=r": 0 of 30 rows have usable reference answers, but the run needs 1"):
         load_datasets(script(file, solution_pattern="####(.+)"))
 
 

@@ -1,4 +1,4 @@
-"""`trl-ces recipes`: list the shipped recipes with their costs, print one in full, or copy it."""
+"""`trl-ces recipes`: list the shipped recipes with their costs, or print or copy a recipe."""
 
 from pathlib import Path
 

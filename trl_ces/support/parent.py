@@ -30,7 +30,7 @@ def end_with_launcher() -> None:
     launcher = int(os.environ.get(LAUNCHER, parent))
     kill_with_parent()
 
-    # The parent may have ended before the call above, and the call has no effect on systems other than Linux.
+    # The parent may have ended before the call above, which also has no effect except on Linux.
     def watch() -> None:
         while os.getppid() == parent and psutil.pid_exists(launcher):
             time.sleep(1)

@@ -242,8 +242,8 @@ def _draw_once(rows: Rows, script: ScriptArguments, num_held_out: int, grade: bo
     if len(drawn_rows) < minimum:
         raise UserError(
             f"{rows.source}: {len(drawn_rows)} of {len(rows.golds)} rows have usable reference answers, but "
-            f"{minimum} are needed: lower `max_train_samples` or `num_eval_samples`, or check `solution_column` and "
-            "`solution_pattern`."
+            f"the run needs {minimum}: lower `max_train_samples` or `num_eval_samples`, or check `solution_column` "
+            "and `solution_pattern`."
         )
     golds = {row: str(clean_gold(rows.golds[row], script.solution_pattern, rows.source)) for row in drawn_rows}
     missing = [row for row in drawn_rows if golds[row].lower() in MISSING]
