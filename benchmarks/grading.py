@@ -129,7 +129,7 @@ def main(argv: list[str] | None = None) -> int:
     rewards: dict[str, list] = {}
     seconds: dict[str, list[float]] = {"trl_ces": [], "TRL": []}
     for turn in range(options.repeats + 1):  # the first turn starts the workers and is not timed
-        completions, golds = easy_answers(options.answers, options.seed + turn)  # not cached
+        completions, golds = easy_answers(options.answers, options.seed + turn)  # new answers, so none are cached
         for name, reward in (("trl_ces", own_reward), ("TRL", trl_reward)):
             start = time.perf_counter()
             rewards[name] = reward(completions=completions, solution=golds)

@@ -30,8 +30,8 @@ def check_policy(model: Any, tokenizer: Any) -> None:
     rows = getattr(model.get_input_embeddings(), "num_embeddings", None) or model.config.get_text_config().vocab_size
     # Text models may share the tokenizer of an image or audio model. transformers adds an unknown token to some
     # tokenizers that never produce it.
-    others = {getattr(tokenizer, f"{kind}_token", None) for kind in ("image", "video", "audio", "unk")}
-    missing = {index: token for token, index in tokenizer.get_vocab().items() if index >= rows and token not in others}
+    exempt = {getattr(tokenizer, f"{kind}_token", None) for kind in ("image", "video", "audio", "unk")}
+    missing = {index: token for token, index in tokenizer.get_vocab().items() if index >= rows and token not in exempt}
     if missing:
         raise UserError(
             f"The tokenizer has {len(missing)} tokens without an embedding (the first is {missing[min(missing)]!r} "

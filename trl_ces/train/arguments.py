@@ -100,7 +100,7 @@ class ScriptArguments:
     responses_per_step: int | None = field(
         default=None,
         metadata={
-            "help": "Completions per optimizer step over all processes (4 in the paper). If set, "
+            "help": "Completions per optimizer step across all processes (4 in the paper). If set, "
             "`gradient_accumulation_steps` and `steps_per_generation` are derived, and "
             "`per_device_train_batch_size` is an upper bound (default 2)."
         },
@@ -195,11 +195,11 @@ def recipe_fields() -> dict[str, RecipeField]:
     return keys
 
 
-def check_key(name: str, source: str, others: Iterable[str] = ()) -> None:
-    """Raise `UserError` if `name` is not a recipe key; suggest a key or one of `others`. `source` names the file."""
+def check_key(name: str, source: str, options: Iterable[str] = ()) -> None:
+    """Raise `UserError` if `name` is not a recipe key; suggest a key or one of `options`. `source` names the file."""
     if name not in recipe_fields():
         reject_secrets({name: "?"}, source)
-        hint = nearest(str(name), [*recipe_fields(), *others]) or " `trl-ces train --help` lists all keys."
+        hint = nearest(str(name), [*recipe_fields(), *options]) or " `trl-ces train --help` lists all keys."
         raise UserError(f"{source}: unknown key `{name}`.{hint}")
 
 
@@ -263,8 +263,8 @@ def accelerate_flags() -> dict[str, bool]:
     }
 
 
-def read_words(words: list[str], others: Iterable[str] = ()) -> CommandLine:
-    """Parse a command line; `others` contains the names of the subcommand's own options."""
+def read_words(words: list[str], options: Iterable[str] = ()) -> CommandLine:
+    """Parse a command line; `options` contains the names of the subcommand's own options."""
     line, groups = CommandLine(), dict[str, list[str]]()
     for word in words:
         if UNSAVABLE.search(word):
@@ -275,7 +275,7 @@ def read_words(words: list[str], others: Iterable[str] = ()) -> CommandLine:
             groups.pop(name, None)  # the last occurrence takes precedence
             groups[name] = [value] if equals else []
         elif not groups:
-            raise UserError(f"command line: {word!r} is not a `--field`: name a recipe with `--config {word}`.")
+            raise UserError(f"command line: {word!r} is not a `--field`: pass a recipe with `--config {word}`.")
         else:
             groups[next(reversed(groups))].append(word)
     for name, values in groups.items():
@@ -284,7 +284,7 @@ def read_words(words: list[str], others: Iterable[str] = ()) -> CommandLine:
             continue
         known = ["config", "accelerate_config", *accelerate_flags()]
         if name not in known:
-            check_key(name, "command line", [*others, *known])
+            check_key(name, "command line", [*options, *known])
         takes_value = accelerate_flags().get(name, True)
         if not values if name == "config" else len(values) != int(takes_value):
             raise UserError(f"command line: `--{name}` takes {'a' if takes_value else 'no'} value, got {len(values)}.")

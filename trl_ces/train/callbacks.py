@@ -21,7 +21,7 @@ class SaveOnSigterm(TrainerCallback):
     def __init__(self, accelerator: Any, signals: tuple[int, ...] = (signal.SIGTERM,)):
         self.accelerator, self.signals = accelerator, signals
         self.signalled = 0  # the first signal that this process received
-        self.stopped = False  # whether training stops; the same on all processes
+        self.stopped = False  # whether to stop training; the same on all processes
         self.on_step_begin(None, None, None)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:

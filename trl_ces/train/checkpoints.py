@@ -1,4 +1,4 @@
-"""Find the checkpoint from which a stopped run resumes."""
+"""Find, check and delete a run's checkpoints."""
 
 import hashlib
 import json
@@ -60,7 +60,7 @@ def _describe(file: Path) -> dict[str, Any]:
 
 
 def find_damage(checkpoint: Path, thorough: bool = True) -> str | None:
-    """Describe the first missing or changed file of a checkpoint, or return `None`. `thorough`: compare hashes."""
+    """Describe a missing or changed file of a checkpoint, or return `None`; compare hashes only if `thorough`."""
     if not (checkpoint / MANIFEST).is_file():
         return f"{MANIFEST}, which `trl-ces train` writes last, is missing"
     try:

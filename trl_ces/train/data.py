@@ -31,7 +31,7 @@ RESERVED |= {"log_metric", "environments", "_row"}
 MEDIA = {"image", "images", "video", "videos", "audio", "audios"}
 # Words that other programs write for missing or non-finite numbers.
 MISSING = {"none", "null", "nil", "nan", "-nan", "nat", "na", "<na>", "n/a", "#n/a", "#na", "inf", "-inf"}
-MAX_QUESTION = 1_000_000  # characters; longer texts take the tokenizer minutes and gigabytes
+MAX_QUESTION = 1_000_000  # characters; tokenizing longer texts takes minutes and gigabytes
 BATCH = 256  # number of reference answers graded at a time
 DEFAULT_BUILDER_SAMPLES = 2000  # problems of a `dataset_builder` without `max_train_samples`
 Report = Callable[[str], Any] | None
@@ -94,7 +94,7 @@ def _read_local(path: Path, split: str) -> dict[str, Sequence[Any]]:
     files = sorted(file for file in path.iterdir() if file.suffix in DATA_SUFFIXES) if path.is_dir() else [path]
     suffixes = {file.suffix for file in files}
     if len(suffixes) != 1 or not suffixes <= set(DATA_SUFFIXES) or not all(map(Path.is_file, files)):  # not a pipe
-        raise UserError(f"{path} is neither a file nor a folder of files of one type: {', '.join(DATA_SUFFIXES)}.")
+        raise UserError(f"{path} must be a file or a folder of files of a single type: {', '.join(DATA_SUFFIXES)}.")
     files = [file for file in files if split in re.split(r"[\W_]+", file.stem)] or files
     if suffixes == {".parquet"}:
         data = cast("Dataset", Dataset.from_parquet([str(file) for file in files]))

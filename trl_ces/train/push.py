@@ -84,7 +84,7 @@ class Push:
         if self.private and not api.model_info(self.repo_id).private:
             raise UserError(
                 f"{self.repo_id} is public, and pushes are private by default: set `hub_private_repo: false`, or "
-                "name another repository with `hub_model_id`."
+                "set `hub_model_id` to another repository."
             )
         if self.revision is not None:
             api.create_branch(self.repo_id, branch=self.revision, exist_ok=True)
