@@ -4,8 +4,8 @@
     python benchmarks/gpu.py --parts update plan
     python benchmarks/gpu.py --shape tiny          # a small version of every part, on a CPU
 
-Each part runs in its own process, with a share of the total time. Its output is written to OUTPUT_DIR/PART.md as
-it appears, so rows are kept even if the part fails or times out, and its table is printed when it ends. Models have
+Each part runs in its own process, with a share of the total time. Its output is written to OUTPUT_DIR/PART.md
+immediately, so rows are kept even if the part fails or times out, and its table is printed when it ends. Models have
 random weights; nothing is downloaded. `rollout` generates with vLLM, or with transformers if vLLM is not installed.
 """
 
@@ -142,7 +142,7 @@ def command_of(name: str, options: argparse.Namespace, device: str) -> list[str]
 
 
 def run_part(args: list[str], file: Path, device: str, seconds: float) -> str:
-    """Run a part for at most `seconds`, write its output to `file` as it appears, and return its outcome."""
+    """Run a part for at most `seconds`, write its output to `file` immediately, and return its outcome."""
     start = time.monotonic()
     with file.open("w", encoding="utf-8") as output:
         output.write(f"{device}, torch {torch.__version__}\n\n    {shlex.join(['python', *args])}\n\n")

@@ -193,7 +193,7 @@ class Workload:
         self.trainer.remove_callback(PrinterCallback)
 
     def step(self, keep_gradients: bool = False) -> float:
-        """Run one optimizer step and return the seconds of its update."""
+        """Run one optimizer step and return the duration of its update in seconds."""
         self.phase.keep = keep_gradients
         torch.manual_seed(0)  # TRL then shuffles the rows in the same order for all trainers
 

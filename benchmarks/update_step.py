@@ -68,7 +68,7 @@ class Bench:
         return matrix_rate(self.options.device, self.options.dtype)
 
     def update_flops(self, completions: list[int]) -> float:
-        """Return the minimum FLOPs of a forward and a backward pass over all tokens except padding."""
+        """Return the minimum FLOPs of a forward and backward pass over all tokens except padding."""
         prompts = prompt_lengths(len(completions), self.options.longest, self.options.seed)
         lengths = [prompt + completion for prompt, completion in zip(prompts, completions, strict=True)]
         config, embedding = self.model.config, self.model.get_input_embeddings().weight.numel()
@@ -150,7 +150,7 @@ def mixed_lengths(bench: Bench) -> None:
 
 
 def memory(bench: Bench) -> None:
-    """Compare the peak memory of a step without the model, at R1-like lengths; each trainer has its own process."""
+    """Compare the peak memory of a step, excluding the model, at R1-like lengths; each trainer has its own process."""
     print("\nPeak memory of a step\n")
     line("rows per micro-batch", "TRL", "none / TRL", "ces / none")
     line(*["---:"] * 4)

@@ -188,7 +188,7 @@ def recipe_fields() -> dict[str, RecipeField]:
             default = entry.default if entry.default_factory is dataclasses.MISSING else entry.default_factory()
             # Typed as a path, but the Trainer also accepts true (the last checkpoint in `output_dir`) and false.
             hint = str | bool | None if entry.name == RESUME else hints[entry.name]
-            if entry.name.endswith("_kwargs") and str in typing.get_args(hint):  # the hint would accept any text
+            if entry.name.endswith("_kwargs") and str in typing.get_args(hint):  # TRL's hint accepts any text
                 hint = dict[str, Any] | None
             choices = tuple(entry.metadata.get("choices") or ())
             keys[entry.name] = RecipeField(owner, entry.name, hint, default, choices)

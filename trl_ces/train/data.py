@@ -49,7 +49,7 @@ class Rows:
 
 
 def read_rows(script: ScriptArguments, name: str, split: str) -> Rows:
-    """Read all rows of a local path or of a dataset on the Hub."""
+    """Read all rows of a local path or Hub dataset."""
     from datasets import load_dataset
     from datasets.exceptions import DatasetGenerationError
 
@@ -226,7 +226,7 @@ def load_datasets(
 
 
 def _draw_once(rows: Rows, script: ScriptArguments, num_held_out: int, grade: bool, report: Report) -> list[int]:
-    """Draw `max_train_samples` plus `num_held_out` rows; only the main process grades, because grading is timed."""
+    """Draw `max_train_samples` plus `num_held_out` rows; only the main process grades, because grading has time limits."""
     count = None if script.max_train_samples is None else script.max_train_samples + num_held_out
     if grade:
         from accelerate import PartialState
@@ -288,14 +288,14 @@ def make_dataset(rows: Rows, numbers: list[int], script: ScriptArguments) -> "Da
             Dataset.from_list([{name: record[name]} for record in records], on_mixed_types=mixed_types)
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise UserError(
-                f"{rows.source}: the column `{name}` cannot be stored ({first_line(error)}): remove it, or give every "
-                "row a value of one type."
+                f"{rows.source}: the column `{name}` cannot be stored ({first_line(error)}): remove it, or make all "
+                "its values the same type."
             ) from None
     return Dataset.from_list(records, on_mixed_types=mixed_types)
 
 
 def check_rows(rows: int, prompts: int) -> None:
-    """Raise `UserError` if there are too few rows for a rollout; the Trainer would save the untrained base model."""
+    """Raise `UserError` if there are too few rows for a rollout; the Trainer would save an untrained model."""
     if rows < prompts:
         raise UserError(
             f"There are {rows} training rows, but a rollout needs {prompts} prompts: add rows, or lower "

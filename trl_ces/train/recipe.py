@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..config import CESConfig
 
-RECIPE = "recipe.yaml"  # a run's own recipe, in its `output_dir`
+RECIPE = "recipe.yaml"  # the recipe saved in a run's `output_dir`
 OVERLAYS = "overlays"
 COMPLETE_FOLDER, OVERLAY_FOLDERS = "models", ("methods", "cluster")  # folders of recipes/
 RULE, BATCHES = "shaping", "responses_per_step"
@@ -49,7 +49,7 @@ def shipped_files(kind: str | None = None) -> dict[str, Path]:
 
 
 def find_config(name: str, kind: str | None = None) -> Path:
-    """Return the file that `--config` names, by path or by a shipped file's name such as `R1-7B`."""
+    """Return the file for a `--config` value: a path or the name of a shipped file, such as `R1-7B`."""
     file, shipped = Path(expand_home(name)), shipped_files(kind)
     if file.is_file():
         return file
@@ -133,7 +133,7 @@ class Recipe:
     given: dict[str, Any]
 
     def to_yaml(self) -> str:
-        """Return the recipe as one YAML document from which the run can be repeated."""
+        """Return the recipe as a single YAML document that reproduces the run."""
         return dump_yaml({name: value for name, value in self.given.items() if name != RESUME})
 
     def setting(self, name: str) -> Any:

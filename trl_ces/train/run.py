@@ -72,7 +72,7 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None) -> N
 
 
 def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CESTrainer:
-    """Return the trainer of a recipe, with its data and model."""
+    """Create the trainer of a recipe, including its data and model."""
     train_dataset, eval_dataset = load_datasets(recipe.script, report=partial(print, flush=True))
     check_rows(len(train_dataset), cast(int, config.generation_batch_size) // cast(int, config.num_generations))
     with state.local_main_process_first():  # a `model_builder` may write files
@@ -160,7 +160,7 @@ def save(trainer: CESTrainer, recipe: Recipe, repo: str | None = None) -> None:
 
 
 def _write_files(trainer: CESTrainer, recipe: Recipe, changes: list[Any], folder: Path) -> None:
-    """Write run.json, and recipe.yaml to repeat the run; called after the first rollout, which may set `ces_tau`."""
+    """Write run.json and recipe.yaml; called after the first rollout, which may set `ces_tau`."""
     args = cast(CESConfig, trainer.args)
     write_facts(folder, args, accuracy_reward_name(trainer), changes)
     given = {name: value for name, value in recipe.given.items() if name not in START}
