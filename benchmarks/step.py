@@ -1,7 +1,7 @@
 """Measure the time and memory of each phase of a recipe's rollout, and compare them with `trl-ces plan`.
 
     python benchmarks/step.py --device cuda --config R1-1.5B
-    python benchmarks/step.py --device cuda --config R1-1.5B --model_name_or_path FOLDER --dataset_name FILE   # offline
+    python benchmarks/step.py --device cuda --config R1-1.5B --model_name_or_path FOLDER --dataset_name FILE  # offline
 
 The script trains on two rollouts in one process and compares the times of the second rollout with the planned times
 for its completion lengths. Memory is the total in use on the device. On a CPU, the expected times are for an A800.

@@ -226,7 +226,7 @@ def load_datasets(
 
 
 def _draw_once(rows: Rows, script: ScriptArguments, num_held_out: int, grade: bool, report: Report) -> list[int]:
-    """Draw `max_train_samples` plus `num_held_out` rows; only the main process grades, because grading has time limits."""
+    """Draw `max_train_samples` plus `num_held_out` rows; only the main process grades, because of time limits."""
     count = None if script.max_train_samples is None else script.max_train_samples + num_held_out
     if grade:
         from accelerate import PartialState
