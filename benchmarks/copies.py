@@ -1,10 +1,10 @@
 """
 Count accepted copies of formulas from the question, with and without passing the question to the reward.
 
-    python benchmarks/copies.py --data FOLDER            # contains train/math/math.json and math/NAME/test.jsonl
+    python benchmarks/copies.py --data FOLDER            # with train/math/math.json and math/NAME/test.jsonl
 
 Each policy boxes one formula: the longest, last or first formula of the question, or a modified version of the longest
-formula (in brackets, with `+ 0`, with spaces, or with its sides swapped). Copies that equal the gold, ignoring spaces
+formula (in brackets, with `+ 0`, with spaces, or with swapped sides). Copies that equal the gold, ignoring spaces
 and dollar signs, are correct and are not counted.
 """
 
@@ -75,7 +75,7 @@ def rewards_of(rows: list[Row], *, with_questions: bool) -> list[float | None]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder that contains train/ and math/")
+    parser.add_argument("--data", type=Path, required=True, help="folder with train/ and math/")
     parser.add_argument("--first", type=int, default=3000, help="questions per list (default 3000)")
     parser.add_argument("--show", type=int, default=0, help="accepted copies to print per list and policy (default 0)")
     options = parser.parse_args()

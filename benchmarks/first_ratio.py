@@ -4,8 +4,8 @@
     python benchmarks/first_ratio.py --device cuda --shape 1.5b --longest 12000
 
 The cases differ in padding and in the batches on which old log-probs are computed. The learning rate is 0, so every
-ratio should be 1. Deviations are due to rounding: a row's log-probs depend on the other
-rows of its batch and on their padding. Weights and tokens are random; lengths are typical of R1-Distill models.
+ratio should be 1. Deviations are due to rounding: a row's log-probs depend on the other rows of its batch and on their
+padding. Weights and tokens are random; lengths are typical of R1-Distill models.
 """
 
 import argparse
@@ -26,7 +26,7 @@ class RecordingTrainer(CESTrainer):
 
 
 class EarlyTrainer(RecordingTrainer):
-    """Trainer that computes old log-probs where TRL requests them, on other batches than the update."""
+    """Trainer that computes old log-probs where TRL requests them, on different batches from the update."""
 
     def _may_defer_old_logps(self):
         return False

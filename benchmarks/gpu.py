@@ -1,11 +1,11 @@
-"""Run the GPU benchmarks of this folder in 12 minutes, in order of importance.
+"""Run the GPU benchmarks in this folder in 12 minutes, in order of importance.
 
     python benchmarks/gpu.py --minutes 12
     python benchmarks/gpu.py --parts update plan
     python benchmarks/gpu.py --shape tiny          # a small version of every part, on a CPU
 
-Each part runs in its own process and has its own share of the minutes. Its output is written to OUTPUT_DIR/PART.md as
-it appears, so rows are kept even if the part fails or times out, and its table is printed when it ends. Models have
+Each part runs in its own process, with a share of the total time. Its output is written to OUTPUT_DIR/PART.md
+immediately, so rows are kept even if the part fails or times out, and its table is printed when it ends. Models have
 random weights; nothing is downloaded. `rollout` generates with vLLM, or with transformers if vLLM is not installed.
 """
 
@@ -104,7 +104,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def attention_of(options: argparse.Namespace, device: str) -> str:
-    """Return the requested attention; the default is FlashAttention if it is installed, else sdpa."""
+    """Return the requested attention implementation, by default FlashAttention if it is installed, else sdpa."""
     flash = device == "cuda" and is_flash_attn_2_available(kernels_fallback_ok=True)
     return options.attention or ("flash_attention_2" if flash else "sdpa")
 
@@ -112,7 +112,7 @@ def attention_of(options: argparse.Namespace, device: str) -> str:
 def reason_to_skip(name: str, options: argparse.Namespace, device: str) -> str:
     """Return the reason to skip a part, or an empty string."""
     if name == "packed" and device == "cuda" and "flash" not in attention_of(options, device):
-        return "needs flash attention"
+        return "needs FlashAttention"
     if name == "zero2_offload" and (device == "cpu" or find_spec("deepspeed") is None):
         return "needs DeepSpeed and a GPU"
     return ""
@@ -142,7 +142,7 @@ def command_of(name: str, options: argparse.Namespace, device: str) -> list[str]
 
 
 def run_part(args: list[str], file: Path, device: str, seconds: float) -> str:
-    """Run a part for at most `seconds`, write its output to `file` as it appears, and return its outcome."""
+    """Run a part for at most `seconds`, write its output to `file` immediately, and return its outcome."""
     start = time.monotonic()
     with file.open("w", encoding="utf-8") as output:
         output.write(f"{device}, torch {torch.__version__}\n\n    {shlex.join(['python', *args])}\n\n")
@@ -172,7 +172,7 @@ def main(argv: list[str] | None = None) -> int:
     for name in options.parts:
         remaining = deadline - time.monotonic()
         if remaining <= 0:
-            print(f"{name}: no time is left (--minutes {options.minutes:g}); run it with --parts {name}.")
+            print(f"{name}: no time left (--minutes {options.minutes:g}); run it with --parts {name}.")
             continue
         if reason := reason_to_skip(name, options, device):
             print(f"{name}: skipped, because it {reason}.", flush=True)

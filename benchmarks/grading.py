@@ -3,8 +3,8 @@
     python benchmarks/grading.py
 
 Final answers are numbers, fractions, powers and short polynomials; half of them are incorrect, as is typical of a
-partially trained model. The two rewards run alternately; only that of trl_ces uses all cores. Ratios compare
-wall time, so run nothing else on the machine.
+partially trained model. The two rewards run alternately; only the trl_ces reward uses all cores. Ratios compare
+wall-clock times, so run nothing else on the machine.
 
 The second part times answers that need symbolic algebra, with and without hostile answers mixed in.
 """
@@ -24,7 +24,7 @@ from trl_ces.rewards import accuracy_reward as own_reward
 
 
 def easy_answers(count: int, seed: int) -> tuple[list[list[dict[str, str]]], list[str]]:
-    """Make conversational completions with boxed answers, and golds in dollar signs, as TRL's reward requires."""
+    """Generate conversational completions with boxed answers and golds in dollar signs, as TRL's reward requires."""
     draw = random.Random(seed)
     completions, golds = [], []
     for _ in range(count):
@@ -40,7 +40,7 @@ def easy_answers(count: int, seed: int) -> tuple[list[list[dict[str, str]]], lis
 
 
 def algebra_answers(count: int, seed: int) -> tuple[list[str], list[str], list[float]]:
-    """Make completions that only symbolic algebra can grade, with golds and expected rewards."""
+    """Generate completions that only symbolic algebra can grade, with golds and expected rewards."""
     draw = random.Random(seed)
     rows = []
     for _ in range(count):
@@ -59,7 +59,7 @@ def algebra_answers(count: int, seed: int) -> tuple[list[str], list[str], list[f
 
 
 def hostile_answers(count: int, seed: int) -> list[str]:
-    """Make distinct completions that would exceed any time limit if they were compared symbolically."""
+    """Generate distinct completions that would exceed any time limit if compared symbolically."""
     draw = random.Random(seed)
     forms = [
         lambda n: f"9^{{9^{{9^{{{n}}}}}}}",
@@ -129,7 +129,7 @@ def main(argv: list[str] | None = None) -> int:
     rewards: dict[str, list] = {}
     seconds: dict[str, list[float]] = {"trl_ces": [], "TRL": []}
     for turn in range(options.repeats + 1):  # the first turn starts the workers and is not timed
-        completions, golds = easy_answers(options.answers, options.seed + turn)  # not cached
+        completions, golds = easy_answers(options.answers, options.seed + turn)  # new answers, so none are cached
         for name, reward in (("trl_ces", own_reward), ("TRL", trl_reward)):
             start = time.perf_counter()
             rewards[name] = reward(completions=completions, solution=golds)

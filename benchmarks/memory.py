@@ -164,7 +164,9 @@ def measure_case(number, device):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--measure", type=int, help="measure only this case in this process, and print its bytes")
+    parser.add_argument(
+        "--measure", type=int, help="measure only this case, in this process, and print its peak in bytes"
+    )
     parser.add_argument("--cases", type=int, nargs="*", help="numbers of the cases to run (default: all)")
     options = parser.parse_args()
     cases = CASES if options.device == "cpu" else CUDA_CASES

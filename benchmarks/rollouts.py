@@ -1,4 +1,4 @@
-"""Workloads of the benchmarks: completions of R1-like lengths, models of several sizes, and trainers.
+"""Workloads of the benchmarks: completions with R1-like lengths, models of several sizes, and trainers.
 
 Tokens and rewards are random. Nothing is generated or graded, so only the update is measured.
 """
@@ -33,7 +33,7 @@ TRAINERS = {
     "packed": (CESTrainer, CESConfig, {"shaping": "none", "packing": True}),
     "trimmed": (CESTrainer, CESConfig, {"shaping": "none", "packing": False}),
 }
-# Settings of all trainers: DAPO without changes to the weights, and nothing saved or logged.
+# Settings of all trainers: DAPO with a learning rate of 0, so the weights do not change; nothing is saved or logged.
 COMMON = {
     "bf16": False,
     "gradient_checkpointing": False,
@@ -76,7 +76,7 @@ def matrix_rate(device: str, dtype: torch.dtype) -> float:
 def make_model(
     shape: str, attention: str, dtype: torch.dtype, positions: int, device: str, vocabulary: int | None = None
 ) -> Qwen2ForCausalLM:
-    """Make a Qwen2 of the given shape with random weights on `device`; `vocabulary` overrides the shape's size."""
+    """Create a Qwen2 model with random weights on `device`; `vocabulary` overrides the shape's vocabulary size."""
     hidden, intermediate, layers, heads, key_value_heads, own_vocabulary = SHAPES[shape]
     config = Qwen2Config(
         vocab_size=vocabulary or own_vocabulary,
@@ -193,9 +193,9 @@ class Workload:
         self.trainer.remove_callback(PrinterCallback)
 
     def step(self, keep_gradients: bool = False) -> float:
-        """Run one optimizer step and return the seconds of its update."""
+        """Run one optimizer step and return the duration of its update in seconds."""
         self.phase.keep = keep_gradients
-        torch.manual_seed(0)  # so that TRL shuffles the rows in the same order for all trainers
+        torch.manual_seed(0)  # TRL then shuffles the rows in the same order for all trainers
 
         def count(module, inputs, output):
             self.phase.positions += output.last_hidden_state.shape[:2].numel()

@@ -1,4 +1,4 @@
-"""Compare whole training steps of CESTrainer and TRL's GRPOTrainer: generation, rewards, old log-probs and update.
+"""Compare complete training steps of CESTrainer and TRL's GRPOTrainer: generation, rewards, old log-probs and update.
 
     OMP_NUM_THREADS=1 python benchmarks/small_step.py
 
@@ -24,7 +24,7 @@ COMPARED = ("trl", "none", "ces")
 
 
 def make_trainer(name: str, model_dir: Path, steps: int):
-    """Make a trainer of `TRAINERS` with the batches of the `arithmetic` recipe."""
+    """Create a trainer from `TRAINERS` with the batch sizes of the `arithmetic` recipe."""
     trainer_class, config_class, shaping = TRAINERS[name]
     arguments = {
         "output_dir": f"runs/bench/small_step/{name}",
@@ -51,7 +51,7 @@ def make_trainer(name: str, model_dir: Path, steps: int):
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=8, help="optimizer steps per repeat; a rollout has 4")
+    parser.add_argument("--steps", type=int, default=8, help="optimizer steps per repeat; 4 per rollout")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args(argv)
     warnings.filterwarnings("ignore")
@@ -67,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
             if turn > 0:  # the first turn is a warm-up
                 seconds[name].append(time.process_time() - start)
     for above, below in (("none", "trl"), ("ces", "none")):
-        print(f"{above} / {below}, CPU time of {options.steps} whole steps: {ratio(seconds, above, below)}")
+        print(f"{above} / {below}, CPU time of {options.steps} complete steps: {ratio(seconds, above, below)}")
     return 0
 
 

@@ -1,7 +1,7 @@
 """Measure the time and memory of each phase of a recipe's rollout, and compare them with `trl-ces plan`.
 
     python benchmarks/step.py --device cuda --config R1-1.5B
-    python benchmarks/step.py --device cuda --config R1-1.5B --model_name_or_path FOLDER --dataset_name FILE   # no Hub
+    python benchmarks/step.py --device cuda --config R1-1.5B --model_name_or_path FOLDER --dataset_name FILE  # offline
 
 The script trains on two rollouts in one process and compares the times of the second rollout with the planned times
 for its completion lengths. Memory is the total in use on the device. On a CPU, the expected times are for an A800.
@@ -79,13 +79,15 @@ class Clock(TrainerCallback):
     def on_step_end(self, args, state, control, **kwargs):
         if state.global_step == self.updates:  # the first rollout is a warm-up
             print(
-                "first rollout, s:", {phase: round(seconds, 1) for phase, seconds in self.seconds.items()}, flush=True
+                "First rollout, seconds:",
+                {phase: round(seconds, 1) for phase, seconds in self.seconds.items()},
+                flush=True,
             )
             self.seconds, self.since = Counter(), time.time()
 
 
 def table(plan, seconds, memory, lengths):
-    """Render expected and measured times and memory peaks; deviations of up to 10 % are shown as "as planned"."""
+    """Format expected and measured times and memory peaks; deviations up to 10 % are shown as "as planned"."""
     fast, slow = rollout_seconds(plan, lengths)
     comparisons = [(f"{phase}, s", fast[phase], slow[phase], seconds[phase]) for phase in fast]
     for name, peak in (("training", max(memory["update"], memory["optimizer"])), ("generating", memory["generation"])):

@@ -68,7 +68,7 @@ class Bench:
         return matrix_rate(self.options.device, self.options.dtype)
 
     def update_flops(self, completions: list[int]) -> float:
-        """Return the minimum FLOPs of a forward and a backward pass over all tokens except padding."""
+        """Return the minimum FLOPs of a forward and backward pass over all tokens except padding."""
         prompts = prompt_lengths(len(completions), self.options.longest, self.options.seed)
         lengths = [prompt + completion for prompt, completion in zip(prompts, completions, strict=True)]
         config, embedding = self.model.config, self.model.get_input_embeddings().weight.numel()
@@ -150,7 +150,7 @@ def mixed_lengths(bench: Bench) -> None:
 
 
 def memory(bench: Bench) -> None:
-    """Compare the peak memory of a step without the model, at R1-like lengths; each trainer has its own process."""
+    """Compare the peak memory of a step, excluding the model, at R1-like lengths; each trainer has its own process."""
     print("\nPeak memory of a step\n")
     line("rows per micro-batch", "TRL", "none / TRL", "ces / none")
     line(*["---:"] * 4)
@@ -177,7 +177,7 @@ def equal_lengths(bench: Bench) -> None:
 
 
 def packed(bench: Bench) -> None:
-    """Compare the time of packed rows and of rows padded to the longest row, at R1-like lengths."""
+    """Compare the time of packed rows and rows padded to the longest row, at R1-like lengths."""
     workloads = {trainer: bench.workload(trainer, bench.lengths(), 2) for trainer in ("packed", "trimmed")}
     seconds = bench.time_alternately(workloads)
     print(f"\nR1-like lengths, 2 rows per micro-batch: packed / trimmed, time {ratio(seconds, 'packed', 'trimmed')}")
@@ -207,14 +207,14 @@ PARTS = {
 
 def main(argv: list[str] | None = None) -> int:
     options = parse(argv)
-    # TRL warns about its experimental rollout function, transformers about deprecated names.
+    # TRL warns about its experimental rollout function, and transformers warns about deprecated names.
     warnings.filterwarnings("ignore")
     bench = Bench(options)
     if options.peak_of:
         trainer, rows = options.peak_of
         workload = bench.workload(trainer, bench.lengths(), int(rows))
         if options.device == "cuda":
-            workload.step()  # warm-up, so that the one-time set-up of libraries is not measured
+            workload.step()  # warm-up, so that one-time library setup is not measured
         # On a CPU, measure the first step: later steps reuse memory that the first step leaves allocated.
         print(json.dumps(workload.peak_memory()))
         return 0

@@ -151,7 +151,7 @@ REJECTED = [
         "set it to true or false",
     ),
     ({"packing": True, "trim_padding": False}, "`packing` is True", "`trim_padding=False`"),
-    ({"on_reward_error": "ignore"}, "`on_reward_error` is 'ignore'", "'stop', 'skip'"),
+    ({"on_reward_error": "ignore"}, "`on_reward_error` is 'ignore'", "'stop' or 'skip'"),
     *(({"max_nonfinite_steps": value}, "`max_nonfinite_steps`", "[1, inf)") for value in (0, -1, True, 1.5)),
     *(({"max_tokens_per_micro_batch": value}, "`max_tokens_per_micro_batch`", "[1, inf)") for value in (0, 1.5)),
     ({"max_tokens_per_micro_batch": 90, "trim_padding": False}, "`max_tokens_per_micro", "needs `trim_padding=True`"),

@@ -145,7 +145,7 @@ def test_auto_tau_is_computed_from_the_first_rollout_without_changing_the_config
     trainer.train()
     means = [entry["completions/mean_length"] for entry in trainer.state.log_history[:2]]
     assert trainer.args.ces_tau == automatic_tau(means[0]) != automatic_tau(means[1])
-    assert caplog.text.count(f"`ces_tau: auto` is {trainer.args.ces_tau:g}, from the first rollout's mean") == 1
+    assert caplog.text.count(f"`ces_tau: auto` is set to {trainer.args.ces_tau:g} from the first rollout's mean") == 1
     assert "too short for CES" not in caplog.text
     assert config.ces_tau == "auto"
 

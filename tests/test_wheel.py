@@ -106,5 +106,5 @@ def test_the_wheel_trains_in_a_new_environment(built, tmp_path):
     assert "| accuracy, %" in run([trl_ces, "quickstart"], tmp_path, timeout=1500)
     assert (tmp_path / "runs/quickstart/quickstart.png").is_file()
     trained = run([trl_ces, "train", "--config", "smollm2_135m", "--max_steps", "1"], tmp_path, timeout=900)
-    assert "Load it:" in trained
+    assert "Load the model:" in trained
     assert "--data_dir" in run([trl_ces, "eval", "--help"], tmp_path)

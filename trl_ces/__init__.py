@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .trainer import CESTrainer
 
 # The command line and the grading workers import this package many times per run. Importing torch and TRL takes four
-# seconds, so these modules are imported on first use.
+# seconds, so the modules below are imported on first use.
 _MODULES = {"CESConfig": "config", "CESTrainer": "trainer"}
 
 

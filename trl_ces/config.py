@@ -1,4 +1,4 @@
-"""`CESConfig`: TRL's `GRPOConfig` with additional fields for CES, and DAPO's clip range as default."""
+"""`CESConfig`: TRL's `GRPOConfig` with additional fields for CES and DAPO's clip range as the default."""
 
 import warnings
 from dataclasses import dataclass, field, fields
@@ -41,10 +41,10 @@ RANGES: dict[str, Range] = {
     "entropy_advantage_alpha": number("[0, inf)", note=" (advantage per nat); the paper uses 0.4"),
     "entropy_advantage_kappa": number("(1, inf)", note=", so that no advantage changes sign; use 2.0"),
     "num_generations": number("[2, inf)", whole=True, note=", the size of a group; the paper uses 4"),
-    "dynamic_sampling_max_rounds": number("[1, inf)", whole=True, note="; 10 is the default"),
-    "max_nonfinite_steps": number("[1, inf)", whole=True, note="; 3 is the default"),
+    "dynamic_sampling_max_rounds": number("[1, inf)", whole=True, note="; the default is 10"),
+    "max_nonfinite_steps": number("[1, inf)", whole=True, note="; the default is 3"),
     "max_tokens_per_micro_batch": number("[1, inf)", None, whole=True, note="; 16384 tokens fit on many GPUs"),
-    "on_reward_error": (lambda action: action in ("stop", "skip"), "choose one of 'stop', 'skip'."),
+    "on_reward_error": (lambda action: action in ("stop", "skip"), "choose 'stop' or 'skip'."),
 }
 
 
@@ -70,22 +70,22 @@ class CESConfig(GRPOConfig):
     shaping: str = field(
         default="ces",
         metadata={
-            "help": "Rule that turns the advantages A, (B,), into A', (B, T). `ces`: Eqs. 2-7 of arXiv "
+            "help": "Rule that computes A', (B, T), from the advantages A, (B,). `ces`: Eqs. 2-7 of arXiv "
             "2605.19358. `none`: DAPO; on a CPU, bit-identical to TRL's trainer if `trim_padding` and "
             "`arrange_by_length` are off. `entropy_advantage`: arXiv 2506.14758. `on_policy_sft`: arXiv "
-            "2602.13407. `my_package.rules:my_rule`, or a name registered by an installed package: your "
-            "own rule, see trl_ces.methods.rule.Rule."
+            "2602.13407. `my_package.rules:my_rule`, or a name registered by an installed package: a "
+            "custom rule; see trl_ces.methods.rule.Rule."
         },
     )
     shaping_kwargs: dict[str, Any] | None = field(
-        default=None, metadata={"help": "Settings of your own rule, by name."}
+        default=None, metadata={"help": "Settings of a custom rule, by name."}
     )
     ces_tau: float | str = field(
         default=0.01,
         metadata={
-            "help": "tau of Eq. 5: share of a completion's tokens, in [0, 1], with at most nine decimals. "
-            "`auto`: 2 / mean length of the first rollout, between 0.01 and 0.05. Completions under about 40 tokens "
-            "are too short for CES."
+            "help": "tau of Eq. 5: share of a completion's tokens to shape, in [0, 1], with at most nine decimals. "
+            "`auto`: 2 / mean length of the first rollout, clamped to [0.01, 0.05]. Completions under about 40 "
+            "tokens are too short for CES."
         },
     )
     ces_beta_correct: float = field(
@@ -107,7 +107,7 @@ class CESConfig(GRPOConfig):
     ces_dynamic_multiplier: bool = field(
         default=True,
         metadata={
-            "help": "Whether b depends on the group accuracy, Eq. 6. False: the ablation `w/o Dynamic b`, b = 1."
+            "help": "Whether b depends on the group accuracy (Eq. 6). False: b = 1, the ablation `w/o Dynamic b`."
         },
     )
     ces_entropy_gradient: bool = field(
@@ -123,7 +123,7 @@ class CESConfig(GRPOConfig):
     )
     ces_correct_threshold: float = field(
         default=1.0,
-        metadata={"help": "Minimum accuracy reward, before weighting, of a correct completion."},
+        metadata={"help": "Minimum accuracy reward of a correct completion, before weighting."},
     )
     ces_allow_dynamic_sampling: bool = field(
         default=False,
@@ -150,7 +150,7 @@ class CESConfig(GRPOConfig):
         default=False,
         metadata={
             "help": "Whether to drop groups whose completions all have the same accuracy and draw more prompts "
-            "until the batch is full, arXiv 2503.14476, section 3.2. See docs/algorithm.md."
+            "until the batch is full (arXiv 2503.14476, section 3.2). See docs/algorithm.md."
         },
     )
     dynamic_sampling_max_rounds: int = field(
@@ -163,13 +163,13 @@ class CESConfig(GRPOConfig):
         default=True,
         metadata={
             "help": "Whether to drop columns that are padding in all rows of a forward pass, and to drop finished "
-            "completions during generation with transformers. Gradients equal TRL's up to rounding."
+            "completions during generation with transformers. Gradients match TRL's up to rounding."
         },
     )
     arrange_by_length: bool = field(
         default=True,
         metadata={
-            "help": "Whether to group rows of similar length into micro-batches and to balance tokens over processes. "
+            "help": "Whether to group rows of similar length into micro-batches and balance tokens across processes. "
             "Ignored if the loss depends on which rows share a micro-batch."
         },
     )
@@ -190,8 +190,8 @@ class CESConfig(GRPOConfig):
     normalize_each_step: bool = field(
         default=False,
         metadata={
-            "help": "With `loss_type: dapo`, whether to divide the loss of each optimizer step by the tokens of "
-            "that step, as in Eq. 1. False: by the rollout's mean tokens per step, as in TRL."
+            "help": "With `loss_type: dapo`, whether to divide the loss of each optimizer step by that step's "
+            "token count, as in Eq. 1. False: divide by the rollout's mean token count per step, as in TRL."
         },
     )
     on_reward_error: str = field(
@@ -275,7 +275,7 @@ class CESConfig(GRPOConfig):
         check_generation(self, reject)
         check_best_metric(self, reject)
         if self.shaping_kwargs and (rule is None or rule.settings is None):
-            reject("shaping_kwargs", "it is only for your own rule; set built-in rules with fields of `CESConfig`.")
+            reject("shaping_kwargs", "it is for custom rules only; built-in rules use fields of `CESConfig`.")
         if self.use_liger_kernel and not is_liger_kernel_available():
             reject("use_liger_kernel", "liger-kernel is not installed: install it, or set this field to false.")
         if self.packing and not self.trim_padding:
@@ -294,9 +294,9 @@ class CESConfig(GRPOConfig):
     def rows_are_independent(self) -> bool:
         """Return whether the loss of an optimizer step is a sum over rows, regardless of their micro-batches."""
         return (
-            self.loss_type != "bnpo"  # divides by the tokens of a micro-batch
-            and self.top_entropy_quantile == 1.0  # a quantile of a micro-batch
-            and self.entropy_coef == 0.0  # a mean over the tokens of a micro-batch
+            self.loss_type != "bnpo"  # normalizes by the micro-batch's token count
+            and self.top_entropy_quantile == 1.0  # computes the quantile per micro-batch
+            and self.entropy_coef == 0.0  # averages the entropy per micro-batch
             and not self.use_adaptive_entropy
         )
 

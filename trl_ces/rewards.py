@@ -3,8 +3,7 @@ Reward functions for TRL.
 
 - [`accuracy_reward`], [`boxed_accuracy_reward`] and [`think_format_reward`] grade each completion separately. They
   take into account whether the chat template already opened `<think>` (docs/deviations.md, rows 17 and 18).
-- `get_NAME_length_reward`: length rewards, computed per group. [`group_reward`] creates one from your
-  own function.
+- `get_NAME_length_reward`: length rewards, computed per group. [`group_reward`] creates one from your own function.
 
 For DAPO's soft overlong punishment, use TRL's `get_soft_overlong_punishment`.
 """
@@ -53,8 +52,8 @@ logger = logging.getLogger(__name__)
 
 Completion = str | list[dict[str, Any]]
 
-# Limits on the CPU time of a comparison, in seconds (docs/grading.md, "Limits"). On a slow, busy
-# machine, 15 of 300 comparisons of correct final answers took over 0.2 s, and none took over 0.5 s.
+# Limits on the CPU time of a comparison, in seconds (docs/grading.md, "Limits"). On a slow, busy machine, 15 of 300
+# comparisons of correct final answers took over 0.2 s, and none took over 0.5 s.
 _FIRST_LIMIT_S = 0.5
 _LIMIT_S = 1.0
 
@@ -77,7 +76,7 @@ def accuracy_reward(
             Reference answers, one per completion, in LaTeX or plain text.
         thinking_prefilled (`bool` or `Sequence[bool]`, *optional*):
             Whether the prompt already opened `<think>`: one value for all completions, or one per completion.
-            [`CESTrainer`] passes it. If `None`, it is read from string prompts, and is `False` for conversations.
+            [`CESTrainer`] passes it. If `None`, it is inferred from string prompts and is `False` for conversations.
         last_turns (`Sequence[str]`, *optional*):
             The model's last turns as generated, including the thinking. [`CESTrainer`] passes them, because TRL may
             have removed the thinking from a completion's `content`. If `None`, the `content` is graded.
@@ -88,7 +87,7 @@ def accuracy_reward(
 
     Returns:
         `list[float | None]`: 1.0 if the final answer equals the reference answer and the thinking is closed, 0.0
-        otherwise. `None`, with a warning, if the reference answer cannot be parsed or the comparison timed out
+        otherwise. `None`, with a warning, if the reference answer cannot be parsed or the comparison times out
         (`first_limit_s` of [`judge`]).
 
     Raises:
@@ -146,7 +145,7 @@ def think_format_reward(
 
     Returns:
         `list[float]`: 1.0 for a well-formed completion, else 0.0. If the prompt opened `<think>`, a completion needs
-        exactly one `</think>` and no `<think>`. Otherwise it needs one `<think>`, with only white space before it, and
+        exactly one `</think>` and no `<think>`. Otherwise it needs one `<think>`, with only whitespace before it, and
         one `</think>` after it. Both the thinking and the text after it must contain a letter or a digit.
     """
     prefilled = _thinking_prefilled(thinking_prefilled, len(completions), kwargs.get("prompts"))
@@ -174,7 +173,7 @@ def _last_text(messages: Completion, role: str) -> str:
 
 
 def _thinking_prefilled(flags: bool | Sequence[bool] | None, count: int, prompts: Sequence[Any] | None) -> list[bool]:
-    """Return whether each prompt opened `<think>`, as given or read from string prompts."""
+    """Return whether each prompt opened `<think>`, as given by `flags` or inferred from string prompts."""
     if flags is None:
         flags = prompts is not None and [isinstance(prompt, str) and opens_thinking(prompt) for prompt in prompts]
     return [flags] * count if isinstance(flags, bool) else list(flags)

@@ -1,7 +1,7 @@
 """`CESTrainer`: TRL's `GRPOTrainer` with the paper's shaped advantage.
 
 CES changes only the advantage. [`Shaping`] implements the paper by overriding TRL's methods. It relies on the
-following behavior, which the tests in tests/test_trl_contract.py check:
+following behavior, which tests/test_trl_contract.py checks:
 
 1. `_calculate_rewards` returns rewards gathered over all processes, with contiguous groups. At this point,
    `Correctness` determines which completions are correct, and [`Shaping`] computes the group accuracy (Eq. 2), before
@@ -9,7 +9,7 @@ following behavior, which the tests in tests/test_trl_contract.py check:
 2. `_generate_and_score_completions` returns the rollout. [`Shaping`] adds its (B,) tensors to the rollout, and TRL
    passes them on to the micro-batches.
 3. `_compute_loss` calls `_get_per_token_logps_and_entropies` for differentiable log-probs and entropies (Eq. 4), and
-   only then reads `inputs["advantages"]`, as (B,) or (B, T). In between, [`Shaping`] writes A' (Eq. 7) to `inputs`.
+   only then reads `inputs["advantages"]`, (B,) or (B, T). In between, [`Shaping`] writes A' (Eq. 7) to `inputs`.
 
 [`CESTrainer`] combines [`Shaping`] with the layers in layers/, one per concern.
 
@@ -74,9 +74,9 @@ class Shaping(Correctness):
     """
 
     _rule: Rule | None = None
-    # [`completion_facts`] of the latest rollout: this process's rows, shape (B,) each.
+    # [`completion_facts`] of the latest rollout for this process's rows, each of shape (B,).
     _facts: dict[str, torch.Tensor] = {}  # noqa: RUF012
-    # Inputs of the current call of _compute_loss: the original, and the copy passed to TRL.
+    # Inputs of the current `_compute_loss` call: the original and the copy passed to TRL.
     _loss_inputs: tuple[dict, dict] | None = None
 
     def __init__(self, *args, **kwargs):
@@ -93,8 +93,8 @@ class Shaping(Correctness):
         if self.args.normalize_each_step and steps % self.args.gradient_accumulation_steps:
             raise ValueError(
                 f"`normalize_each_step` needs a whole number of optimizer steps per rollout: set "
-                f"`steps_per_generation`, {steps}, to a multiple of `gradient_accumulation_steps`, "
-                f"{self.args.gradient_accumulation_steps}."
+                f"`steps_per_generation` ({steps}) to a multiple of `gradient_accumulation_steps` "
+                f"({self.args.gradient_accumulation_steps})."
             )
         self._warn_before_training()
         if self._is_ces and self.args.ces_beta_incorrect > 0:
@@ -107,7 +107,7 @@ class Shaping(Correctness):
         if self._is_ces:
             self._log_warning(negative_beta_warning(args.ces_beta_correct, args.ces_beta_incorrect))
             self._log_warning(unshaped_warning(args.ces_tau, args.max_completion_length))
-        sharded = self.is_deepspeed_enabled or self.is_fsdp_enabled  # both update float32 copies of the weights
+        sharded = self.is_deepspeed_enabled or self.is_fsdp_enabled  # both update fp32 copies of the weights
         if not sharded and not is_peft_model(self.model):
             self._log_warning(rounding_warning(max(self.model.parameters(), key=torch.numel), args.learning_rate))
 
@@ -134,7 +134,7 @@ class Shaping(Correctness):
         if self.args.ces_tau == AUTO:
             mean = lengths.float().mean().item()
             self.args.ces_tau = automatic_tau(mean)
-            result = f"`ces_tau: auto` is {self.args.ces_tau:g}, from the first rollout's mean length."
+            result = f"`ces_tau: auto` is set to {self.args.ces_tau:g} from the first rollout's mean length."
             self._log_warning(f"{result} {short_completion_warning(mean)}".rstrip())
         if is_first:
             self._log_warning(unshaped_rollout_warning(cast(float, self.args.ces_tau), lengths))
@@ -179,7 +179,7 @@ class Shaping(Correctness):
         differentiable = rule.differentiates == "entropies" and settings.get("entropy_gradient", True)
         if differentiable and torch.is_grad_enabled() and not entropies_nats.requires_grad:
             raise RuntimeError(
-                f"The entropies of trl {trl.__version__} carry no gradient, so training would be the paper's ablation "
+                f"The entropies of trl {trl.__version__} carry no gradient, so this run would be the paper's ablation "
                 '"w/o Entropy Gradient": install the version in constraints.txt, or set `ces_entropy_gradient=False` '
                 "if this is intended."
             )
@@ -266,7 +266,7 @@ class CESTrainer(
     Reward functions receive two extra keyword arguments, with one entry per completion: `thinking_prefilled`
     (`list[bool]`), whether the model's last turn began inside an open `<think>`, and `last_turns` (`list[str]`), the
     text of that turn. If TRL parses completions, `last_turns` still contains the thinking, but `content` does not. A
-    dataset column of either name takes precedence.
+    dataset column with either name takes precedence.
 
     Args:
         model (`str`, `PreTrainedModel` or `PeftModel`): The policy, as in [`~trl.GRPOTrainer`].
@@ -276,7 +276,7 @@ class CESTrainer(
 
     Raises:
         `ImportError`: The installed TRL is not supported.
-        `ValueError`: See [`CESConfig`]. Also if the accuracy reward is ambiguous and `shaping="ces"`,
+        `ValueError`: See [`CESConfig`]. Also raised if the accuracy reward is ambiguous and `shaping="ces"`,
             `dynamic_sampling` or a group reward needs it, or if `dynamic_sampling` is used with a dataset that is
             streamed or contains images.
     """

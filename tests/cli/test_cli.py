@@ -144,7 +144,7 @@ def test_train_prints_a_note_before_it_replaces_a_trained_model(trained, monkeyp
 def test_the_printed_code_loads_the_saved_model(trained):
     result, _ = trained
     namespace: dict = {}
-    exec(result.stdout.split("Load it:\n")[1], namespace)
+    exec(result.stdout.split("Load the model:\n")[1], namespace)
     model, tokenizer = namespace["model"], namespace["tokenizer"]
     before = tiny_model()
     assert any((a != b).any() for a, b in zip(model.parameters(), before.parameters(), strict=True))

@@ -101,7 +101,7 @@ def test_an_r1_recipe_trains_on_one_rollout_and_saves_a_usable_model(tiny, tmp_p
         # accelerate starts DDP on a CPU
         (
             {"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 2}},
-            "The accelerate configuration requests FSDP, but MULTI_CPU is running",
+            "The accelerate configuration requests FSDP, but the run uses MULTI_CPU",
         ),
     ],
     ids=["MULTI_CPU", "FSDP"],

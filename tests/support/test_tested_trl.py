@@ -130,7 +130,7 @@ def test_every_function_that_the_package_uses_has_a_fingerprint():
 @pytest.mark.parametrize("version", ["1.15.0", "1.9.2", "0.29.1"])
 def test_the_error_for_an_old_trl_contains_the_install_command(version):
     with pytest.raises(
-        ImportError, match=rf"trl {version} is installed.*1\.16\.0 and newer: pip install trl=={NEWEST}"
+        ImportError, match=rf"trl {version} is installed.*1\.16\.0 or newer: pip install trl=={NEWEST}"
     ):
         check_trl_version(version)
 

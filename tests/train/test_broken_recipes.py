@@ -134,7 +134,7 @@ def error_of(capsys, monkeypatch):
             "dataset_builder: json.loads\ndataset_kwargs: {path: x, field: y}\n",
             ["`dataset_builder`: json.loads called with"],
         ),
-        ({}, "env: {A=B: x}\n", ["`env`: expected a mapping from variables to values"]),
+        ({}, "env: {A=B: x}\n", ["`env`: expected a mapping from variable names to values"]),
         ({}, "overlays: {dapo: 5}\n", ["`overlays`: expected a mapping"]),
         ({}, "solution_pattern: '('\n", ["missing )"]),
         ({}, "chat_template_kwargs: {a: " + "[" * 5000, ["not valid YAML"]),

@@ -101,7 +101,7 @@ def test_the_card_of_an_adapter_explains_how_to_load_it(tmp_path):
     tiny_tokenizer().save_pretrained(tmp_path / "run")
     adapter = card(tmp_path / "run", recipe=RECIPE.replace("some-org/base-model", str(tmp_path / "base")))
     assert adapter.data.library_name == "peft"
-    assert "# an adapter: needs peft" in adapter.text
+    assert "# an adapter; requires peft" in adapter.text
     assert "The weights are a LoRA adapter, which is loaded together with its base model." in adapter.text
     assert "without it, the adapter cannot be loaded" in adapter.text
 
@@ -129,7 +129,7 @@ def test_a_run_without_ces_is_tagged_with_its_loss(run, loss, loss_tags):
 def test_a_custom_rule_is_shown_with_its_title_and_settings(run, monkeypatch):
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "docs" / "examples")
     model_card = card(run, shaping="my_rule:rule", shaping_kwargs={"gamma": 0.2})
-    assert "with DAPO and a penalty on the entropy of correct completions, by [TRL]" in model_card.text
+    assert "with DAPO and a penalty on the entropy of correct completions, using [TRL]" in model_card.text
     assert "| `shaping_kwargs` | {'gamma': 0.2} |" in model_card.text
 
 

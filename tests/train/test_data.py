@@ -112,9 +112,9 @@ def test_each_data_set_is_loaded_with_its_own_configuration(monkeypatch, other, 
 
 def test_too_few_usable_rows_are_rejected(tmp_path):
     file = write_lines(tmp_path, ZWHE99)
-    with pytest.raises(UserError, match=r"30 of 30 rows have usable reference answers, fewer than 31"):
+    with pytest.raises(UserError, match=r"30 of 30 rows have usable reference answers, but the run needs 31"):
         load_datasets(script(file, max_train_samples=31))
-    with pytest.raises(UserError, match=r": 0 of 30 rows have usable reference answers, fewer than 1"):
+    with pytest.raises(UserError, match=r": 0 of 30 rows have usable reference answers, but the run needs 1"):
         load_datasets(script(file, solution_pattern="####(.+)"))
 
 
@@ -270,10 +270,10 @@ def test_large_integers_are_reference_answers(tmp_path):
 def test_a_pipe_is_rejected_without_reading_it(tmp_path, name):
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / name)
-    with pytest.raises(UserError, match="neither a file nor a folder of files"):
+    with pytest.raises(UserError, match="must be a file or a folder of files"):
         check_source(script(tmp_path / name))
     if "/" in name:
-        with pytest.raises(UserError, match="neither a file nor a folder of files"):
+        with pytest.raises(UserError, match="must be a file or a folder of files"):
             check_source(script(tmp_path / "folder"))
 
 
@@ -300,7 +300,7 @@ def test_the_error_for_a_row_without_a_question_names_the_row(question):
 def test_a_prompt_that_ends_with_an_assistant_message_is_rejected():
     turns = [{"role": role, "content": role} for role in ("user", "assistant", "user", "assistant")]
     assert make_prompt(turns[:3], None, "data, row 7") == turns[:3]
-    with pytest.raises(UserError, match="data, row 7: the last chat message is the assistant's"):
+    with pytest.raises(UserError, match="data, row 7: the last chat message is from the assistant"):
         make_prompt(turns, None, "data, row 7")
 
 
@@ -333,7 +333,7 @@ def test_missing_and_ambiguous_columns_are_rejected(tmp_path, fields, message):
     ("name", "content", "message"),
     [
         ("absent.jsonl", None, "absent.jsonl does not exist"),
-        ("data.csv", "a,b", "neither a file nor a folder of files of one type"),
+        ("data.csv", "a,b", "must be a file or a folder of files of a single type"),
         ("empty.jsonl", "", "empty.jsonl contains no rows"),
         ("array.json", "[]", "array.json contains no rows"),
         ("rows.json", "[1]", r"rows.json, row 0 cannot be read \(one int\)"),
@@ -358,7 +358,7 @@ def test_all_files_of_a_folder_must_have_the_same_suffix(tmp_path):
     write_lines(tmp_path, ZWHE99[2:5], "b.jsonl")
     assert len(read_rows(script(tmp_path), str(tmp_path), "train").golds) == 5
     (tmp_path / "c.json").write_text("[]")
-    with pytest.raises(UserError, match="neither a file nor a folder of files of one type"):
+    with pytest.raises(UserError, match="must be a file or a folder of files of a single type"):
         check_source(script(tmp_path))
 
 

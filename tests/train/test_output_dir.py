@@ -88,7 +88,7 @@ def test_overwriting_deletes_old_checkpoints_but_keeps_other_files(job, capsys):
     (job.output / "checkpoint-best").mkdir()
     capsys.readouterr()
     assert job.train("--max_steps", "1", "--overwrite_output_dir", "true") == 0
-    assert capsys.readouterr().out.count("Deleting checkpoint-1, checkpoint-2, checkpoint-3 of an earlier run") == 1
+    assert capsys.readouterr().out.count("Deleting checkpoint-1, checkpoint-2, checkpoint-3 from an earlier run") == 1
     assert sorted(folder.name for folder in job.output.glob("checkpoint-*")) == ["checkpoint-1", "checkpoint-best"]
     assert (job.output / "notes.txt").read_text() == "mine"
     assert "overwrite_output_dir" not in (job.output / "recipe.yaml").read_text()

@@ -92,7 +92,7 @@ def test_a_failed_push_prints_the_command_for_a_later_push(hub, run, capsys):
     push.open()
     push.upload()
     printed = capsys.readouterr().out
-    assert "The Hub does not answer (" in printed
+    assert "The Hub is not available (" in printed
     assert "The push to the Hub failed (" in printed
     assert printed.endswith(
         f"  hf upload me/live '{run}' . --private --revision v1 --exclude 'checkpoint-*' --exclude '_*' "
@@ -112,8 +112,8 @@ def test_nothing_is_pushed_to_a_repository_that_becomes_public_during_training(h
 @pytest.mark.parametrize(
     ("repo", "variables", "message"),
     [
-        ("me//live", {"HF_TOKEN": TOKEN}, "'me//live' is not a repository name"),
-        ("me/live", {}, "There is no token for the Hub: run `hf auth login`"),
+        ("me//live", {"HF_TOKEN": TOKEN}, "'me//live' is not a valid repository name"),
+        ("me/live", {}, "No token for the Hub was found: run `hf auth login`"),
     ],
 )
 def test_repository_name_and_token_are_checked_offline(monkeypatch, tmp_path, repo, variables, message):

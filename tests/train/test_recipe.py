@@ -175,7 +175,7 @@ def test_a_rollout_must_be_a_multiple_of_a_step():
 @pytest.mark.parametrize("key", ["gradient_accumulation_steps", "steps_per_generation", "generation_batch_size"])
 def test_settings_derived_from_responses_per_step_cannot_be_set(tmp_path, key):
     recipe = load_recipe(write(tmp_path, f"responses_per_step: 4\n{key}: 2\n"))
-    with pytest.raises(UserError, match=f"`{key}` follows from `responses_per_step`"):
+    with pytest.raises(UserError, match=f"`{key}` is derived from `responses_per_step`"):
         recipe.training_fields(1)
 
 

@@ -108,7 +108,9 @@ def test_the_error_for_long_prompts_states_their_number_and_the_first_row(tmp_pa
     patch_colocated_vllm(monkeypatch)
     colocate = {"vllm_mode": "colocate", "vllm_max_model_length": LENGTH}
     trainer = vllm_trainer(tmp_path, columns, **colocate)
-    message = rf"2 of 4 prompts.*; the first is row {row}: its {tokens} tokens plus .*, 12, exceed vLLM's limit, 20\. "
+    message = (
+        rf"2 of 4 prompts.*; the first is row {row}: its {tokens} tokens plus .* \(12\) exceed vLLM's limit of 20\. "
+    )
     with pytest.raises(UserError, match=message):
         _check_prompts(trainer)
     trainer.train_dataset = trainer.train_dataset.select(range(2))

@@ -15,7 +15,7 @@ EPILOG = """The defaults are the settings of the paper. To resume a stopped run,
   trl-ces eval --model runs/ces --data test.jsonl --max_new_tokens 1024
   trl-ces eval --model runs/ces --benchmarks aime24,gsm8k --config paper --max_problems 50
 
-docs/evaluation.md lists the benchmarks and describes the measurements.
+docs/evaluation.md lists the benchmarks and describes the metrics.
 """
 
 
@@ -24,7 +24,7 @@ def run(argv: list[str]) -> int:
     parser = Parser(
         "eval",
         usage="trl-ces eval --model MODEL --benchmarks math12|gsm8k,... | --data FILE [--config FILE] [options]",
-        description="Sample a model's completions on benchmarks; report accuracy and mean length, as in the paper.",
+        description="Sample completions for benchmarks; report accuracy and mean length, as in the paper.",
         epilog=EPILOG,
     )
     names = ", ".join(shipped_files("evaluation"))

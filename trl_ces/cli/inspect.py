@@ -21,8 +21,8 @@ def run(argv: list[str]) -> int:
     parser = Parser("inspect", usage=usage, description="Show a model's accuracy and entropies.", epilog=EPILOG)
     add = parser.add_argument
     add("--model", help="directory of a saved model or a LoRA adapter, or a Hub id (default: the recipe's model)")
-    add("--config", nargs="+", default=[], metavar="NAME", help="recipe and overlays, which set other defaults")
-    add("--prompt", action="append", metavar="TEXT", help="a prompt; may be repeated")
+    add("--config", nargs="+", default=[], metavar="NAME", help="recipe and overlays, which change the defaults")
+    add("--prompt", action="append", metavar="TEXT", help="prompt; can be repeated")
     add("--data", metavar="FILE", help="prompts: a .json, .jsonl or .parquet file, or a dataset on the Hub")
     add("--num_prompts", type=count, metavar="N", help=f"number of prompts to draw (default {NUM_PROMPTS})")
     add("--num_samples", type=count, metavar="N", help="completions per prompt (default: num_generations, at least 8)")
@@ -40,7 +40,7 @@ def run(argv: list[str]) -> int:
     if line.accelerate_flags or line.accelerate_config:
         raise UserError("`trl-ces inspect` runs in one process: remove the flags of `accelerate launch`.")
     if options.compare and not options.html:
-        raise UserError("`--compare` adds a second model to the HTML page: also add `--html FILE`.")
+        raise UserError("`--compare` adds a second model to the HTML page: also pass `--html FILE`.")
     sources = {"data": options.data, "prompts": options.prompt}
     recipe = recipe_to_sample(options.config, line.overrides, model=options.model, **sources)
     other = options.compare and recipe_to_sample(options.config, line.overrides, model=options.compare, **sources)

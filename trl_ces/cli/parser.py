@@ -46,5 +46,5 @@ def path(word: str) -> Path:
     """Parse a path and expand `~`, which a shell does not expand in `--out=~/x`."""
     try:
         return Path(expand_home(word))
-    except UserError as error:  # argparse would drop its message
+    except UserError as error:  # argparse would drop the message
         raise argparse.ArgumentTypeError(str(error).rstrip(".")) from None

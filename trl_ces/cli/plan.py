@@ -24,7 +24,7 @@ def run(argv: list[str]) -> int:
     )
     add = parser.add_argument
     add("--config", required=True, nargs="+", metavar="NAME", help="a recipe and overlays, as in `trl-ces train`")
-    add("--gpus", type=count, default=1, metavar="N", help="processes on all nodes, one per device (default: 1)")
+    add("--gpus", type=count, default=1, metavar="N", help="total number of processes, one per device (default: 1)")
     add("--nodes", type=count, metavar="N", help="training nodes (default: from the accelerate configuration, or 1)")
     add("--device", choices=DEVICES, type=str.upper, default="A800", help="GPU for the time estimate (default: A800)")
     add("--gpu_memory", type=float, metavar="GIB", help="memory per device, to check whether the recipe fits")

@@ -1,4 +1,4 @@
-"""`trl-ces quickstart`: show the effect of CES on a small model, on this machine's CPU."""
+"""`trl-ces quickstart`: show the effect of CES on a small model trained on the CPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ docs/tutorial.md explains each step, and docs/quickstart.md explains these resul
 
 
 class StageLine:
-    """Terminal line that shows a stage's title and progress, and its duration when it ends."""
+    """Terminal line with a stage's title and progress, and its duration when it ends."""
 
     def __init__(self, title: str):
         self.title = title
@@ -39,7 +39,7 @@ class StageLine:
 
 def run(argv: list[str]) -> int:
     """Train with all methods and print the comparison; return 1 if a run failed."""
-    parser = Parser("quickstart", description="Compare CES and DAPO on a small model, on a CPU, in a few minutes.")
+    parser = Parser("quickstart", description="Compare CES and DAPO on a small model in a few minutes on a CPU.")
     parser.add_argument("--output_dir", type=path, default=Path("runs/quickstart"), help="output directory")
     parser.add_argument("--seed", type=int, default=0, help="seed of the base model, problems and training")
     options = parser.parse_args(argv)

@@ -1,4 +1,4 @@
-"""`trl-ces recipes`: list the shipped recipes with their costs, print one in full, or copy it."""
+"""`trl-ces recipes`: list the shipped recipes with their costs, or print or copy a recipe."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def run(argv: list[str]) -> int:
 
         print(costs_table())
     elif len(options.names) < (1 if options.action == "show" else 2):
-        parser.error("name a recipe, such as `trl-ces recipes show R1-7B alp` or `... copy R1-7B alp my.yaml`")
+        parser.error("specify a recipe, such as `trl-ces recipes show R1-7B alp` or `... copy R1-7B alp my.yaml`")
     elif options.action == "copy":
         *names, file = options.names
         if Path(file).exists():

@@ -25,7 +25,7 @@ from ..train.run import StoppedTraining, train
 def main(args: list[str]) -> int:
     """Train and save the model."""
     ignore_deprecations()
-    # Read the environment first, because the user's code may change it.
+    # Read the environment first, because user code may change it.
     reported, rank = os.environ.get(REPORTED), os.environ.get("RANK", "0")
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
     parser.add_argument("--expect_processes", type=int, default=1)

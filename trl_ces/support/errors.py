@@ -1,4 +1,4 @@
-"""User-facing errors, and helpers for their messages."""
+"""User-facing errors and helpers for their messages."""
 
 import difflib
 import warnings

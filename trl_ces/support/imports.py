@@ -1,4 +1,4 @@
-"""Import objects by the dotted paths in a recipe."""
+"""Import the objects that a recipe specifies by dotted path."""
 
 import importlib
 import json
@@ -34,12 +34,12 @@ def import_path(path: str, field: str) -> Any:
     try:
         module = importlib.import_module(module_name)
         problem = None if name in vars(module) else f"{module_name} has no {name!r}.{nearest(name, vars(module))}"
-    except (Exception, SystemExit) as error:  # the user's own code may raise anything
+    except (Exception, SystemExit) as error:  # user code may raise any exception
         problem = f"{path!r} cannot be imported: {type(error).__name__}: {error}."
     if problem is not None:
         other = sys.modules.get(file.stem)  # absent if the user's own module failed
         is_hidden = file.is_file() and other is not None and getattr(other, "__file__", None) != str(file)
-        hint = f" Another module has the name {file.stem}: rename {file}." if is_hidden else ""
+        hint = f" Another module is also named {file.stem}: rename {file}." if is_hidden else ""
         raise UserError(f"`{field}`: {problem}{hint}")
     return vars(module)[name]
 

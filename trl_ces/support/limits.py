@@ -2,7 +2,7 @@
 
 MAX_LENGTH = 10_000
 MAX_NESTING = 60
-MAX_ITEMS = 100  # values of a list, sides of a statement
+MAX_ITEMS = 100  # elements of a list or sides of a statement
 
 
 def too_big(text: str) -> bool:

@@ -7,7 +7,7 @@ from typing import IO
 
 from .errors import UserError
 
-TRAINING_LOCK = ".training.lock"  # in `output_dir`; a study locks a run's folder with a different file
+TRAINING_LOCK = ".training.lock"  # in `output_dir`; a study locks the run's folder with another file
 
 
 class Busy(UserError):

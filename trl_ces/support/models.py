@@ -1,4 +1,4 @@
-"""Reject models that cannot be trained, and reward models that do not return a single reward."""
+"""Reject models that cannot be trained and reward models that do not return a single reward."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ def check_not_adapter(name: str) -> None:
         base = json.loads(file.read_text(encoding="utf-8")).get("base_model_name_or_path") or "?"
         raise UserError(
             f"The model {name!r} is an adapter (LoRA or similar) of {base}: merge it with "
-            "`merge_and_unload` and use the result, or train it in a script with "
+            "`merge_and_unload` and use the merged model, or train it in a script with "
             "`PeftModel.from_pretrained(..., is_trainable=True)`."
         )
 
@@ -30,8 +30,8 @@ def check_policy(model: Any, tokenizer: Any) -> None:
     rows = getattr(model.get_input_embeddings(), "num_embeddings", None) or model.config.get_text_config().vocab_size
     # Text models may share the tokenizer of an image or audio model. transformers adds an unknown token to some
     # tokenizers that never produce it.
-    others = {getattr(tokenizer, f"{kind}_token", None) for kind in ("image", "video", "audio", "unk")}
-    missing = {index: token for token, index in tokenizer.get_vocab().items() if index >= rows and token not in others}
+    exempt = {getattr(tokenizer, f"{kind}_token", None) for kind in ("image", "video", "audio", "unk")}
+    missing = {index: token for token, index in tokenizer.get_vocab().items() if index >= rows and token not in exempt}
     if missing:
         raise UserError(
             f"The tokenizer has {len(missing)} tokens without an embedding (the first is {missing[min(missing)]!r} "
@@ -48,9 +48,9 @@ def check_reward_model(reward: Any) -> None:
     if isinstance(reward, str):
         try:
             config, _ = PreTrainedConfig.get_config_dict(reward)
-        except OSError:  # loading it will fail with a message
+        except OSError:  # loading the model will raise a clear error
             return
-        # transformers does not save its default of two labels. TRL adds a random head to a model without one.
+        # transformers does not save its default of two labels. TRL adds a random head to models without a head.
         labels = len(config.get("id2label") or "12") if "auto_map" not in config else 1
     if labels != 1:
         name = reward if isinstance(reward, str) else type(reward).__name__

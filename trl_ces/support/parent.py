@@ -13,7 +13,7 @@ LAUNCHER = "TRL_CES_LAUNCHER"  # environment variable: process id of `trl-ces tr
 
 
 def kill_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent ends. No effect except on Linux."""
+    """Ask the kernel to kill this process when its parent ends (Linux only)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
@@ -30,7 +30,7 @@ def end_with_launcher() -> None:
     launcher = int(os.environ.get(LAUNCHER, parent))
     kill_with_parent()
 
-    # The parent may have ended before the call above, and the call has no effect on systems other than Linux.
+    # The parent may have ended before the call above, which has an effect only on Linux.
     def watch() -> None:
         while os.getppid() == parent and psutil.pid_exists(launcher):
             time.sleep(1)

@@ -36,7 +36,7 @@ def fingerprint(function: Callable) -> str:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and ast.get_docstring(node):
             node.body = node.body[1:]
-    # Python versions differ in which empty fields they print.
+    # `ast.dump` prints different empty fields on different Python versions.
     text = re.sub(r"[\s,]*\w+=(\[\]|None)|[\s,]", "", ast.dump(tree))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -66,8 +66,7 @@ def check_trl_version(version: str) -> None:
     newest = tested[-1]
     if Version(version) < Version(tested[0]):
         raise ImportError(
-            f"trl {version} is installed, but CESTrainer builds on the internals of trl {tested[0]} and newer: "
-            f"pip install trl=={newest}."
+            f"trl {version} is installed, but CESTrainer requires trl {tested[0]} or newer: pip install trl=={newest}."
         )
     if changed_functions():
         warnings.warn(

@@ -13,7 +13,7 @@ FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z|[-+]?
 
 MAX_BYTES, MAX_DEPTH, MAX_NODES, MAX_DIGITS = 2**20, 50, 100_000, 20
 UNSAVABLE = re.compile("[\0\ud800-\udfff]")  # no path, environment variable or UTF-8 file can contain them
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of `api_key`, `API_KEY`, `x-api-key` and `apiKey`
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # words of `api_key`, `API_KEY`, `x-api-key` and `apiKey`
 _SECRET = re.compile(
     r"(^|_)(password|passwd|passphrase|secret|credential|authorization|bearer)s?(_|$)|(^|_)pass$|_pwd$"
     r"|(api|access|secret|private|auth|account|encryption|signing|ssh|wandb|hf|openai)_?keys?(_|$)"
@@ -53,7 +53,7 @@ def _check_node(node: yaml.Node, sizes: dict[int, int], depth: int = 1) -> int:
             if UNSAVABLE.search(node.value):
                 _reject(f"{node.value!a:.40} contains a character that cannot be saved", node)
             if node.tag.endswith(":int") and len(node.value) > MAX_DIGITS:
-                _reject(f"an integer of {len(node.value)} digits", node)
+                _reject(f"an integer with {len(node.value)} digits", node)
         elif isinstance(node, yaml.MappingNode):
             inner, keys = [child for pair in node.value for child in pair], set()
             for key in (key for key in inner[::2] if isinstance(key, yaml.ScalarNode)):
@@ -103,7 +103,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """Read a mapping from a YAML file; an empty file gives an empty mapping."""
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise UserError(f"the file has {path.stat().st_size} bytes, but the limit for settings is {MAX_BYTES}.")
+            raise UserError(f"the file has {path.stat().st_size} bytes, but the limit is {MAX_BYTES}.")
         content = parse_yaml(path.read_text(encoding="utf-8"))
     except UserError as error:
         raise UserError(f"{path}: {error}") from None

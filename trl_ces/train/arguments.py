@@ -44,8 +44,8 @@ class ScriptArguments:
     max_train_samples: int | None = field(
         default=None,
         metadata={
-            "help": "Number of rows to draw with `dataset_seed`. Default: all, or 2000 from a `dataset_builder`. "
-            "The paper uses 2500."
+            "help": "Number of training rows to draw with `dataset_seed`. Default: all rows, or 2000 problems of a "
+            "`dataset_builder`. The paper uses 2500."
         },
     )
     dataset_seed: int = field(default=42, metadata={"help": "Seed for drawing rows."})
@@ -78,7 +78,7 @@ class ScriptArguments:
         },
     )
     dataset_kwargs: dict[str, Any] | None = field(
-        default=None, metadata={"help": "Additional arguments for `dataset_builder` (`{max_terms: 4}`)."}
+        default=None, metadata={"help": "Additional arguments for `dataset_builder`, such as `{max_terms: 4}`."}
     )
     reward_funcs: list[str] = field(
         default_factory=lambda: ["accuracy_reward", "think_format_reward"],
@@ -100,7 +100,7 @@ class ScriptArguments:
     responses_per_step: int | None = field(
         default=None,
         metadata={
-            "help": "Completions per optimizer step over all processes (4 in the paper). If set, "
+            "help": "Completions per optimizer step across all processes (4 in the paper). If set, "
             "`gradient_accumulation_steps` and `steps_per_generation` are derived, and "
             "`per_device_train_batch_size` is an upper bound (default 2)."
         },
@@ -116,7 +116,7 @@ class ScriptArguments:
         },
     )
     model_builder_kwargs: dict[str, Any] | None = field(
-        default=None, metadata={"help": "Additional arguments for `model_builder` (`{seed: 1}`)."}
+        default=None, metadata={"help": "Additional arguments for `model_builder`, such as `{seed: 1}`."}
     )
     overwrite_output_dir: bool = field(
         default=False,
@@ -137,11 +137,13 @@ class ScriptArguments:
         if self.dataset_seed < 0:
             raise ValueError(f"`dataset_seed` is {self.dataset_seed}: it must be at least 0.")
         if self.dataset_name is None and self.dataset_builder is None:
-            raise ValueError("`dataset_name` is missing: name a Hub dataset, a local file or a `dataset_builder`.")
+            raise ValueError(
+                "`dataset_name` is missing: set it to a Hub id or a local file, or set `dataset_builder`."
+            )
         if self.dataset_builder is not None and (self.dataset_name or self.eval_dataset_name):
             raise ValueError(
                 "`dataset_builder` cannot be combined with `dataset_name` or `eval_dataset_name`: set one of them "
-                "to null. `num_eval_samples` holds out problems of a `dataset_builder`."
+                "to null. To hold out problems of a `dataset_builder`, set `num_eval_samples`."
             )
         if self.prompt_template is not None:
             if self.prompt_template.count("{question}") != 1:
@@ -186,23 +188,23 @@ def recipe_fields() -> dict[str, RecipeField]:
             default = entry.default if entry.default_factory is dataclasses.MISSING else entry.default_factory()
             # Typed as a path, but the Trainer also accepts true (the last checkpoint in `output_dir`) and false.
             hint = str | bool | None if entry.name == RESUME else hints[entry.name]
-            if entry.name.endswith("_kwargs") and str in typing.get_args(hint):  # the hint would accept any text
+            if entry.name.endswith("_kwargs") and str in typing.get_args(hint):  # TRL's hint accepts any text
                 hint = dict[str, Any] | None
             choices = tuple(entry.metadata.get("choices") or ())
             keys[entry.name] = RecipeField(owner, entry.name, hint, default, choices)
     return keys
 
 
-def check_key(name: str, source: str, others: Iterable[str] = ()) -> None:
-    """Raise `UserError` if `name` is not a recipe key; suggest a key or one of `others`. `source` names the file."""
+def check_key(name: str, source: str, options: Iterable[str] = ()) -> None:
+    """Raise `UserError` if `name` is not a recipe key; suggest a key or one of `options`. `source` names the file."""
     if name not in recipe_fields():
         reject_secrets({name: "?"}, source)
-        hint = nearest(str(name), [*recipe_fields(), *others]) or " `trl-ces train --help` lists all keys."
+        hint = nearest(str(name), [*recipe_fields(), *options]) or " `trl-ces train --help` lists all keys."
         raise UserError(f"{source}: unknown key `{name}`.{hint}")
 
 
 def coerce(value: Any, hint: Any) -> Any:
-    """Convert int to float and yes, on, no, off to bool if `hint` requires it; raise `TypeError` for other types."""
+    """Convert int to float and yes, on, no, off to bool if `hint` requires it; raise `TypeError` on a mismatch."""
     from huggingface_hub.dataclasses import type_validator
 
     members = typing.get_args(hint) or (hint,)
@@ -261,8 +263,8 @@ def accelerate_flags() -> dict[str, bool]:
     }
 
 
-def read_words(words: list[str], others: Iterable[str] = ()) -> CommandLine:
-    """Parse a command line; `others` are the names of the subcommand's own options."""
+def read_words(words: list[str], options: Iterable[str] = ()) -> CommandLine:
+    """Parse a command line; `options` contains the names of the subcommand's own options."""
     line, groups = CommandLine(), dict[str, list[str]]()
     for word in words:
         if UNSAVABLE.search(word):
@@ -273,7 +275,7 @@ def read_words(words: list[str], others: Iterable[str] = ()) -> CommandLine:
             groups.pop(name, None)  # the last occurrence takes precedence
             groups[name] = [value] if equals else []
         elif not groups:
-            raise UserError(f"command line: {word!r} is not a `--field`: name a recipe with `--config {word}`.")
+            raise UserError(f"command line: {word!r} is not a `--field`: pass a recipe with `--config {word}`.")
         else:
             groups[next(reversed(groups))].append(word)
     for name, values in groups.items():
@@ -282,10 +284,10 @@ def read_words(words: list[str], others: Iterable[str] = ()) -> CommandLine:
             continue
         known = ["config", "accelerate_config", *accelerate_flags()]
         if name not in known:
-            check_key(name, "command line", [*others, *known])
+            check_key(name, "command line", [*options, *known])
         takes_value = accelerate_flags().get(name, True)
         if not values if name == "config" else len(values) != int(takes_value):
-            raise UserError(f"command line: `--{name}` takes {int(takes_value)} value, got {len(values)}.")
+            raise UserError(f"command line: `--{name}` takes {'a' if takes_value else 'no'} value, got {len(values)}.")
         if name == "config":
             line.config = values
         elif name == "accelerate_config":

@@ -21,7 +21,7 @@ class SaveOnSigterm(TrainerCallback):
     def __init__(self, accelerator: Any, signals: tuple[int, ...] = (signal.SIGTERM,)):
         self.accelerator, self.signals = accelerator, signals
         self.signalled = 0  # the first signal that this process received
-        self.stopped = False  # whether training stops; the same on all processes
+        self.stopped = False  # whether to stop training; the same on all processes
         self.on_step_begin(None, None, None)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
@@ -29,7 +29,7 @@ class SaveOnSigterm(TrainerCallback):
 
     def on_step_begin(self, args, state, control, **kwargs):
         if threading.current_thread() is threading.main_thread():
-            for number in self.signals:  # in each step, because a reward function may replace the handlers
+            for number in self.signals:  # at each step, because a reward function may replace the handlers
                 signal.signal(number, self._on_signal)
 
     def on_step_end(self, args, state, control, **kwargs):
@@ -49,7 +49,7 @@ class SaveOnSigterm(TrainerCallback):
 class RunFiles(TrainerCallback):
     """
     Write a run's files after its first optimizer step, so that a failed start changes nothing, and add them and a
-    manifest to each checkpoint. `write` takes the folder; `overwrite` deletes the checkpoints of an earlier run.
+    manifest to each checkpoint. `write` takes the folder; `overwrite` deletes the checkpoints of earlier runs.
     """
 
     def __init__(self, accelerator: Any, write: Callable[[Path], None], overwrite: bool):

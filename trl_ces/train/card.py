@@ -22,7 +22,7 @@ from .recipe import RECIPE
 
 FACTS = "run.json"  # the rule's title, the resolved settings and the package versions
 ADAPTER, CARD, CURVES = "adapter_config.json", "README.md", "curves.png"
-# Settings that the card lists in addition to the token rule's; recipe.yaml contains all other settings.
+# Settings that the card lists in addition to those of the token rule; recipe.yaml contains the rest.
 TRAINING_FIELDS = (
     "loss_type", "epsilon", "epsilon_high", "beta", "learning_rate", "lr_scheduler_type", "warmup_steps", "adam_beta1",
     "adam_beta2", "max_grad_norm", "num_generations", "per_device_train_batch_size", "gradient_accumulation_steps",
@@ -35,7 +35,7 @@ LOGGED = ("reward", "completions/mean_length", "entropy", "ces/group_accuracy", 
 
 
 def write_facts(folder: Path, args: CESConfig, accuracy_reward: str | None, changes: Sequence[Any] = ()) -> None:
-    """Write a run's resolved settings, package versions and resumes with changed settings to `folder`."""
+    """Write a run's resolved settings, package versions and settings changed on resume to `folder`."""
     own = [name for name in vars(args) if name.startswith(f"{args.shaping}_")]
     own += ["shaping_kwargs"] if args.shaping_kwargs else []
     values = {name: getattr(args, name) for name in ("shaping", *own, *TRAINING_FIELDS)}  # contains no access token

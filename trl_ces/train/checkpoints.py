@@ -1,4 +1,4 @@
-"""Find the checkpoint from which a stopped run resumes."""
+"""Find, check and delete a run's checkpoints."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ STATE, MANIFEST = "trainer_state.json", "manifest.json"
 
 @dataclass(frozen=True)
 class Length:
-    """Length of a run in the Trainer's settings: `max_steps` if positive, else `num_train_epochs`."""
+    """Length of a run, as set for the Trainer: `max_steps` if positive, else `num_train_epochs`."""
 
     max_steps: int = -1
     num_train_epochs: float = 3.0
@@ -60,7 +60,7 @@ def _describe(file: Path) -> dict[str, Any]:
 
 
 def find_damage(checkpoint: Path, thorough: bool = True) -> str | None:
-    """Describe the first missing or changed file of a checkpoint, or return `None`. `thorough`: compare hashes."""
+    """Describe a missing or changed file of a checkpoint, or return `None`; compare hashes only if `thorough`."""
     if not (checkpoint / MANIFEST).is_file():
         return f"{MANIFEST}, which `trl-ces train` writes last, is missing"
     try:
@@ -95,7 +95,7 @@ def delete_checkpoints(output_dir: Path) -> None:
     folders = list_checkpoints(output_dir)
     if folders:
         print(
-            f"Deleting {', '.join(folder.name for folder in folders)} of an earlier run in {output_dir}.", flush=True
+            f"Deleting {', '.join(folder.name for folder in folders)} from an earlier run in {output_dir}.", flush=True
         )
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)  # another machine may delete it at the same time
@@ -126,7 +126,7 @@ def newest_checkpoint(
 
 
 def resume_hint(output_dir: Path, length: Length, since: float, resumed_from: str | None) -> str:
-    """Explain how to resume a run that started at time `since`, possibly resumed from `resumed_from`."""
+    """Explain how to resume a run that started at time `since`, possibly from the checkpoint `resumed_from`."""
     checkpoint = newest_checkpoint(output_dir, length, since, thorough=False) or (resumed_from and Path(resumed_from))
     if not checkpoint:
         option = " with `--overwrite_output_dir true`" if list_checkpoints(output_dir) else ""

@@ -68,7 +68,7 @@ def _check_model(recipe: Recipe) -> None:
         for pattern in ("config.json", "*.safetensors"):
             if not any(Path(name).glob(pattern)):
                 raise UserError(
-                    f"`model_name_or_path` {name!r} has no {pattern}: name a Hub id, or a directory written by "
+                    f"`model_name_or_path` {name!r} has no {pattern}: set it to a Hub id or a directory written by "
                     f"`save_pretrained`.{nearest_model(name)}"
                 )
     elif Path(name).parent != Path() and Path(name).parent.is_dir() and (hint := nearest_model(name)):

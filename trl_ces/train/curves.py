@@ -48,7 +48,7 @@ def plot_curves(curves: dict[str, list[Curve]], file: Path) -> Path:
     from matplotlib.figure import Figure
 
     curves = {
-        name: [run | {"accuracy": [100 * share for share in run["accuracy"]]} for run in runs]
+        name: [run | {"accuracy": [100 * value for value in run["accuracy"]]} for run in runs]
         for name, runs in curves.items()
     }
     figure = Figure(figsize=(11, 3.6 if len(curves) < 4 else 4.2))
@@ -82,16 +82,16 @@ def styles_of(methods: list[str]) -> dict[str, dict[str, Any]]:
 
 
 def mean_curve(runs: list[Curve], key: str) -> tuple[list[float], list[float]]:
-    """Return the running mean of the runs' mean, over the steps that all runs share."""
+    """Average `key` over runs at the steps that all runs share, and return the running mean of the average."""
     steps = [step for step in runs[0]["step"] if all(step in run["step"] for run in runs)]
     values = [dict(zip(run["step"], run[key], strict=True)) for run in runs]
     return running_mean(steps, [fmean(by_step[step] for by_step in values) for step in steps])
 
 
 def running_mean(steps: list[float], values: list[float]) -> tuple[list[float], list[float]]:
-    """Return the centered running mean over five points and its steps, from the first full window to the last one.
+    """Return the steps and values of a centered running mean over five points, for full windows only.
 
-    A mean over fewer points at the ends would look like a jump. Fewer than five points are returned unchanged.
+    Partial windows at the ends would look like jumps. Fewer than five points are returned unchanged.
     """
     reach = 2 if len(values) >= 5 else 0
     inner = range(reach, len(values) - reach)

@@ -1,7 +1,8 @@
 """Load training problems as columns `prompt` and `solution` from the Hub, local files or a `dataset_builder`.
 
 The paper trains on 2,500 problems of DeepMath-103K but does not list them. This module draws rows in the order of a
-hash of the seed and the row number, independent of the machine, library versions and number of processes.
+hash of the seed and the row number, so that the draw does not depend on the machine, library versions or number of
+processes.
 """
 
 import hashlib
@@ -30,7 +31,7 @@ RESERVED |= {"log_metric", "environments", "_row"}
 MEDIA = {"image", "images", "video", "videos", "audio", "audios"}
 # Words that other programs write for missing or non-finite numbers.
 MISSING = {"none", "null", "nil", "nan", "-nan", "nat", "na", "<na>", "n/a", "#n/a", "#na", "inf", "-inf"}
-MAX_QUESTION = 1_000_000  # characters; longer texts take the tokenizer minutes and gigabytes
+MAX_QUESTION = 1_000_000  # characters; tokenizing longer texts takes minutes and gigabytes
 BATCH = 256  # number of reference answers graded at a time
 DEFAULT_BUILDER_SAMPLES = 2000  # problems of a `dataset_builder` without `max_train_samples`
 Report = Callable[[str], Any] | None
@@ -48,7 +49,7 @@ class Rows:
 
 
 def read_rows(script: ScriptArguments, name: str, split: str) -> Rows:
-    """Read all rows of a local path or of a dataset on the Hub."""
+    """Read all rows of a local path or Hub dataset."""
     from datasets import load_dataset
     from datasets.exceptions import DatasetGenerationError
 
@@ -64,7 +65,7 @@ def read_rows(script: ScriptArguments, name: str, split: str) -> Rows:
     except (*hub_errors(), DatasetGenerationError, AttributeError, TypeError, ValueError, RuntimeError) as error:
         raise UserError(
             f"The dataset {name!r} (split {split!r}) cannot be read ({first_line(error)}): check its name, "
-            "`dataset_config`, split and network; a folder of .parquet files works offline."
+            "`dataset_config` and split, and the network connection; a folder of .parquet files works offline."
         ) from None
     prompt_column = find_column(list(columns), "prompt_column", script.prompt_column, PROMPT_COLUMNS, name)
     solution_column = find_column(list(columns), "solution_column", script.solution_column, SOLUTION_COLUMNS, name)
@@ -93,7 +94,7 @@ def _read_local(path: Path, split: str) -> dict[str, Sequence[Any]]:
     files = sorted(file for file in path.iterdir() if file.suffix in DATA_SUFFIXES) if path.is_dir() else [path]
     suffixes = {file.suffix for file in files}
     if len(suffixes) != 1 or not suffixes <= set(DATA_SUFFIXES) or not all(map(Path.is_file, files)):  # not a pipe
-        raise UserError(f"{path} is neither a file nor a folder of files of one type: {', '.join(DATA_SUFFIXES)}.")
+        raise UserError(f"{path} must be a file or a folder of files of a single type: {', '.join(DATA_SUFFIXES)}.")
     files = [file for file in files if split in re.split(r"[\W_]+", file.stem)] or files
     if suffixes == {".parquet"}:
         data = cast("Dataset", Dataset.from_parquet([str(file) for file in files]))
@@ -147,7 +148,7 @@ def make_prompt(
     if is_text:
         return messages if template is None else template.replace("{question}", question)
     if messages[-1]["role"] == "assistant":  # TRL would continue this message
-        raise UserError(f"{location}: the last chat message is the assistant's: end with the question.")
+        raise UserError(f"{location}: the last chat message is from the assistant: end with the user's question.")
     if not system_prompt:
         return messages
     rest = messages[1:] if messages[0]["role"] == "system" else messages
@@ -155,7 +156,7 @@ def make_prompt(
 
 
 def _message(turn: dict[str, Any], location: str) -> dict[str, Any]:
-    """Return a chat message without empty keys and with text parts joined, because few templates accept parts."""
+    """Return a chat message without null values and with text parts joined, because few templates accept parts."""
     content = turn.get("content") or ("" if turn.get("tool_calls") else turn.get("content"))
     if isinstance(content, list) and all(isinstance(part, dict) and "text" in part for part in content):
         content = "".join(part["text"] for part in content)
@@ -170,7 +171,7 @@ def shuffled(number_of_rows: int, seed: int) -> list[int]:
 
 
 def draw_rows(rows: Rows, script: ScriptArguments, count: int | None, grade: bool) -> tuple[list[int], list[int]]:
-    """Draw `count` rows with a reference answer (a usable one if `grade`); return the drawn and dropped rows."""
+    """Draw `count` rows with a reference answer (usable if `grade`); return the drawn and the dropped row numbers."""
     from ..grading.judge import usable_golds
 
     grade = grade and bool({"accuracy_reward", "boxed_accuracy_reward"} & set(script.reward_funcs))
@@ -225,7 +226,7 @@ def load_datasets(
 
 
 def _draw_once(rows: Rows, script: ScriptArguments, num_held_out: int, grade: bool, report: Report) -> list[int]:
-    """Draw `max_train_samples` plus `num_held_out` rows; only the main process grades, because grading is timed."""
+    """Draw `max_train_samples` plus `num_held_out` rows; only the main process grades, because of time limits."""
     count = None if script.max_train_samples is None else script.max_train_samples + num_held_out
     if grade:
         from accelerate import PartialState
@@ -240,9 +241,9 @@ def _draw_once(rows: Rows, script: ScriptArguments, num_held_out: int, grade: bo
     minimum = count if count is not None else num_held_out + 1
     if len(drawn_rows) < minimum:
         raise UserError(
-            f"{rows.source}: {len(drawn_rows)} of {len(rows.golds)} rows have usable reference answers, fewer than "
-            f"{minimum}: lower `max_train_samples` or `num_eval_samples`, or check `solution_column` and "
-            "`solution_pattern`."
+            f"{rows.source}: {len(drawn_rows)} of {len(rows.golds)} rows have usable reference answers, but "
+            f"the run needs {minimum}: lower `max_train_samples` or `num_eval_samples`, or check `solution_column` "
+            "and `solution_pattern`."
         )
     golds = {row: str(clean_gold(rows.golds[row], script.solution_pattern, rows.source)) for row in drawn_rows}
     missing = [row for row in drawn_rows if golds[row].lower() in MISSING]
@@ -287,14 +288,14 @@ def make_dataset(rows: Rows, numbers: list[int], script: ScriptArguments) -> "Da
             Dataset.from_list([{name: record[name]} for record in records], on_mixed_types=mixed_types)
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise UserError(
-                f"{rows.source}: the column `{name}` cannot be stored ({first_line(error)}): remove it, or give every "
-                "row a value of one type."
+                f"{rows.source}: the column `{name}` cannot be stored ({first_line(error)}): remove it, or make all "
+                "its values the same type."
             ) from None
     return Dataset.from_list(records, on_mixed_types=mixed_types)
 
 
 def check_rows(rows: int, prompts: int) -> None:
-    """Raise `UserError` if there are too few rows for a rollout: the Trainer would save the base model untrained."""
+    """Raise `UserError` if there are too few rows for a rollout; the Trainer would save an untrained model."""
     if rows < prompts:
         raise UserError(
             f"There are {rows} training rows, but a rollout needs {prompts} prompts: add rows, or lower "

@@ -1,4 +1,4 @@
-"""Start training: one process directly, several on a CPU with torchrun, all others with `accelerate launch`.
+"""Start training: one process directly, several CPU processes with torchrun, otherwise with `accelerate launch`.
 
 On a CPU, `accelerate launch` would silently start a single process. The machine's default accelerate configuration is
 ignored.
@@ -92,7 +92,7 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
     if config_file is None:
         config_file = find_config("ddp" if processes > 1 else "single", "accelerate").resolve()
     launch = ["-m", LAUNCHERS[1], "--config_file", str(config_file), "--num_processes", str(processes)]
-    # quiet: suppress accelerate's traceback; no_python: otherwise, it would start the worker without `-P`
+    # quiet: suppress accelerate's traceback; no_python: accelerate would start the worker without `-P`
     for flag, words in (flags | {"quiet": [], "no_python": []}).items():
         launch += [f"--{flag}", *words]
     env |= _share_cores(processes // machines, recipe.env, line.accelerate_flags)
@@ -122,7 +122,7 @@ def device_count() -> int:
 
 
 def _share_cores(processes: int, *settings: Mapping[str, Any]) -> dict[str, str]:
-    """Divide this machine's cores among its processes; accelerate assigns one core each, even if Adam is offloaded."""
+    """Divide this machine's cores among its processes; accelerate assigns one each, even if Adam runs on the CPU."""
     names = (THREADS, "num_cpu_threads_per_process")
     if any(name in mapping for mapping in (os.environ, *settings) for name in names):
         return {}
@@ -135,7 +135,7 @@ def _share_cores(processes: int, *settings: Mapping[str, Any]) -> dict[str, str]
 def run_training(launch: Launch, recipe: Recipe) -> int:
     """Run this machine's training processes, and print how to resume if one is killed or raises an error."""
     output_dir, received = Path(recipe.setting("output_dir")), list[int]()
-    started = (output_dir / TRAINING_LOCK).stat().st_mtime  # by the file system's clock, as for the checkpoints
+    started = (output_dir / TRAINING_LOCK).stat().st_mtime  # from the file system's clock, like the checkpoints' times
     with tempfile.TemporaryDirectory() as folder:
         reported, file = Path(folder) / "reported", Path(folder) / RECIPE
         file.write_text(recipe.to_yaml(), encoding="utf-8")
@@ -157,7 +157,7 @@ def run_training(launch: Launch, recipe: Recipe) -> int:
 
 
 def run_child(command: list[str], env: dict[str, str], received: list[int] | None = None) -> int:
-    """Run a command that is killed if this process ends; forward Ctrl-C, SIGTERM and SIGHUP, and record them."""
+    """Run a command that is killed if this process ends; forward Ctrl-C, SIGTERM and SIGHUP to it and record them."""
     child: subprocess.Popen | None = None
     received = [] if received is None else received
 
@@ -165,7 +165,8 @@ def run_child(command: list[str], env: dict[str, str], received: list[int] | Non
         if child is None or child.poll() is not None:
             return
         if number == signal.SIGKILL or not _stop_workers(child.pid, number):
-            os.killpg(child.pid, signal.SIGTERM if number == signal.SIGTERM else signal.SIGKILL)  # without a traceback
+            # SIGINT would print a traceback.
+            os.killpg(child.pid, signal.SIGTERM if number == signal.SIGTERM else signal.SIGKILL)
         elif number == signal.SIGINT:
             print("\nStopping after the current step. Press Ctrl-C again to stop immediately.", file=sys.stderr)
 
@@ -175,7 +176,7 @@ def run_child(command: list[str], env: dict[str, str], received: list[int] | Non
         forward(forwarded)
 
     numbers = [signal.SIGINT, signal.SIGTERM]
-    numbers += [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else []  # as with `nohup`
+    numbers += [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else []  # `nohup` ignores it
     previous = {number: signal.signal(number, on_signal) for number in numbers}
     env = {**os.environ, **env, LAUNCHER: str(os.getpid())}
     code = None
@@ -197,7 +198,7 @@ def run_child(command: list[str], env: dict[str, str], received: list[int] | Non
 
 
 def _stop_workers(launcher: int, number: int) -> bool:
-    """Signal the training processes directly, because a launcher soon kills them; return whether any exist."""
+    """Signal the training processes directly; a signaled launcher would soon kill them. Return whether any exist."""
     any_exists = False
     for process in [psutil.Process(launcher), *psutil.Process(launcher).children(recursive=True)]:
         with suppress(psutil.Error):

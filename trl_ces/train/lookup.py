@@ -1,4 +1,4 @@
-"""Find the reward functions and the model that a recipe names."""
+"""Find the reward functions and the model of a recipe."""
 
 import inspect
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def find_reward_functions(recipe: Recipe) -> list[Callable[..., list[float | Non
     if recipe.script.reward_model_name_or_path is not None:
         rewards.append(recipe.script.reward_model_name_or_path)
     if not rewards:
-        raise UserError("`reward_funcs` is empty: name at least one reward function.")
+        raise UserError("`reward_funcs` is empty: list at least one reward function.")
     return rewards
 
 
@@ -42,14 +42,14 @@ def _find(name: str, settings: dict[str, Any] | None, recipe: Recipe) -> Callabl
 
     from .. import rewards as own_rewards
 
-    known = {other: getattr(trl_rewards, other) for other in dir(trl_rewards) if other.endswith("_reward")}
+    known = {reward: getattr(trl_rewards, reward) for reward in dir(trl_rewards) if reward.endswith("_reward")}
     known |= {SOFT_OVERLONG: trl_rewards.get_soft_overlong_punishment}
-    own_names = [other for other in own_rewards.__all__ if other.endswith("_reward") and other != "group_reward"]
-    known |= {other: getattr(own_rewards, other) for other in own_names}
+    own_names = [reward for reward in own_rewards.__all__ if reward.endswith("_reward") and reward != "group_reward"]
+    known |= {reward: getattr(own_rewards, reward) for reward in own_names}
     if "." not in name and name not in known:
         raise UserError(
             f"`reward_funcs`: unknown reward {name!r}.{nearest(name, sorted(known))} Use one of "
-            f"{', '.join(sorted(known))}, or give a dotted path."
+            f"{', '.join(sorted(known))}, or a dotted path."
         )
     function = known[name] if name in known else import_path(name, "reward_funcs")
     if settings is None and not name.rpartition(".")[2].startswith("get_"):

@@ -19,11 +19,11 @@ def check_push(repo_id: str) -> None:
     try:
         validate_repo_id(repo_id)
     except HFValidationError as error:
-        raise UserError(f"{repo_id!r} is not a repository name: {first_line(error)}") from None
+        raise UserError(f"{repo_id!r} is not a valid repository name: {first_line(error)}") from None
     if constants.is_offline_mode():
         raise UserError("HF_HUB_OFFLINE is set, so nothing can be pushed: unset it, or set `push_to_hub: false`.")
     if get_token() is None:
-        raise UserError("There is no token for the Hub: run `hf auth login`, or set HF_TOKEN.")
+        raise UserError("No token for the Hub was found: run `hf auth login`, or set HF_TOKEN.")
 
 
 class Push:
@@ -50,7 +50,7 @@ class Push:
                     f"{self.repo_id} cannot be opened ({first_line(error)}): check `hub_model_id` and whether your "
                     "token has write access, or set `push_to_hub: false`."
                 ) from error
-            print(f"The Hub does not answer ({first_line(error)}): retrying after training.", flush=True)
+            print(f"The Hub is not available ({first_line(error)}): retrying after training.", flush=True)
 
     def upload(self) -> None:
         """Upload the saved run; on failure, print the command that repeats the push instead of raising an error."""
@@ -84,7 +84,7 @@ class Push:
         if self.private and not api.model_info(self.repo_id).private:
             raise UserError(
                 f"{self.repo_id} is public, and pushes are private by default: set `hub_private_repo: false`, or "
-                "name another repository with `hub_model_id`."
+                "set `hub_model_id` to another repository."
             )
         if self.revision is not None:
             api.create_branch(self.repo_id, branch=self.revision, exist_ok=True)

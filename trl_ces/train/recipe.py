@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..config import CESConfig
 
-RECIPE = "recipe.yaml"  # a run's own recipe, in its `output_dir`
+RECIPE = "recipe.yaml"  # the recipe saved in a run's `output_dir`
 OVERLAYS = "overlays"
 COMPLETE_FOLDER, OVERLAY_FOLDERS = "models", ("methods", "cluster")  # folders of recipes/
 RULE, BATCHES = "shaping", "responses_per_step"
@@ -49,7 +49,7 @@ def shipped_files(kind: str | None = None) -> dict[str, Path]:
 
 
 def find_config(name: str, kind: str | None = None) -> Path:
-    """Return the file that `--config` names, by path or by a shipped file's name such as `R1-7B`."""
+    """Return the file for a `--config` value: a path or the name of a shipped file, such as `R1-7B`."""
     file, shipped = Path(expand_home(name)), shipped_files(kind)
     if file.is_file():
         return file
@@ -67,11 +67,11 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
     """
     first, *overlays = [find_config(str(name)) for name in names]
     if first.resolve() in [shipped for folder in OVERLAY_FOLDERS for shipped in shipped_files(folder).values()]:
-        raise UserError(f"{first} is an overlay: name a recipe before it, such as `--config R1-7B {first.stem}`.")
+        raise UserError(f"{first} is an overlay: put a recipe before it, such as `--config R1-7B {first.stem}`.")
     content = read_yaml(first)
     sections = content.pop(OVERLAYS, None) or {}
     if not isinstance(sections, dict) or not all(isinstance(section, dict) for section in sections.values()):
-        raise UserError(f"{first}: `{OVERLAYS}`: expected a mapping from overlays to mappings.")
+        raise UserError(f"{first}: `{OVERLAYS}`: expected a mapping from overlay names to mappings.")
     batches_from = rule_from = None  # names of the overlays that set the batch sizes and the token rule
     for file in overlays:
         changes, section = read_yaml(file), sections.get(file.stem, {})
@@ -79,12 +79,12 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
         if batches_from is not None and BATCHES in section:
             raise UserError(
                 f"{first} sets `{BATCHES}` for the `{file.stem}` overlay, which would replace the value set by "
-                f"`{batches_from}`: name `{batches_from}` after `{file.stem}`."
+                f"`{batches_from}`: put `{batches_from}` after `{file.stem}`."
             )
         if rule_from is not None and changes_rule:
             raise UserError(
                 f"`{file.stem}` sets `{RULE}` to {changes[RULE]} and would replace the {content[RULE]} set "
-                f"by `{rule_from}`: name `{rule_from}` after `{file.stem}`, or remove one of them."
+                f"by `{rule_from}`: put `{rule_from}` after `{file.stem}`, or remove one of them."
             )
         batches_from = file.stem if BATCHES in changes else batches_from
         rule_from = file.stem if changes.get(RULE, "none") != "none" else rule_from
@@ -133,7 +133,7 @@ class Recipe:
     given: dict[str, Any]
 
     def to_yaml(self) -> str:
-        """Return the recipe as one YAML document from which the run can be repeated."""
+        """Return the recipe as a single YAML document that reproduces the run."""
         return dump_yaml({name: value for name, value in self.given.items() if name != RESUME})
 
     def setting(self, name: str) -> Any:
@@ -157,7 +157,7 @@ class Recipe:
             return dict(self.training)
         for name in COUNTS:
             if self.training.get(name) is not None:
-                raise UserError(f"`{name}` follows from `responses_per_step`: remove one of the two.")
+                raise UserError(f"`{name}` is derived from `responses_per_step`: remove one of the two.")
         micro_batch_size = self.training.get("per_device_train_batch_size", 2)
         return {**self.training, **batch_sizes(step, rollout or step, num_processes, micro_batch_size)}
 
@@ -209,13 +209,13 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
     if not isinstance(env, dict) or any(
         isinstance(value, dict | list | None) or "=" in str(name) or not name for name, value in env.items()
     ):
-        raise UserError(f"{source}: `env`: expected a mapping from variables to values.")
+        raise UserError(f"{source}: `env`: expected a mapping from variable names to values.")
     env = {str(name): str(value) for name, value in env.items()}
     values = {name: _check_value(name, value, source) for name, value in values.items()}
     values |= {name: _check_value(name, words, "command line", True) for name, words in overrides.items()}
     reject_secrets(values | {"env": env}, source)
     if values.get("push_to_hub") and values.setdefault("hub_strategy", "end") != "end":
-        raise UserError(f"{source}: `hub_strategy` is {values['hub_strategy']!r}: a run is pushed once, at its end.")
+        raise UserError(f"{source}: `hub_strategy` is {values['hub_strategy']!r}: a run is pushed once, at the end.")
     for name in values:
         if name.startswith(("lora_", "use_dora", "use_rslora")) and "use_peft" not in values:
             raise UserError(f"{source}: `{name}` has no effect without `use_peft`: set `use_peft` to true or false.")
@@ -230,9 +230,9 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
         raise UserError(f"{source}: {error}") from None
     training = next(iter(owners.values()), {})
     if model.model_name_or_path is None:
-        raise UserError(f"{source}: `model_name_or_path` is missing: name the model, a Hub id or a directory.")
+        raise UserError(f"{source}: `model_name_or_path` is missing: set it to a Hub id or a directory.")
     if not training.get("output_dir"):
-        raise UserError(f"{source}: `output_dir` is missing: name the directory in which the model is saved.")
+        raise UserError(f"{source}: `output_dir` is missing: set it to the directory in which to save the model.")
     model.model_name_or_path = expand_home(model.model_name_or_path)
     for name in ("output_dir", RESUME):  # absolute, because a reward function may change the working directory
         if training.get(name) and isinstance(training[name], str):
@@ -255,7 +255,7 @@ def _check_value(name: str, value: Any, source: str, from_words: bool = False) -
 def batch_sizes(
     responses_per_step: int, responses_per_rollout: int, num_processes: int, micro_batch_size: int = 2
 ) -> dict[str, int]:
-    """Return TRL's batch settings that keep the global step and rollout sizes on `num_processes` processes."""
+    """Return TRL's batch settings for `num_processes` processes that keep the global step and rollout sizes."""
     if responses_per_step % num_processes:
         usable = [n for n in range(1, responses_per_step + 1) if responses_per_step % n == 0]
         raise UserError(
@@ -269,10 +269,10 @@ def batch_sizes(
         )
     if micro_batch_size < 1:
         raise UserError(f"`per_device_train_batch_size` is {micro_batch_size}: it must be at least 1.")
-    share = responses_per_step // num_processes
-    per_device = max(size for size in range(1, min(share, micro_batch_size) + 1) if share % size == 0)
+    per_process = responses_per_step // num_processes
+    per_device = max(n for n in range(1, min(per_process, micro_batch_size) + 1) if per_process % n == 0)
     return {
         "per_device_train_batch_size": per_device,
-        "gradient_accumulation_steps": share // per_device,
+        "gradient_accumulation_steps": per_process // per_device,
         "steps_per_generation": responses_per_rollout // (per_device * num_processes),
     }

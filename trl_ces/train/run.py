@@ -50,7 +50,7 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None) -> N
         )
     state = PartialState()
     if state.is_main_process:
-        lock = lock_file(Path(recipe.setting("output_dir")) / TRAINING_LOCK)  # until this function returns
+        lock = lock_file(Path(recipe.setting("output_dir")) / TRAINING_LOCK)  # held until this function returns
         write_pid(lock, os.getpid())
     push = Push(config) if config.push_to_hub else None
     if push is not None and state.is_main_process:
@@ -59,8 +59,8 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None) -> N
     actual_type = trainer.accelerator.distributed_type.value
     if distributed_type not in (None, actual_type):
         raise UserError(
-            f"The accelerate configuration requests {distributed_type}, but {actual_type} is running: check its "
-            "`use_cpu`."
+            f"The accelerate configuration requests {distributed_type}, but the run uses {actual_type}: check "
+            "`use_cpu` in the configuration."
         )
     if not config.disable_tqdm:
         trainer.remove_callback(ProgressCallback)
@@ -72,10 +72,10 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None) -> N
 
 
 def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CESTrainer:
-    """Return the trainer of a recipe, with its data and model."""
+    """Create the trainer of a recipe, including its data and model."""
     train_dataset, eval_dataset = load_datasets(recipe.script, report=partial(print, flush=True))
     check_rows(len(train_dataset), cast(int, config.generation_batch_size) // cast(int, config.num_generations))
-    with state.local_main_process_first():  # a `model_builder` writes files
+    with state.local_main_process_first():  # a `model_builder` may write files
         model = model_path(recipe)
     try:
         return CESTrainer(
@@ -88,7 +88,7 @@ def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CEST
             quantization_config=get_quantization_config(recipe.model),
         )
     except Exception as error:
-        # No traceback for a missing model or package, an ambiguous accuracy reward or an unreachable Hub.
+        # Hide the traceback for a missing model or package, an ambiguous accuracy reward or an unreachable Hub.
         server_problem = server_failure(error, recipe)
         if os.environ.get("TRL_CES_DEBUG") or not (
             server_problem or isinstance(error, (*hub_errors(), *SETTINGS_ERRORS))
@@ -113,7 +113,7 @@ def train_to_end(trainer: CESTrainer, recipe: Recipe) -> bool:
     output_dir, is_main = Path(str(trainer.args.output_dir)), trainer.accelerator.is_main_process
     checkpoint: Any = trainer.args.resume_from_checkpoint
     length = Length(trainer.args.max_steps, trainer.args.num_train_epochs)
-    # The lock file was written at the start, by the file system's clock, as are the checkpoints.
+    # The lock file's time is from the file system's clock, like the checkpoints' times.
     hint = partial(resume_hint, output_dir, length, (output_dir / TRAINING_LOCK).stat().st_mtime, checkpoint)
     if checkpoint and is_main:
         print(f"Resuming from {checkpoint}.", flush=True)
@@ -149,9 +149,9 @@ def save(trainer: CESTrainer, recipe: Recipe, repo: str | None = None) -> None:
     if missing := write_card(output_dir, repo or output_dir.resolve().name):
         print(missing, flush=True)
     saved_files = sorted(file.name for file in output_dir.iterdir() if file.is_file() and file.name[0] != ".")
-    note = "  # an adapter: needs peft" if ADAPTER in saved_files else ""
+    note = "  # an adapter; requires peft" if ADAPTER in saved_files else ""
     print(
-        f"\nSaved in {output_dir}: {', '.join(saved_files)}.\nLoad it:\n"
+        f"\nSaved in {output_dir}: {', '.join(saved_files)}.\nLoad the model:\n"
         "from transformers import AutoModelForCausalLM, AutoTokenizer\n"
         f'model = AutoModelForCausalLM.from_pretrained("{output_dir}"){note}\n'
         f'tokenizer = AutoTokenizer.from_pretrained("{output_dir}")',
@@ -160,7 +160,7 @@ def save(trainer: CESTrainer, recipe: Recipe, repo: str | None = None) -> None:
 
 
 def _write_files(trainer: CESTrainer, recipe: Recipe, changes: list[Any], folder: Path) -> None:
-    """Write run.json, and recipe.yaml to repeat the run; called after the first rollout, which may set `ces_tau`."""
+    """Write run.json and recipe.yaml; called after the first rollout, which may set `ces_tau`."""
     args = cast(CESConfig, trainer.args)
     write_facts(folder, args, accuracy_reward_name(trainer), changes)
     given = {name: value for name, value in recipe.given.items() if name not in START}
@@ -192,7 +192,7 @@ def _check_prompts(trainer: CESTrainer) -> None:
             raise UserError(
                 f"{len(too_long)} of {len(prompts)} prompts are too long for vLLM; the first is row "
                 f"{data[too_long[0]].get('_row', too_long[0])}: its {len(ids[too_long[0]])} tokens plus "
-                f"`max_completion_length`, {completion}, exceed vLLM's limit, {length}. Raise "
+                f"`max_completion_length` ({completion}) exceed vLLM's limit of {length}. Raise "
                 "`vllm_max_model_length`, or remove these rows."
             )
 

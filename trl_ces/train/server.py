@@ -28,7 +28,7 @@ def server_command(recipe: Recipe) -> str:
 
 
 def check_server(recipe: Recipe) -> None:
-    """Wait up to `vllm_server_timeout` seconds until the recipe's server answers."""
+    """Wait up to `vllm_server_timeout` seconds for the recipe's server to respond."""
     import requests
 
     url, seconds = server_url(recipe), recipe.setting("vllm_server_timeout")

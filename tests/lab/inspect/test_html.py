@@ -126,7 +126,7 @@ def test_two_models_are_shown_side_by_side_on_the_same_prompts(tmp_path, monkeyp
     args = ["inspect", "--model", "base", "--data", "data.jsonl", "--reward_funcs", "html_test_rewards.y_is_correct"]
     args += ["--system_prompt", "null", "--tau", "1", "--max_new_tokens", "8", "--compare", "trained"]
     assert main(args) == 2
-    assert "add `--html FILE`" in capsys.readouterr().err
+    assert "pass `--html FILE`" in capsys.readouterr().err
     assert main([*args, "--html", "new/page.html"]) == 0
     assert "Completions: new/page.html" in capsys.readouterr().out
     page = Page((tmp_path / "new" / "page.html").read_text(encoding="utf-8"))
