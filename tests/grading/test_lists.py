@@ -1,10 +1,10 @@
 """
 Grade answers by authors who had not read the grading rules, with the question as in the trainer.
 
-Each pair of lists in `lists/` was graded before its failures were used to improve the rules. Lists 6, 26 and 27 were
-not used for improvements. Lists 22 to 27 contain ordinary answers; at the first count, 7, 22, 7, 14, 1 and 18 of 400
-correct answers were rejected, and 1, 0, 0, 1, 0 and 1 of 400 wrong answers accepted. The numbers of accepted hostile
-answers and of rejected correct answers must not increase.
+Each pair of lists in `lists/` was graded before its failures were used to improve the rules. Lists 6 and 26 were not
+used for improvements. Lists 22 to 29 contain ordinary answers; at the first count, 7, 22, 7, 14, 1, 18, 10 and 15 of
+400 correct answers were rejected, and 1, 0, 0, 1, 0, 1, 0 and 0 of 400 wrong answers accepted. The numbers of
+accepted hostile answers and of rejected correct answers must not increase.
 """
 
 import json
@@ -72,8 +72,12 @@ BLIND_LISTS = [
     ("blind25-correct", 400, 1.0, 0),
     ("blind26-hostile", 400, 0.0, 0),
     ("blind26-correct", 400, 1.0, 1),
-    ("blind27-hostile", 400, 0.0, 1),
-    ("blind27-correct", 400, 1.0, 18),
+    ("blind27-hostile", 400, 0.0, 0),  # at first 1, and 18 correct ones rejected
+    ("blind27-correct", 400, 1.0, 12),
+    ("blind28-hostile", 400, 0.0, 0),  # at first 0, and 10 correct ones rejected
+    ("blind28-correct", 400, 1.0, 3),
+    ("blind29-hostile", 400, 0.0, 0),  # at first 0, and 15 correct ones rejected
+    ("blind29-correct", 400, 1.0, 3),
 ]
 NEWEST = 4  # entries that `make test` grades; `make test-slow` grades all
 
@@ -122,6 +126,8 @@ def test_the_number_of_misgraded_answers_in_blind_lists_does_not_increase(name, 
         (25, 1, 14),
         (26, 0, 1),
         (27, 1, 18),
+        (28, 0, 10),
+        (29, 0, 15),
     ],
 )
 def test_trls_reward_misgrades_over_twice_as_many_answers_as_ours_initially(number, accepted, rejected):
@@ -134,5 +140,5 @@ def test_trls_reward_misgrades_over_twice_as_many_answers_as_ours_initially(numb
     print(f"\nTRL's reward on list {number}: {found[0]} hostile accepted, {found[1]} correct rejected")
     assert sum(found) > 2 * (accepted + rejected)
     assert found[1] > 2 * rejected
-    # Wrong answers of lists 22 to 27 are not hostile, so TRL's reward accepts few of them, too.
+    # Wrong answers of lists 22 to 29 are not hostile, so TRL's reward accepts few of them, too.
     assert number >= 22 or found[0] > 2 * accepted

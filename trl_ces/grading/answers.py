@@ -29,7 +29,7 @@ _STATEMENT = re.compile(
     r"<answer>|^[#*_ ]*(?:final +)?answer[*_ ]*\n|\b(?:solution|value|root)s are\b|(?<!#)####(?!#)|"
     r"\b(?:option|choice)\s+is|\b(?:correct|right|best|final) (?:option|choice)[*_\s]*[:：]|"
     r"\b(?:so|thus|hence|therefore),? (?:(?:I|we|you) )?(?:choose|pick|select)\b|"
-    r"答案?(?:是|为|[:：])|(?:故|因此|所以|(?<!不)应|答案)选择?|(?:^|(?<=[,，。；;\s*]))选择?(?=[\s*:：]*[(（]?[A-K](?![A-Za-z]))|[故应]填)"
+    r"答案?[*_]*(?:是|为|[:：])|(?:故|因此|所以|(?<!不)应|答案)选择?|(?:^|(?<=[,，。；;\s*]))选择?(?=[\s*:：]*[(（]?[A-K](?![A-Za-z]))|[故应]填)"
     r"(?:[\s:：]|\*{1,2}(?=\s|$))*",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -110,10 +110,10 @@ _ATTAINED = re.compile(
     r"(?<!\bnot)(?<!\bnever)(?<!\bbe),?\s(?:and (?:it )?is |which is )?(?:attained|achieved|reached|with equality)\b"
     r"(?![^\n]*(?:[.!?]\s|\b(?:so|hence|thus|not|but)\b))[^\n]*\Z"
 )
-# A last line that is yes, no or a label, without a box: "**Yes**, because ...", "answer1".
+# A last line that is yes or no, without a box: "**Yes**, because ...".
 _LAST_LINE = re.compile(
-    r"^(?:\*{0,2}(yes|no)[.,]?\*{0,2}(?!.*\b(?:but|however|unless|if|wait|maybe|not sure|unsure)\b)(?:[,.;:][^\n?]*)?|"
-    r"((?:answer|option|solution|ending)\d)\.?)\s*\Z",
+    r"^\*{0,2}(yes|no)[.,]?\*{0,2}(?!.*\b(?:but|however|unless|if|wait|maybe|not sure|unsure)\b)(?:[,.;:][^\n?]*)?"
+    r"\s*\Z",
     re.IGNORECASE | re.MULTILINE,
 )
 _BOLD_AT_END = re.compile(r"\*\*([^*\n]+)\*\*\Z")
@@ -145,7 +145,7 @@ def _without_known_numbers(tail: str, question: str) -> str:
 def _closing(text: str, question: str = "") -> str | None:
     """The expression that ends a text: in bold, or introduced by its sentence."""
     if line := _LAST_LINE.search(text):
-        start, end = line.span(1 if line[1] else 2)
+        start, end = line.span(1)
         is_denied = _OTHERS.search(_sentence_before(text, start)) or not stands(text, start, end, text[start:end])
         return None if is_denied else text[start:end]
     closings = list(_VALUES.finditer(text))
@@ -172,7 +172,7 @@ def _closing(text: str, question: str = "") -> str | None:
 
 _BEFORE_OPTION = re.compile(
     r"(?:^|[:：→是为即项案]|(?<![不先若如])选择?|(?:因此|所以)[,，]?|"
-    r"\b(?:is|it's|are|be|option|choice|choose|pick|select|go with|answer|[a]ns\.|"
+    r"\b(?:is|it's|are|be|option|choice|choose|pick|select|go with|answer|[a]ns\.|i\.e\.|—|"
     r"so|thus|hence|therefore),?)[\s*(（-]*\Z",
     re.IGNORECASE,
 )
@@ -332,6 +332,7 @@ def _stated(text: str, statement: re.Match[str], question: str) -> str | None:
 # A dollar sign before a number that opens no mathematics: the next one on its line opens a number, too.
 _PRICE = re.compile(r"(?<![\\$\w])\$(?=\d(?:[^$\n\\]|\\boxed|\\\$)*(?:(?<=[\s(*={])\$(?:\d|\\boxed)|$))", re.MULTILINE)
 _SEVERAL_VALUES = re.compile(r"(?<!\\)[,;]|[，；、±和或]|\\pm(?![A-Za-z])|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])")
+_NAME_OF_BOX = re.compile(r"(?<![A-Za-z\\])([A-Za-z](?:\(\d+\)|_\d)?)\s*=\s*\Z")
 _JOINED = re.compile(r"(?:[\s$,;，；、和及]|\\[,;: ]|\\quad|\b(?:and|or)\b)*")
 _TUPLE = re.compile(r"(?:\\left)?[(\[（][^()\[\]（）]*[)\]）]")
 
@@ -355,7 +356,10 @@ def extract_answer(text: str, parts: int = 1, boxes_only: bool = False, question
         taken = [box, *taken] if box.content != taken[0].content else taken
     if not all(stands(text, box.start, box.end, box.content) for box in taken):
         return None
-    return "; ".join(box.content for box in taken) or None
+    names = [_NAME_OF_BOX.search(text, 0, box.start) for box in taken]
+    is_named = len(taken) == len({name[1] for name in names if name}) > 1
+    leads = [name[0] if name and is_named else "" for name in names]
+    return "; ".join(lead + box.content for lead, box in zip(leads, taken, strict=True)) or None
 
 
 def _stated_behind(text: str, question: str) -> str | None:

@@ -138,8 +138,9 @@ _SIGNS_BY_WORD = [
     (re.compile(r"[Mm]olar|concentration|[Ss]olubility"), re.compile(r"(?:\\[, ]|\s)*\\(?:text|mathrm)\{\s*M\s*\}$")),
     (re.compile("arcsec"), re.compile(r"(?:''|″)$")),
     (re.compile(r"\b(?:Sun|solar)\b|\\odot"), re.compile(r"(?:\\,|\s)*[LMR]_\{?\\odot\}?$")),
-    (re.compile(r"\b(?:annual|yearly)\b"), re.compile(r" (?:per|a) year$")),
 ]
+_PERIOD = r"(?:per|an?|each|every) {}\W*\Z"  # How much does he pay per month?
+_ASKED_PERIOD = re.compile(rf"{_PERIOD.format('(year|month|week|day|hour|minute)')}|\b(?:annual|yearly)\b")
 
 
 def _in_common_terms(gold: str, answer: str, question: str) -> tuple[str, str]:
@@ -153,6 +154,10 @@ def _in_common_terms(gold: str, answer: str, question: str) -> tuple[str, str]:
     for word, sign in _SIGNS_BY_WORD:
         if word.search(question) and not sign.search(gold):
             answer = sign.sub("", answer)
+    if implied_unit(answer) == "dollars" and (period := _ASKED_PERIOD.search(question)):
+        answer = re.sub(
+            rf" ?{_PERIOD.format(period[1] or 'year')}", lambda found: re.sub(r"[\w ]", "", found[0]), answer
+        )
     answer = _of_a_letter(answer, gold, question)
     return _in_text(gold, answer, question), _in_text(answer, "", question)
 

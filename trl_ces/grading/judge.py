@@ -17,6 +17,7 @@ from .copies import is_copy
 from .equality import count_values, equal
 from .forms import same_text
 from .golds import usable
+from .options import with_letters
 from .phrases import without_asked_words
 from .pool import DEFAULT_LIMIT_S, WorkerPool, shared_pool
 
@@ -91,16 +92,17 @@ def judge(
     are_usable = usable_golds(golds, limit_s=limit_s, pool=pool)
     answers: list[str | None] = []
     asked = questions or [""] * len(responses)
-    for response, gold, question, is_prefilled in zip(responses, golds, asked, prefilled, strict=True):
+    lettered = [with_letters(*row) for row in zip(asked, responses, [gold or "" for gold in golds], strict=True)]
+    for (question, response, gold), is_prefilled in zip(lettered, prefilled, strict=True):
         text = after_thinking(response, is_prefilled)
         if text is not None:
-            text = extract_answer(without_asked_words(text, question), count_values(gold or ""), boxes_only, question)
+            text = extract_answer(without_asked_words(text, question), count_values(gold), boxes_only, question)
         answers.append(text)
     judged: list[Pair | None] = [
         ("equal", *as_asked(answer, gold, question))
         if gold_is_usable and answer is not None and not is_copy(answer, gold, question)
         else None
-        for gold, answer, gold_is_usable, question in zip(golds, answers, are_usable, asked, strict=True)
+        for (question, _, gold), answer, gold_is_usable in zip(lettered, answers, are_usable, strict=True)
     ]
     scripts = [None] * len(responses) if second is None else second()
     verdicts = _compare([pair for pair in (*judged, *scripts) if pair], limit_s, pool, first_limit_s)

@@ -1,11 +1,12 @@
 r"""
-Read the options of a multiple-choice question: `(A) 10 (B) 12`, `A. yes`, `A) yes` or `A: yes`, in lines or in one
-line, with or without instructions and chat-template tokens behind them.
+Read the options of a multiple-choice question: `(A) 10 (B) 12`, `A. yes`, `A) yes`, `A: yes` or `Answer1: yes`, in
+lines or in one line, with or without instructions and chat-template tokens behind them.
 
 | question | gold | equal | different |
 |---|---|---|---|
 | `Which? (A) 10 (B) 12 (C) 14` | `B` | `12`, `\text{B. } 12` | `10`, `\text{B. } 10` |
 | `Which? A. yes B. no` | `yes` | `A` | `B` |
+| `Which? Answer1: yes Answer2: no` | `answer1` | `Answer 1`, `yes` | `no` |
 """
 
 import re
@@ -86,6 +87,17 @@ def options_of(question: str) -> dict[str, str]:
         if all(texts) and len({*texts}) == len(texts):
             return dict(zip(ascii_uppercase, texts, strict=False))
     return {}
+
+
+_NUMBERED = re.compile(r"\b(answer|ending|option|choice|solution) ?1 ?:(?=.*\b\1 ?2 ?:)", re.IGNORECASE | re.DOTALL)
+
+
+def with_letters(question: str, *texts: str) -> list[str]:
+    """The question and the texts with letters for its labels: A and B where it lists `Answer1:` and `Answer2:`."""
+    if not (listed := _NUMBERED.search(question)):
+        return [question, *texts]
+    label = re.compile(rf"\b{listed[1]} ?([1-9])\b", re.IGNORECASE)
+    return [label.sub(lambda found: ascii_uppercase[int(found[1]) - 1], text) for text in (question, *texts)]
 
 
 _TURN_END = re.compile(r"<[|｜/]|\[/INST\]|<end_of_turn>|<think>")

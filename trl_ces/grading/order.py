@@ -24,7 +24,8 @@ from .units import nouns, stems
 
 _NAMES = r"\(([A-Za-z]+(?:,[A-Za-z]+)+)\)"
 _ORDER = re.compile(
-    r"\b(?:write|list|order|arrange|put|sort|rank|enter|give|express|separate)(?:[^.?]|\.\d){0,80}(?:\bin order\b|"
+    r"\b(?<!the )(?:write|list|order|arrange|put|sort|rank|enter|give|express|separate)(?:[^.?]|\.\d){0,80}"
+    r"(?:\bin order\b|"
     r"\bin (?:strictly )?(?:increasing|decreasing|ascending|descending|alphabetical|numerical|the same|that) order|"
     r"\bfrom (?:left|least|most|first|\w+est) to\b)|"
     r"\b(?:find|write|list|give|what are)(?: out)? the first \w+ terms\b|"
@@ -36,9 +37,14 @@ _ORDER = re.compile(
 # A gold with names, words or units binds by these.
 _NAMED_OR_WORDED = re.compile(r"=|\\(?:max|min|text|math)|(?<![\\A-Za-z])[A-Za-z]{2,}")
 
+_TELLS_BLANKS_APART = re.compile("[和与及]|分别|依次")
+_NEXT_BLANK = re.compile(r"\(\\quad\)\$?\s*[,，、和]\s*\$?\(\\quad\)")
+
 
 def by_order(answer: str, gold: str, question: str) -> tuple[str, str] | None:
     """Gold and answer as lists in the order of the gold's labels, of the question's names, or that is asked for."""
+    if _NEXT_BLANK.search(question) and not _TELLS_BLANKS_APART.search(question):
+        return gold.replace(";", ","), answer.replace(";", ",")
     if "=" not in gold and (in_order := _in_order_of_names(answer, question)):
         return gold, in_order
     if "if so" in question.lower():

@@ -51,11 +51,13 @@ def without_what_is_counted(answer: str, question: str) -> str:
     pairs = _COUNTED_IN_CHINESE.fullmatch(unwrap(tidy(answer)))
     if pairs and re.search(f"[少几]个?{pairs[2]}", question):
         return pairs[1]
-    counted = _PHRASE.fullmatch(" ".join(unwrap(answer).split()))
+    counted = _PHRASE.fullmatch(" ".join(unwrap(answer).split()).rstrip("."))
     if counted is None or parse_unit(counted[2]) is not None:
         return answer
     asked = rf"\b(?:how many|number of) (?:\w+ )?{counted[2]}\b"
-    return counted[1] if re.search(asked, question, re.IGNORECASE) else answer
+    # 12 students are good at math
+    is_known = len(counted[2].split()) > 2 and stems(counted[2]) <= nouns(question) | _COMMON | {"at"}
+    return counted[1] if is_known or re.search(asked, question, re.IGNORECASE) else answer
 
 
 _NUMBERED = re.compile(r"([a-z])_\{?\d\}?\s*=\s*([^=]+)")
@@ -90,8 +92,6 @@ def says_only(expected: str, words: str, question: str) -> bool:
     said, blank = words.rstrip(".").casefold(), "" if re.search("[一-鿿]", words) else " "
     behind = rf"{blank}(?:(?:is|are|on|in|at) )?{re.escape(expected.casefold())}$"
     rests = {said.removeprefix(expected.casefold() + blank), re.sub(behind, "", said)} - {said}
-    if re.match(rf"{re.escape(expected.casefold())}\s?[:：]", said) and said in question.casefold():  # Answer2: five
-        return True
     known = [rest for rest in rests if rest in question.casefold() and f"不{rest}" not in question]
     known += [rest for rest in rests if re.fullmatch("[a-z' ]+", rest) and stems(rest) <= nouns(question) | _COMMON]
     is_spelled = is_words(expected) or (not blank and re.fullmatch("[A-Za-z]", expected))  # A城市
@@ -119,14 +119,14 @@ def _offers(question: str, rest: str, said: str) -> bool:
 # "at least $\boxed{5}$" where the least number is requested, `x < \boxed{5}` where the least upper bound is.
 _NUMBER = r"(?<!at )\b{} (?:\w+ )?(?:number|amount|value|integer|possible)\b"
 _BOUNDS = [
-    (re.compile(requests, re.IGNORECASE), re.compile(rf"(?:{says})(?=\s*\$?\\boxed)"))
+    (re.compile(requests, re.IGNORECASE), re.compile(rf"(?:{says})(?=\s*(?:\$?\\boxed|\*\*\d))"))
     for requests, says in (
         (rf"\b(?:minimum|smallest|fewest)\b|{_NUMBER.format('least')}", "at least"),
         (rf"\b(?:greatest|maximum|largest)\b|{_NUMBER.format('most')}", "at most"),
         (r"\bupper bound|\bsupremum\b", "at most|<"),
     )
 ]
-SCALE = re.compile(r"(?:多少|几)([万亿])|\b(?:how many|in) (hundred|thousand|million|billion)s\b", re.IGNORECASE)
+SCALE = re.compile(r"(?:多少|几)([万亿倍])|\b(?:how many|in) (hundred|thousand|million|billion)s\b", re.IGNORECASE)
 
 
 def without_asked_words(text: str, question: str) -> str:
