@@ -1,6 +1,6 @@
 r"""
 Extract the final answer of a completion: the last `\boxed{...}` or `\fbox{...}`; else an explicit statement ("the
-answer is", 答案是); else a bold or math expression that ends the text.
+answer is", 答案是); else a bold or math expression that ends the text; else the option or number of its last sentence.
 
 | gold | equal completions | different completions |
 |---|---|---|
