@@ -62,7 +62,7 @@ def _describe(file: Path) -> dict[str, Any]:
 def find_damage(checkpoint: Path, thorough: bool = True) -> str | None:
     """Describe a missing or changed file of a checkpoint, or return `None`; compare hashes only if `thorough`."""
     if not (checkpoint / MANIFEST).is_file():
-        return f"{MANIFEST}, which `trl-ces train` writes last, is missing"
+        return f"it has no {MANIFEST}, which `trl-ces train` writes last"
     try:
         entries = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))
         for name, entry in entries.items():

@@ -12,7 +12,6 @@ from ..support.yaml import read_yaml
 from .arguments import RESUME, START, recipe_fields
 from .card import FACTS
 from .checkpoints import (
-    MANIFEST,
     Length,
     find_damage,
     has_optimizer,
@@ -76,11 +75,6 @@ def check_resume(recipe: Recipe, output_dir: Path, config: CESConfig) -> Path:
         raise UserError(
             f"{checkpoint} contains only the model (`save_only_model`), so Adam and the learning rate would restart: "
             "start a new run with it as `model_name_or_path`."
-        )
-    if not (checkpoint / MANIFEST).is_file():
-        raise UserError(
-            f"`{RESUME}` {value!r} has no {MANIFEST}: `trl-ces train` cannot resume a checkpoint that a script "
-            "saved or whose saving was interrupted; name another checkpoint."
         )
     if value is not True and (damage := find_damage(checkpoint)):
         raise UserError(
