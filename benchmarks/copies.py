@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 FORMULA = re.compile(r"\$\$(.+?)\$\$|\$(.+?)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)", re.DOTALL)
-LISTS = ("college_math", "olympiadbench", "gaokao2023en")
+DATASETS = ("college_math", "olympiadbench", "gaokao2023en")
 
 
 class Row(NamedTuple):
@@ -25,10 +25,10 @@ class Row(NamedTuple):
 
 
 def read_questions(data: Path) -> dict[str, list[tuple[str, str]]]:
-    """Read the (question, gold) pairs of each list."""
+    """Read the (question, gold) pairs of each dataset."""
     rows = json.loads((data / "train/math/math.json").read_text(encoding="utf-8"))
     questions = {"MATH, training": [(row["problem"], row["answer"] or "") for row in rows]}
-    for name in LISTS:
+    for name in DATASETS:
         with (data / "math" / name / "test.jsonl").open(encoding="utf-8") as lines:
             rows = [json.loads(line) for line in lines]
         golds = [row.get("answer", row.get("final_answer")) for row in rows]
@@ -76,10 +76,12 @@ def rewards_of(rows: list[Row], *, with_questions: bool) -> list[float | None]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with train/ and math/")
-    parser.add_argument("--first", type=int, default=3000, help="questions per list (default 3000)")
-    parser.add_argument("--show", type=int, default=0, help="accepted copies to print per list and policy (default 0)")
+    parser.add_argument("--first", type=int, default=3000, help="questions per dataset (default 3000)")
+    parser.add_argument(
+        "--show", type=int, default=0, help="accepted copies to print per dataset and policy (default 0)"
+    )
     options = parser.parse_args()
-    print("| list | questions | copied formula | accepted without question | with question | share | equal to gold |")
+    print("| dataset | questions | copied formula | accepted without the question | with it | share | equal to gold |")
     print("|---|--:|---|--:|--:|--:|--:|")
     for name, pairs in read_questions(options.data).items():
         questions = [(question, gold, formulas(question)) for question, gold in pairs[: options.first]]

@@ -135,7 +135,7 @@ def test_one_machine_without_vllm_fails_and_the_other_stops_at_the_rendezvous_ti
     assert failed.code == 2
     assert "vLLM is missing: pip install" in failed.error_messages()[0]
     assert waiting.code == 1
-    assert "There is no checkpoint yet: start again." in waiting.error_messages()[0]
+    assert "This run has no checkpoint to resume from: start it again." in waiting.error_messages()[0]
 
 
 @pytest.mark.parametrize("fault", ["truncated checkpoint", "clock set back"])

@@ -53,7 +53,7 @@ def train(tmp_path, shaping, **more):
 
 
 @pytest.mark.slow
-def test_an_installed_rule_is_checked_and_trained_by_its_registered_name(installed, tmp_path, capfd):
+def test_an_installed_rule_can_be_checked_and_used_by_its_registered_name(installed, tmp_path, capfd):
     check_rule("correct_entropy", {"gamma": 0.5})
     # All completions are incorrect, so the rule changes no advantage and the weights match DAPO.
     code, own = train(tmp_path, "correct_entropy", shaping_kwargs="{gamma: 0.5}")
@@ -131,7 +131,7 @@ BROKEN = {
     "`selected` has dtype torch.int64": lambda s, b, h, m: (s.advantages, s.selected.long()),
     "A gradient reaches {'logps'}": lambda s, b, h, m: add_on_selected(s, b["logps"]),
     "No token is selected": lambda s, b, h, m: (s.advantages.detach() * 0, s.selected & False),
-    "reads 'corect': available are advantages, .*old_logps": lambda s, b, h, m: b["corect"],
+    "reads 'corect': the available keys are advantages, .*old_logps": lambda s, b, h, m: b["corect"],
 }
 
 

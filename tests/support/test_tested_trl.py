@@ -56,8 +56,9 @@ def changed_trl(monkeypatch, newer_loss):
 def test_a_trainer_warns_about_a_changed_method_and_names_the_remedy(tmp_path, changed_trl, trainer_class):
     message = (
         f"trl 1.17.0 differs from all tested versions ({', '.join(known_fingerprints())}) in functions that "
-        f"CESTrainer overrides or calls: GRPOTrainer._compute_loss. Results may differ: pip install trl=={NEWEST}, or "
-        "test the newest version with `make test-upgrades UPGRADES=latest` in a checkout of trl_ces."
+        f"CESTrainer overrides or calls: GRPOTrainer._compute_loss. Results may differ. Run "
+        f"`pip install trl=={NEWEST}`, or test the newest version with `make test-upgrades UPGRADES=latest` in a "
+        "checkout of trl_ces."
     )
     with pytest.warns(UserWarning, match=re.escape(message)):
         tiny_trainer(tmp_path, vowel_accuracy_reward, trainer_class=trainer_class)
@@ -130,7 +131,7 @@ def test_every_function_that_the_package_uses_has_a_fingerprint():
 @pytest.mark.parametrize("version", ["1.15.0", "1.9.2", "0.29.1"])
 def test_the_error_for_an_old_trl_contains_the_install_command(version):
     with pytest.raises(
-        ImportError, match=rf"trl {version} is installed.*1\.16\.0 or newer: pip install trl=={NEWEST}"
+        ImportError, match=rf"trl {version} is installed.*1\.16\.0 or newer: run `pip install trl=={NEWEST}`"
     ):
         check_trl_version(version)
 

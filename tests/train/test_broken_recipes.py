@@ -29,7 +29,7 @@ RECIPE = {
 
 @pytest.fixture
 def job(tmp_path, monkeypatch):
-    """Create a folder with a model, a data set of four rows, and the other files that the recipes below use."""
+    """Create a folder with a model, a dataset of four rows, and the other files that the recipes below use."""
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
     (tmp_path / "model" / "model.safetensors").write_bytes(bytes(8))

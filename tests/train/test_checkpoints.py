@@ -104,7 +104,7 @@ RESUME = "with the same command and `--resume_from_checkpoint "
 
 
 def test_the_resume_hint_names_a_checkpoint_of_the_same_run(tmp_path):
-    old, no_checkpoint = checkpoint(tmp_path, 16), "There is no checkpoint yet: start again"
+    old, no_checkpoint = checkpoint(tmp_path, 16), "This run has no checkpoint to resume from: start it again"
     os.utime(old / "trainer_state.json", (1, 1))
     assert resume_hint(tmp_path, LENGTH, 2.0, None) == f"{no_checkpoint} with `--overwrite_output_dir true`."
     assert resume_hint(tmp_path / "new", LENGTH, 2.0, None) == f"{no_checkpoint}."

@@ -162,7 +162,7 @@ def test_the_error_for_a_killed_run_explains_how_to_resume(tmp_path, capfd, scri
     assert run_training(Launch(1, None, [sys.executable, "-c", script]), recipe) == code
     errors = capfd.readouterr().err
     assert message in errors
-    hint = "There is no checkpoint yet: start again with `--overwrite_output_dir true`.\n"
+    hint = "This run has no checkpoint to resume from: start it again with `--overwrite_output_dir true`.\n"
     assert errors.count(hint) == bool(message)
     assert errors.count("\n") == bool(message)
 

@@ -75,7 +75,11 @@ def _run(rule: Rule, arguments: dict[str, Any], inputs: dict[str, Tensor]) -> Sh
         shaped = rule.function(batch, inputs["entropies"], inputs["mask"], **arguments)
     except KeyError as error:
         name = error.args[0]
-        hint = "add `Need.CORRECTNESS` to its `needs`" if name in CORRECTNESS else f"available are {', '.join(batch)}"
+        hint = (
+            "add `Need.CORRECTNESS` to its `needs`"
+            if name in CORRECTNESS
+            else f"the available keys are {', '.join(batch)}"
+        )
         raise AssertionError(f"The rule reads {name!r}: {hint}.") from error
     changed = [name for name, values in inputs.items() if not torch.equal(values, before[name])]
     assert not changed, f"The rule changes {changed[0]!r} in place, but TRL reuses it: work on a copy."

@@ -1,5 +1,6 @@
 """
-Layers around TRL's rollout and optimizer step, independent of CES; docs/architecture.md describes each layer.
+Mixins ("layers") that extend TRL's rollout and optimizer step. They are independent of CES; docs/architecture.md
+describes each layer.
 
 Each layer subclasses [`~trl.GRPOTrainer`], takes a [`CESConfig`] and can be used alone:
 

@@ -63,7 +63,7 @@ def padding_support(model: torch.nn.Module) -> PaddingSupport:
         return PaddingSupport(left=False, right=False, pack=False, reason=reason)
     stateful = any(getattr(module, "_is_stateful", False) for module in model.modules())
     if stateful or not rope_types:
-        reason = "it is recurrent" if stateful else "its positions are not rotary"
+        reason = "it is recurrent" if stateful else "it does not use standard rotary position embeddings"
         return PaddingSupport(left=False, right=True, pack=False, reason=reason)
     if config.model_type not in PACKABLE_MODEL_TYPES:
         reason = f"models of type {config.model_type} are not known to support packed rows"

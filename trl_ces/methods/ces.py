@@ -216,9 +216,11 @@ def negative_beta_warning(beta_correct: float, beta_incorrect: float) -> str:
             "lowered in wrong ones, the opposite of CES, as in AsymGRPO (arXiv 2604.04894)."
         )
     if beta_correct < 0:
-        return f"`ces_beta_correct` is {beta_correct:g}: the entropy of correct completions rises; CES lowers it."
+        return f"`ces_beta_correct` is {beta_correct:g}: it raises the entropy of correct completions; CES lowers it."
     if beta_incorrect < 0:
-        return f"`ces_beta_incorrect` is {beta_incorrect:g}: the entropy of wrong completions falls; CES raises it."
+        return (
+            f"`ces_beta_incorrect` is {beta_incorrect:g}: it lowers the entropy of wrong completions; CES raises it."
+        )
     return ""
 
 

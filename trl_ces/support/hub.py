@@ -10,7 +10,7 @@ DATA_SUFFIXES = (".json", ".jsonl", ".parquet")
 
 
 def is_local(name: str) -> bool:
-    """Return whether a model or data set name is a local path: the path exists, or the name cannot be a Hub id."""
+    """Return whether a model or dataset name is a local path: the path exists, or the name cannot be a Hub id."""
     path = Path(expand_home(name))
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or path.suffix in DATA_SUFFIXES or path.exists()
 

@@ -66,12 +66,14 @@ def check_trl_version(version: str) -> None:
     newest = tested[-1]
     if Version(version) < Version(tested[0]):
         raise ImportError(
-            f"trl {version} is installed, but CESTrainer requires trl {tested[0]} or newer: pip install trl=={newest}."
+            f"trl {version} is installed, but CESTrainer requires trl {tested[0]} or newer: run "
+            f"`pip install trl=={newest}`."
         )
     if changed_functions():
         warnings.warn(
             f"trl {version} differs from all tested versions ({', '.join(tested)}) in functions that CESTrainer "
-            f"overrides or calls: {', '.join(changed_functions())}. Results may differ: pip install trl=={newest}, or "
-            "test the newest version with `make test-upgrades UPGRADES=latest` in a checkout of trl_ces.",
+            f"overrides or calls: {', '.join(changed_functions())}. Results may differ. Run "
+            f"`pip install trl=={newest}`, or test the newest version with `make test-upgrades UPGRADES=latest` in a "
+            "checkout of trl_ces.",
             stacklevel=3,
         )

@@ -27,7 +27,7 @@ class Length:
 
 
 def read_state(checkpoint: Path) -> dict[str, Any] | None:
-    """Return the Trainer state, the last file written to a checkpoint, or `None` if it is missing or truncated."""
+    """Return the Trainer state, which the Trainer writes last, or `None` if it is missing or truncated."""
     try:
         state = json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
     except (OSError, ValueError):  # the run was killed before the file was complete
@@ -130,7 +130,7 @@ def resume_hint(output_dir: Path, length: Length, since: float, resumed_from: st
     checkpoint = newest_checkpoint(output_dir, length, since, thorough=False) or (resumed_from and Path(resumed_from))
     if not checkpoint:
         option = " with `--overwrite_output_dir true`" if list_checkpoints(output_dir) else ""
-        return f"There is no checkpoint yet: start again{option}."
+        return f"This run has no checkpoint to resume from: start it again{option}."
     newest = newest_checkpoint(output_dir, length, thorough=False)
     value = "true" if checkpoint == newest else shlex.quote(str(checkpoint))
     return f"Resume from {checkpoint} with the same command and `--resume_from_checkpoint {value}`."

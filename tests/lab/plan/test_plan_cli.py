@@ -134,7 +134,7 @@ def test_a_config_file_replaces_an_unavailable_model(recipe, tmp_path, capsys):
         ("--config RECIPE --gpu_memory much", ["Argument --gpu_memory: ", "'much'"]),
         ("--config RECIPE --num_processes 2", ["--num_processes", "--gpus"]),
         ("--config RECIPE --num_machines 2", ["--num_machines", "--nodes"]),
-        ("--config RECIPE --gpus 4 --nodes 3", ["`--gpus` is 4", "3 nodes", "--nodes"]),
+        ("--config RECIPE --gpus 4 --nodes 3", ["`--gpus` is 4", "the number of nodes (3)", "--nodes"]),
         ("--config RECIPE --device A900", ["A900", "A800", "H100"]),
         ("--config RECIPE --gpu_mem 24", ["`gpu_mem`", "Did you mean `gpu_memory`?"]),
         ("--config RECIPE --gpus 3", ["`responses_per_step` is 8", "set --gpus to one of 1, 2, 4, 8"]),

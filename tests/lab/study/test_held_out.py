@@ -106,7 +106,7 @@ def test_data_replaces_the_recipes_problems(recipe_file, tmp_path, recorded_prob
 
 def test_invalid_evaluation_settings_are_rejected_before_the_first_run(recipe_file):
     check_evaluate(str(recipe_file), num_problems=5)
-    with pytest.raises(UserError, match="`group_by` is 'task', but the data set has the columns solution"):
+    with pytest.raises(UserError, match="`group_by` is 'task', but the dataset has the columns solution"):
         check_evaluate(str(recipe_file), group_by="task")
     with pytest.raises(UserError, match=r"nowhere\.yaml does not exist"):
         check_evaluate("nowhere.yaml")

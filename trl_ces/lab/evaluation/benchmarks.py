@@ -132,7 +132,7 @@ def read_commonsenseqa(row: Row) -> tuple[str, str]:
 
 
 def _read_hub_choice(stem: str) -> Reader:
-    """Create a reader for rows of a Hub data set; `stem` is the name of the field with the question."""
+    """Create a reader for rows of a Hub dataset; `stem` is the name of the field with the question."""
 
     def read(row: Row) -> tuple[str, str]:
         choices = row["choices"]

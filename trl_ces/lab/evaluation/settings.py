@@ -44,7 +44,7 @@ class EvaluationSettings:
     )
     data: str | None = _setting(
         None,
-        "your own problems, instead of benchmarks: a .json, .jsonl or .parquet file, or the Hub id of a data set "
+        "your own problems, instead of benchmarks: a .json, .jsonl or .parquet file, or the Hub id of a dataset "
         "without configurations (split test)",
     )
     data_dir: str | None = _setting(None, "folder with math/, reasoning/ and code/; default: load from the Hub")

@@ -125,7 +125,7 @@ def _fit_line(plan: Plan) -> str:
 
 def costs_table(names: list[str] | None = None) -> str:
     """Format the costs of all `SETUPS`, or of the recipes in `names`, as a table; each row takes a few seconds."""
-    header = ("`--config`", "GPUs", "accelerate file", "GiB per GPU", "hours, predicted", "steps", "tested")
+    header = ("`--config`", "GPUs", "accelerate config", "GiB per GPU", "hours, predicted", "steps", "tested")
     return markdown(header, [_costs_row(name) for name in names or SETUPS])
 
 

@@ -32,7 +32,7 @@ def evaluate(
 
     `config` defaults to the recipe of the measured run; training with this recipe never uses these problems. If
     `config` names another recipe, the runs must use the same data and `dataset_seed` as that recipe. `data` is a file
-    or a Hub data set with problems to use instead. `group_by` is a column of the data; each of its values becomes a
+    or a Hub dataset with problems to use instead. `group_by` is a column of the data; each of its values becomes a
     benchmark.
     """
     from ..inspect.sampling import sample_recipe
@@ -94,5 +94,5 @@ def _problems_and_groups(
         return problems, ["held out"] * len(problems)
     if group_by not in problems.column_names:
         columns = ", ".join(name for name in problems.column_names if name != "prompt")
-        raise UserError(f"`evaluation`: `group_by` is {group_by!r}, but the data set has the columns {columns}.")
+        raise UserError(f"`evaluation`: `group_by` is {group_by!r}, but the dataset has the columns {columns}.")
     return problems, [str(value) for value in problems[group_by]]
