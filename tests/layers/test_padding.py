@@ -165,7 +165,7 @@ def test_padding_support_depends_on_the_position_encoding():
         (tiny_model(), (True, True, True), ""),
         (llama(rope_type="linear", factor=2.0), (True, True, True), ""),
         (dynamic_rope_model(), (False, False, False), "dynamic"),
-        (absolute, (False, True, False), "not rotary"),
+        (absolute, (False, True, False), "does not use standard rotary"),
         (recurrent, (False, True, False), "recurrent"),
         (stateful, (False, True, False), "recurrent"),
     ):
