@@ -18,7 +18,7 @@ from .numbers import number
 from .options import letter_and_text, options_of, plain
 from .units import MEASURES, parse_unit
 
-# Statements and closing expressions count only in the last characters; boxes count anywhere.
+# Statements and closing expressions count only within the last STATEMENT_WINDOW characters; boxes count anywhere.
 STATEMENT_WINDOW = 2000
 _LONGEST_SENTENCE = 300
 # Keep only the last boxes: no gold lists more values.
@@ -33,7 +33,7 @@ _STATEMENT = re.compile(
     r"(?:[\s:：]|\*{1,2}(?=\s|$))*",
     re.IGNORECASE | re.MULTILINE,
 )
-# 顶点坐标为（1，2）。 as the end
+# A text ending in 顶点坐标为（1，2）。
 _PLAIN = (
     r"(?:(?<=[是为得])|(?<=[是为得] )|(?<=[=＝\s])(?=[（(]))[（(]?[-−]?\d(?:[-−\d.,，/ ]{0,40}\d)?[）)]?"
     r"(?=\s?[一-鿿]{0,6}[。．.]\s*\Z)"
@@ -126,7 +126,7 @@ _INTRODUCED = re.compile(
     r"therefore|thus|hence|so|then|finally|answer|value|result|total)|[是为得剩下有共故则即]|得到|等于|所以|因此|于是)[,，]?[\s*]*$",
     re.IGNORECASE,
 )
-_BEFORE_CLOSING = re.compile(r"(?<!\b[A-K])[.!?](?=\s)|[。！？\n]|,\s+(?=so\b|hence\b|thus\b|therefore\b)")
+_CLAUSE_BREAK = re.compile(r"(?<!\b[A-K])[.!?](?=\s)|[。！？\n]|,\s+(?=so\b|hence\b|thus\b|therefore\b)")
 # Phrases that disclaim a closing expression: "a beginner would pick", "my first attempt had", "it is tempting to say".
 _DISCLAIMED = re.compile(
     r"\b(?:not|cannot|never|or|others|one of|lucky|trap|beginner|novice|naive(?:ly)?|attempt|mistake|tempt(?:ing|ed)|"
@@ -137,7 +137,7 @@ _DISCLAIMED = re.compile(
 
 
 def _without_known_numbers(tail: str, question: str) -> str:
-    """Return the text after a value without numbers from the question and the value in other units."""
+    """Remove the value in other units and the question's numbers from the text after a value."""
     tail = _IN_OTHER_UNITS.sub("", tail, count=1)
     return re.sub(r"(?<![\d.])\d+(?!\.?\d)", lambda match: "" if match[0] in question else match[0], tail)
 
@@ -164,8 +164,8 @@ def _closing(text: str, question: str = "") -> str | None:
         return None
     if not bold or start < bold.start() or not re.search("[A-Za-z]{2}", bold[1]):
         return _with_measure(text[start:end].replace("**", "").strip(), text[end:]) or None
-    if also := _BOLD_BEFORE.search(before):  # "one drives at **56 km/h** and the other at **76 km/h**"
-        return f"{also[1]}; {bold[1]}"
+    if earlier := _BOLD_BEFORE.search(before):  # "one drives at **56 km/h** and the other at **76 km/h**"
+        return f"{earlier[1]}; {bold[1]}"
     # "**72 days** to finish the book": the bold shows where the value ends.
     return (_closing(bold[1]) if _SENTENCE_IN_BOLD.match(bold[1]) else None) or bold[1].strip()
 
@@ -198,7 +198,7 @@ def _final_option(text: str, options: dict[str, str]) -> str | None:
     letters = [letter for letter in _OPTION_LETTER.finditer(text, line) if letter[0] in options]
     for letter in letters if len(letters) < 13 else []:
         before, after = _sentence_before(text, letter.start()), text[letter.end() :]
-        sentence = before + _BEFORE_CLOSING.split(letter[0] + after)[0]
+        sentence = before + _CLAUSE_BREAK.split(letter[0] + after)[0]
         is_last = len(before) + len(letter[0] + after) - len(sentence) < 3
         pair = letter_and_text(letter[0], options[letter[0]]).search(plain(sentence))
         # "should" and "first" hedge a number, but not an option with its text
@@ -243,15 +243,15 @@ _BEFORE_RESULT = re.compile(r"(?:[:：→=>是为]|等于|\b(?:is|final|answer))
 def _final_number(text: str, question: str) -> str | None:
     """Return the last sentence's only number that is not in the question: 5 in "So Jill has 8 − 3 = 5 peaches."."""
     body = text.rstrip(" *.。!！")
-    sentence = _BEFORE_CLOSING.split(body[-_LONGEST_SENTENCE:])[-1]
+    sentence = _CLAUSE_BREAK.split(body[-_LONGEST_SENTENCE:])[-1]
     is_claim = re.search("[A-Za-z一-鿿=]", sentence) and not any(
-        one.search(sentence) for one in (_DISCLAIMED, _UNCERTAIN, MATH)
+        pattern.search(sentence) for pattern in (_DISCLAIMED, _UNCERTAIN, MATH)
     )
     matches = [*_CALCULATION.finditer(body, len(body) - len(sentence))] if is_claim else []
-    if len({one[2] for one in matches}) == 1 or (matches and matches[-1][1] and matches[-1].end() == len(body)):
+    if len({match[2] for match in matches}) == 1 or (matches and matches[-1][1] and matches[-1].end() == len(body)):
         matches = matches[-1:]
     if len(matches) > 1 and not re.search(r"\band\b|[和与]", sentence):
-        matches = [one for one in matches if not re.search(rf"(?<![\d.]){re.escape(one[2])}(?!\.?\d)", question)]
+        matches = [match for match in matches if not re.search(rf"(?<![\d.]){re.escape(match[2])}(?!\.?\d)", question)]
     if len(matches) != 1 or matches[0][1].strip()[-1:] not in ("", "="):
         return None
     before, (start, end) = body[len(body) - len(sentence) : matches[0].start()], matches[0].span(2)
@@ -262,8 +262,8 @@ def _final_number(text: str, question: str) -> str | None:
     return (name[0] if name else "") + _with_measure(matches[0][2], body[end:]) if is_stated else None
 
 
-# What changes a value or casts doubt on it: "5 or so", "5 and 6", 9的平方, a cross, a skeptical emoji.
-_CHANGED_AFTER = re.compile(
+# Text that changes a value or casts doubt on it: "5 or so", "5 and 6", 9的平方, a cross, a skeptical emoji.
+_MODIFIER_AFTER = re.compile(
     r"[π²³¹⁰⁴-⁹]|!(?= [a-z])|\s*(?:[×÷·^+*/]|[,(]?\s*(?:or|and|to|plus|minus|if)\b|的(?![。．]|\s*\Z)|[☀-➿🀀-🿿])",
     re.IGNORECASE,
 )
@@ -272,7 +272,7 @@ _MEASURE = re.compile(r"\s?(?!in\b)((?:square |cubic )?[A-Za-zμ]+(?:(?:/| per )
 
 def _with_measure(value: str, tail: str) -> str:
     """Return a value with the unit that follows it, dropping any other words."""
-    if _CHANGED_AFTER.match(tail):
+    if _MODIFIER_AFTER.match(tail):
         return value + tail
     unit = match[1] if (match := _MEASURE.match(tail)) else ""
     while unit > "一" and not parse_unit(unit):
@@ -284,7 +284,7 @@ def _with_measure(value: str, tail: str) -> str:
 def _sentence_before(text: str, start: int) -> str:
     """Return the current sentence up to `start`, including the previous line if it ends with a colon."""
     lead = text[:start].rstrip("\n *")
-    return _BEFORE_CLOSING.split(lead if lead.endswith((":", "：")) else text[:start])[-1]
+    return _CLAUSE_BREAK.split(lead if lead.endswith((":", "：")) else text[:start])[-1]
 
 
 _END_OF_PROOF = r"(?:[∎■□◻◼⬛⬜]|\\(?:blacksquare|square|Box|qed|checkmark)(?![A-Za-z])|\bQ\.?E\.?D\b\.?)"
@@ -303,7 +303,7 @@ def _without_ornaments(text: str) -> str:
 _SENTENCE_END = re.compile(r"[.!](?=\s+[A-Z]|\s*$)|[?？。！\n]|．(?!\d)|\s*\*\*|</")
 _REASON = re.compile(r",?\s+(?:because|since|as (?:we|shown|required|desired)|\(see)\b.*", re.IGNORECASE)
 # "the digits of the answer are", "twice the answer is", "a common wrong answer is"
-_OF_THE_ANSWER = re.compile(
+_NOT_THE_ANSWER = re.compile(
     r"(?:\bof (?:the|this|my|our)\s+(?:\w+\s+)?|\b(?:twice|half|wrong|incorrect|false|no)\s+(?:the\s+)?)\Z",
     re.IGNORECASE,
 )
@@ -313,7 +313,7 @@ def _stated(text: str, statement: re.Match[str], question: str) -> str | None:
     start = statement.end()
     values = _VALUES.match(text, start)
     end = _SENTENCE_END.search(text, values.end() if values else start)
-    if _OF_THE_ANSWER.search(text[: statement.start()]) or (end and end.group() in "?？"):
+    if _NOT_THE_ANSWER.search(text[: statement.start()]) or (end and end.group() in "?？"):
         return None
     line = text[start:].partition("\n")[0]
     if not values and "**" in line.strip(" *") and (closing := _closing(line)):
@@ -338,7 +338,7 @@ _TUPLE = re.compile(r"(?:\\left)?[(\[（][^()\[\]（）]*[)\]）]")
 
 
 def extract_answer(text: str, parts: int = 1, boxes_only: bool = False, question: str = "") -> str | None:
-    """Extract the final answer, or return `None`."""
+    """Extract the final answer; return `None` if there is none."""
     text = _PRICE.sub(r"\\$", visible(text))
     boxes = find_boxes(text)
     if boxes is None:

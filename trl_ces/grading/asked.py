@@ -31,7 +31,7 @@ _IN_TEXT = re.compile(r"^\s*\\text\s*\{([^{}]*)\}\s*$")  # Ann: 3, Bob: 5
 
 
 def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
-    """Return gold and answer to compare; the answer is empty if the question requests something else."""
+    """Return the gold and answer to compare; the answer is empty if the question requests something else."""
     if not question or len(answer) > MAX_DIGITS or too_big(question) or same_text(gold, answer):
         return gold, answer
     if (chosen := with_options(answer, gold, question)) is not None:
@@ -114,10 +114,10 @@ _ASKS_RATE = re.compile(
 
 
 def _as_share(answer: str, gold: str, question: str) -> str | None:
-    """Return the answer as a share if only one side is a percentage, `""` if that fails, `None` to keep it."""
+    """Return the answer as a share if only one side is a percentage, `""` if it is not a number, `None` to keep it."""
     percent = _PERCENT.fullmatch(answer.strip())
-    of = None if percent or _ASKS_PERCENT.search(question) else _PERCENT.fullmatch(gold.strip(" $"))
-    if of and (hundredfold := number(tidy(of[1]))) is not None and number(tidy(answer)) == hundredfold / 100:
+    rate = None if percent or _ASKS_PERCENT.search(question) else _PERCENT.fullmatch(gold.strip(" $"))
+    if rate and (hundredfold := number(tidy(rate[1]))) is not None and number(tidy(answer)) == hundredfold / 100:
         return gold
     if percent and not _OF_PERCENT.search(gold):
         hundredfold = number(tidy(percent.group(1)))
@@ -158,14 +158,14 @@ def _in_common_terms(gold: str, answer: str, question: str) -> tuple[str, str]:
         answer = re.sub(
             rf" ?{_PERIOD.format(period[1] or 'year')}", lambda match: re.sub(r"[\w ]", "", match[0]), answer
         )
-    answer = _with_letter_bounded(answer, gold, question)
+    answer = _with_letter_for_expression(answer, gold, question)
     return _in_text(gold, answer, question), _in_text(answer, "", question)
 
 
 _BOUNDED_EXPRESSION = re.compile(r"(.+?)(<|\\leq)(.+)(<|\\leq)(.+)|(.+?)(?:[<>=]|\\[lg]eq).+")
 
 
-def _with_letter_bounded(answer: str, gold: str, question: str) -> str:
+def _with_letter_for_expression(answer: str, gold: str, question: str) -> str:
     r"""Return `20 < x < 30` for `20 < x^2+5x < 30` if the question has x^2+5x and the gold is an interval."""
     text = tidy(answer)
     bounded = _BOUNDED_EXPRESSION.fullmatch(text) if re.fullmatch(r"[(\[].*[)\]]|.*\\cup.*", tidy(gold)) else None
@@ -194,7 +194,7 @@ def _names_another_value(answer: str, gold: str, question: str) -> bool:
 
 
 def _leaves_bounds_open(answer: str, gold: str, question: str) -> bool:
-    """Whether the answer bounds an expression (2x > 10) but the gold a letter (x > 5 or an interval)."""
+    """Whether the answer bounds an expression (2x > 10) where the gold bounds a letter (x > 5 or an interval)."""
     bounds = [interval_of(part) or part for part in split_top(condition(gold), ",;")]
     is_bounded = not any(has_unknowns(re.sub(r"\\(?:cup|infty)(?![A-Za-z])", "", bound)) for bound in bounds)
     return is_bounded and any(is_unsolved(part) for part in split_top(condition(answer), ",;") if "=" not in part)
@@ -224,12 +224,12 @@ def _has_another_form(answer: str, gold: str, question: str) -> bool:
     """Whether the question requests a form and the answer has different factors, terms or digits than the gold."""
     if not _FORM.search(question) or any(re.search("[=,<>]|\\\\(?:[lg]eq|pm)", text) for text in (answer, gold)):
         return False
-    one, other = unwrap(tidy(answer)), unwrap(tidy(gold))
-    if re.search("factor", question, re.IGNORECASE) and _factors(one) < _factors(other):
+    given, expected = unwrap(tidy(answer)), unwrap(tidy(gold))
+    if re.search("factor", question, re.IGNORECASE) and _factors(given) < _factors(expected):
         return True
-    if number(one) is None or number(other) is None:
-        return len(split_top(one.replace("-", "+-"), "+")) != len(split_top(other.replace("-", "+-"), "+"))
-    digits = [re.findall(r"[\d.]+", text) for text in (one, other)]
+    if number(given) is None or number(expected) is None:
+        return len(split_top(given.replace("-", "+-"), "+")) != len(split_top(expected.replace("-", "+-"), "+"))
+    digits = [re.findall(r"[\d.]+", text) for text in (given, expected)]
     return len(digits[0]) == len(digits[1]) > 1 and digits[0] != digits[1]
 
 
@@ -263,7 +263,7 @@ def _has_another_unit(answer: str, gold: str, question: str) -> bool:
     if "deg" in given and r"\pi" in gold and r"\pi" in answer:
         return True
     if measures := _asked_units(question, given):
-        # "in kilogram meters per second": only the first is matched
+        # of "kilogram meters per second", only the kilogram is matched
         is_whole = any(unit.items() <= given.items() for unit in measures) and given.keys() <= measures_in(question)
         is_among = len(given) > 1 and (is_whole or given.keys() <= set().union(*measures))
         return given not in measures and not is_among

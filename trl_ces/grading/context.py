@@ -15,7 +15,7 @@ from .notation import tidy
 from .numbers import number
 
 # Number of characters examined before an answer.
-_CHARACTERS_BEFORE = 300
+_CONTEXT_LENGTH = 300
 MATH = re.compile(r"\$\$.+?\$\$|(?<!\\)\$(?:\\.|[^$\\\n])+\$|\\\(.+?\\\)|\\\[.+?\\\]", re.DOTALL)
 _FONT = r"\\(?:text|math|boldsymbol|bm|mbox|underline|emph|displaystyle|[lL]arge|LARGE|[hH]uge)[a-z]*"
 _SPACE = r"\\[,;:!> ]|\\q?quad(?![A-Za-z])|~"
@@ -76,9 +76,9 @@ _WORDS_AFTER = re.compile(
 
 def stands(text: str, start: int, end: int, value: str) -> bool:
     """Whether an answer is valid in its context."""
-    before, after = text[max(0, start - _CHARACTERS_BEFORE) : start], text[end:]
+    before, after = text[max(0, start - _CONTEXT_LENGTH) : start], text[end:]
     # Ignore math delimiters inside the answer.
-    spans = MATH.finditer(before + "5" + text[end : end + _CHARACTERS_BEFORE])
+    spans = MATH.finditer(before + "5" + text[end : end + _CONTEXT_LENGTH])
     math_start = next((span.start() for span in spans if span.start() < len(before) < span.end()), None)
     bare, rest = _OPENERS.sub("", before), after[_CLOSERS.match(after).end() :]  # type: ignore[union-attr]
     clause = re.split(r"[.!?](?=\s|\Z)|[;,，。；！？\n]", bare)[-1]

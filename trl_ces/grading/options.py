@@ -79,7 +79,7 @@ def options_of(question: str) -> dict[str, str]:
             if marker.groups() == (listed[0][1], ascii_uppercase[len(listed)], listed[0][3]):
                 listed.append(marker)
         before = question[max(0, listed[0].start() - 12) : listed[0].start()]
-        texts = [question[one.end() : other.start()] for one, other in pairwise(listed)]
+        texts = [question[marker.end() : following.start()] for marker, following in pairwise(listed)]
         if len(texts) < (1 if _LIST_START.search(before) else 2) or _NOT_LIST_START.search(before):
             continue
         texts.append(_last_option(question[listed[-1].end() :], any("\n" in text.strip() for text in texts)))
@@ -101,7 +101,7 @@ def with_letters(question: str, *texts: str) -> list[str]:
 
 
 _TURN_END = re.compile(r"<[|｜/]|\[/INST\]|<end_of_turn>|<think>")
-# "Please reason step by step", "Put the letter in \boxed{}", 请逐步推理: the option ends before it.
+# The last option ends before an instruction: "Please reason step by step", "Put the letter in \boxed{}", 请逐步推理.
 _INSTRUCTION = re.compile(
     r"(?<=\S)(?:(?:\s+|(?<=[$.]))(?:Answer:|[A-Z][a-z']*(?=\s)[^A-Z.!?\n]*?"
     r"(?:\\boxed|answer|step[- ]by[- ]step|reason|letter|option|choice|choose|explain))|"

@@ -1,6 +1,6 @@
 r"""
-Compare lists in the order of the gold's labels, of the names in the question, or that the question requests; compare
-times of day and scores part by part, ratios up to a factor.
+Compare lists in the order given by the gold's labels, the question's names or its request; compare times of day and
+scores part by part, ratios up to a factor.
 
 | question | gold | equal | different |
 |---|---|---|---|
@@ -34,7 +34,7 @@ _ORDER = re.compile(
     r"\bin (?:that|this) order\b|\b(?:what|how many)\b[^?]{1,200}\?\s+(?:what|how many)\b[^?]{1,200}\?|从[小大]到",
     re.IGNORECASE,
 )
-# A gold with names, words or units needs no order.
+# A gold with names, words or units is matched by these.
 _NAMED_OR_WORDED = re.compile(r"=|\\(?:max|min|text|math)|(?<![\\A-Za-z])[A-Za-z]{2,}")
 
 _DISTINGUISHES_BLANKS = re.compile("[和与及]|分别|依次")
@@ -153,7 +153,7 @@ _ASKED_NAMES = re.compile(
 
 @lru_cache(maxsize=256)
 def _asked_names(question: str) -> list[str]:
-    """Return the two to six things that the question's last list of requests names, in order, or `[]`."""
+    """Return the two to six things that the question's last request lists, in order; `[]` if there is no list."""
     groups = [match.groups() for match in _ASKED_NAMES.finditer(question)]
     names = ", ".join(filter(None, groups[-1])).split(", ") if groups else []
     return [re.sub(r"[$\\]|^the ", "", name) for name in names if name]
@@ -218,7 +218,7 @@ _CLOCK = re.compile(r"\d{1,2}:[0-5]\d")
 
 
 def same_parts(gold: str, answer: str) -> bool | None:
-    """Whether two tidied texts are the same ratio, time or score; `None` if gold or a pair has no `:`."""
+    """Whether tidied texts are the same ratio, time or score; `None` if the gold, or a pair's answer, has no `:`."""
     parts, others = _parts(gold), _parts(answer)
     if len(parts) < 2 or len(parts) == 2 > len(others):
         return None
@@ -238,7 +238,7 @@ _ASKS_TIME_OR_SCORE = re.compile(
 
 
 def as_times(answer: str, gold: str, question: str) -> tuple[str, str] | None:
-    """Return times and scores as ordered lists, ratios as fractions, if the question tells which; else `None`."""
+    """Return times and scores as ordered lists, ratios as fractions, if the question shows which; else `None`."""
     matches = [_COUNTED_PARTS.fullmatch(unwrap(tidy(text))) for text in (gold, answer)]
     if not (expected := matches[0]) or not (given := matches[1]):
         return None

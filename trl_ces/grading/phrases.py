@@ -67,11 +67,11 @@ def without_numbers_of_names(answer: str, gold: str, question: str) -> tuple[str
     """Return gold and answer as bare lists if only the answer numbers its names (`x_1 = 2, x_2 = 3`)."""
     items, golds = (split_top(text, ";" if ";" in text else ",") for text in map(tidy, (answer, gold)))
     matches = [_NUMBERED.fullmatch(item) for item in items]
-    letters = {one and one[1] for one in matches}
-    named = {sides(one)[0] for one in golds if len(sides(one)) > 1}
+    letters = {match and match[1] for match in matches}
+    named = {sides(item)[0] for item in golds if len(sides(item)) > 1}
     if len(letters) != 1 or None in letters or not named <= letters or f"{letters.pop()}_" in question:
         return None
-    return ", ".join(sides(one)[-1] for one in golds), ", ".join(one[2] for one in matches if one)
+    return ", ".join(sides(item)[-1] for item in golds), ", ".join(match[2] for match in matches if match)
 
 
 def asks_for(name: str, question: str) -> bool:
@@ -99,7 +99,7 @@ def says_only(expected: str, words: str, question: str) -> bool:
         return True
     neither = re.fullmatch(r"neither (\w+) nor (\w+)", phrase)
     if neither and expected.casefold() == "neither":
-        return all(one in question for one in neither.groups())
+        return all(word in question for word in neither.groups())
     noun, _, rest = words.partition(" ")
     is_noun = not _offers(question, noun.casefold(), phrase) and bool(stems(noun) & nouns(question))
     return rest == expected and number(rest) is None and is_noun
