@@ -182,7 +182,7 @@ _ASKED_NAME = re.compile(
 
 
 def _names_another_value(answer: str, gold: str, question: str) -> bool:
-    """Whether the answer is f(3) = ... and the question has f but not f(3), or y = ... and it requests x."""
+    """Whether the answer gives f(3) for a question about f(2), or y for a question about x."""
     named = _NAMED_VALUE.match(BLANKS_AND_SIZES.sub("", answer))
     known = BLANKS_AND_SIZES.sub("", f"{question} {gold}")
     if named and named.group(1) + "(" in known:
@@ -252,7 +252,7 @@ def _in_text(text: str, other: str, question: str) -> str:
 
 
 def _has_another_unit(answer: str, gold: str, question: str) -> bool:
-    """Whether only the answer has a unit, which the question neither requests nor leaves open."""
+    """Whether only the answer has a unit and the question does not allow it."""
     if implied_unit(gold) or split_unit(tidy(gold))[1]:
         return False
     given = parse_unit(split_unit(tidy(answer))[1] or implied_unit(answer)) or {}

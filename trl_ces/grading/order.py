@@ -34,7 +34,7 @@ _ORDER = re.compile(
     r"\bin (?:that|this) order\b|\b(?:what|how many)\b[^?]{1,200}\?\s+(?:what|how many)\b[^?]{1,200}\?|从[小大]到",
     re.IGNORECASE,
 )
-# A gold with names, words or units is matched by these.
+# A gold with names, words or units is matched by these, not by order.
 _NAMED_OR_WORDED = re.compile(r"=|\\(?:max|min|text|math)|(?<![\\A-Za-z])[A-Za-z]{2,}")
 
 _DISTINGUISHES_BLANKS = re.compile("[和与及]|分别|依次")
@@ -110,7 +110,7 @@ def _by_name(named: dict[str, str], names: list[str]) -> list[str]:
             return [values[case(name)] for name in names]
     places = {}
     for label, value in named.items():
-        # `min` matches minimum and `l` length: the first three letters agree, or one is a prefix of the other
+        # `min` matches minimum and `l` matches length: the first three letters agree, or one is a prefix of the other
         shared = {name: _shared_letters(label.casefold(), name.casefold()) for name in names}
         best, *others = sorted(names, key=lambda name: -shared[name])
         if shared[best] >= min(len(label), len(best), 3):
@@ -130,7 +130,7 @@ _HIGH = re.compile(r"\b(?:max(?:imum|imal)?|large(?:r|st)|great(?:er|est)|high(?
 
 
 def _is_swapped(values: str, names: list[str]) -> bool:
-    """Whether the gold gives maximum and minimum in the opposite order to the question."""
+    """Whether the gold gives maximum and minimum in the reverse order of the question."""
     first, *others = (number(value) for value in values.split("; "))
     if len(others) != 1 or first is None or others[0] is None or first == others[0]:
         return False
@@ -238,7 +238,7 @@ _ASKS_TIME_OR_SCORE = re.compile(
 
 
 def as_times(answer: str, gold: str, question: str) -> tuple[str, str] | None:
-    """Return times and scores as ordered lists, ratios as fractions, if the question shows which; else `None`."""
+    """Return times and scores as ordered lists and ratios as fractions if the question shows the kind; else `None`."""
     matches = [_COUNTED_PARTS.fullmatch(unwrap(tidy(text))) for text in (gold, answer)]
     if not (expected := matches[0]) or not (given := matches[1]):
         return None

@@ -119,8 +119,8 @@ def _offers(question: str, rest: str, phrase: str) -> bool:
 # "at least $\boxed{5}$" if the least number is requested, `x < \boxed{5}` if the least upper bound is.
 _NUMBER = r"(?<!at )\b{} (?:\w+ )?(?:number|amount|value|integer|possible)\b"
 _BOUNDS = [
-    (re.compile(requests, re.IGNORECASE), re.compile(rf"(?:{says})(?=\s*(?:\$?\\boxed|\*\*\d))"))
-    for requests, says in (
+    (re.compile(request, re.IGNORECASE), re.compile(rf"(?:{wording})(?=\s*(?:\$?\\boxed|\*\*\d))"))
+    for request, wording in (
         (rf"\b(?:minimum|smallest|fewest)\b|{_NUMBER.format('least')}", "at least"),
         (rf"\b(?:greatest|maximum|largest)\b|{_NUMBER.format('most')}", "at most"),
         (r"\bupper bound|\bsupremum\b", "at most|<"),
@@ -131,8 +131,8 @@ SCALE = re.compile(r"(?:多少|几)([万亿倍])|\b(?:how many|in) (hundred|thou
 
 def without_asked_words(text: str, question: str) -> str:
     r"""Remove the question's words around boxes: 万 in `\boxed{5}万吨` for 多少万吨, "at least" for the least."""
-    for requests, says in _BOUNDS:
-        if requests.search(question):
-            text = says.sub("=", text)
+    for request, wording in _BOUNDS:
+        if request.search(question):
+            text = wording.sub("=", text)
     scale = SCALE.search(question)
     return re.sub(rf"(?<=\}})(\$?)\s*{scale[1] or scale[2]}", r"\1 ", text) if scale else text
