@@ -1,6 +1,6 @@
 r"""
-Extract the final answer of a completion: the last `\boxed{...}` or `\fbox{...}`; else an explicit statement ("the
-answer is", 答案是); else a bold or math expression that ends the text; else the option or number of its last sentence.
+Extract a completion's final answer: the last `\boxed{...}` or `\fbox{...}`; else an explicit statement ("the answer
+is", 答案是); else a bold or math expression that ends the text; else the option or number in its last sentence.
 
 | gold | equal completions | different completions |
 |---|---|---|
@@ -18,10 +18,10 @@ from .numbers import number
 from .options import letter_and_text, options_of, plain
 from .units import MEASURES, parse_unit
 
-# Statements and closing expressions count only in the last characters, boxes anywhere.
+# Statements and closing expressions count only within the last STATEMENT_WINDOW characters; boxes count anywhere.
 STATEMENT_WINDOW = 2000
 _LONGEST_SENTENCE = 300
-# Only the last boxes are kept: no gold lists more values.
+# Keep only the last boxes: no gold lists more values.
 MAX_BOXES = 50
 
 _STATEMENT = re.compile(
@@ -33,7 +33,7 @@ _STATEMENT = re.compile(
     r"(?:[\s:：]|\*{1,2}(?=\s|$))*",
     re.IGNORECASE | re.MULTILINE,
 )
-# 顶点坐标为（1，2）。 at the end
+# A text ending in 顶点坐标为（1，2）。
 _PLAIN = (
     r"(?:(?<=[是为得])|(?<=[是为得] )|(?<=[=＝\s])(?=[（(]))[（(]?[-−]?\d(?:[-−\d.,，/ ]{0,40}\d)?[）)]?"
     r"(?=\s?[一-鿿]{0,6}[。．.]\s*\Z)"
@@ -43,7 +43,7 @@ _VALUES = re.compile(rf"{_MATH_SPAN}(?:(?:\s*(?:,|，|、|;|；|and|or|和|或))
 
 
 class Box(NamedTuple):
-    r"""The content of a `\boxed{...}` or `\fbox{...}`, and where the whole command starts and ends in the text."""
+    r"""The content of a `\boxed{...}` or `\fbox{...}`, and the start and end of the whole command in the text."""
 
     content: str
     start: int
@@ -55,7 +55,7 @@ _BARE_BOX = re.compile(rf"(?:(?!{_BOX.pattern})[^\s$}}])*")
 
 
 def find_boxes(text: str) -> list[Box] | None:
-    r"""Returns the outermost boxes, in order."""
+    """Return the outermost boxes in order, or `None` if the last is unclosed."""
     closing_brace = _matching_braces(text)
     boxes: list[Box] = []
     end, is_closed = 0, True
@@ -70,13 +70,13 @@ def find_boxes(text: str) -> list[Box] | None:
             end = closing_brace[start] + 1
             content = text[start + 1 : end - 1].strip()
         else:  # \boxed 5
-            bare = _BARE_BOX.match(text, start).group()  # type: ignore[union-attr]  # matches the empty text
+            bare = _BARE_BOX.match(text, start).group()  # type: ignore[union-attr]  # matches the empty string
             end, content = start + len(bare), bare.rstrip(".,")
         boxes = [*boxes[-MAX_BOXES:], Box(content, match.start(), end)]
     return boxes if is_closed else None
 
 
-_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # an escaped brace belongs to a set, not to the syntax
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # an escaped brace denotes a set, not a LaTeX group
 
 
 def _matching_braces(text: str) -> dict[int, int]:
@@ -91,7 +91,7 @@ def _matching_braces(text: str) -> dict[int, int]:
 
 
 def find_statement(text: str, question: str = "") -> str | None:
-    """The value of the last explicit statement, else of the expression or sentence that ends the text."""
+    """Return the last explicitly stated value, else the value of the final expression or sentence."""
     text = _ATTAINED.sub(".", _without_ornaments(text))
     if statements := list(_STATEMENT.finditer(text)):
         last = statements[-1]
@@ -101,16 +101,16 @@ def find_statement(text: str, question: str = "") -> str | None:
     return _closing(text, question) or _final_option(text, options_of(question)) or _final_number(text, question)
 
 
-# A few words without another number may follow a closing expression: "Hence we obtain $025$ as required."
+# A closing expression may be followed by a few words without a number: "Hence we obtain $025$ as required."
 _CLOSING_TAIL = re.compile(r"[^\d$\\?？]{0,40}")
-# "(1 hour and 35 minutes)" behind 95 minutes
+# "(1 hour and 35 minutes)" after 95 minutes
 _PARTS = r"\d[\d.,]* [A-Za-z]+(?:,? (?:and )?\d[\d.,]* [A-Za-z]+)"
 _IN_OTHER_UNITS = re.compile(rf"\s*\((?:or {_PARTS}|(?:= ?|i\.e\.,? )?{_PARTS}*)\)")
 _ATTAINED = re.compile(
     r"(?<!\bnot)(?<!\bnever)(?<!\bbe),?\s(?:and (?:it )?is |which is )?(?:attained|achieved|reached|with equality)\b"
     r"(?![^\n]*(?:[.!?]\s|\b(?:so|hence|thus|not|but)\b))[^\n]*\Z"
 )
-# A last line that is yes or no, without a box: "**Yes**, because ...".
+# A last line that starts with an unboxed yes or no: "**Yes**, because ...".
 _LAST_LINE = re.compile(
     r"^\*{0,2}(yes|no)[.,]?\*{0,2}(?!.*\b(?:but|however|unless|if|wait|maybe|not sure|unsure)\b)(?:[,.;:][^\n?]*)?"
     r"\s*\Z",
@@ -119,16 +119,16 @@ _LAST_LINE = re.compile(
 _BOLD_AT_END = re.compile(r"\*\*([^*\n]+)\*\*\Z")
 _BOLD_BEFORE = re.compile(r"\*\*([^*\n]+)\*\*[^*]*\band\b[^*]*\Z")
 _SENTENCE_IN_BOLD = re.compile(r"[A-Za-z]{2,} .*(?:=|\b(?:is|are|at)\b)")
-# What a closing expression may follow: "Hence", "we obtain", "it must be", "x =".
+# Text that introduces a closing expression: "Hence", "we obtain", "it must be", "x =".
 _INTRODUCED = re.compile(
     r"(?:^|[=:：]|\b(?:(?:is|are|was)(?: (?:about|approximately|roughly))?|be|equals?|gets?|obtains?|have|has|"
     r"finds?|found|gives?|yields?|becomes|concludes?|that|needs?|pays?|costs?|takes?|earns?|spends?|makes?|only|exactly|"
     r"therefore|thus|hence|so|then|finally|answer|value|result|total)|[是为得剩下有共故则即]|得到|等于|所以|因此|于是)[,，]?[\s*]*$",
     re.IGNORECASE,
 )
-_BEFORE_CLOSING = re.compile(r"(?<!\b[A-K])[.!?](?=\s)|[。！？\n]|,\s+(?=so\b|hence\b|thus\b|therefore\b)")
-# What denies a closing expression: "a beginner would pick", "my first attempt had", "it is tempting to say".
-_OTHERS = re.compile(
+_CLAUSE_BREAK = re.compile(r"(?<!\b[A-K])[.!?](?=\s)|[。！？\n]|,\s+(?=so\b|hence\b|thus\b|therefore\b)")
+# Phrases that disclaim a closing expression: "a beginner would pick", "my first attempt had", "it is tempting to say".
+_DISCLAIMED = re.compile(
     r"\b(?:not|cannot|never|or|others|one of|lucky|trap|beginner|novice|naive(?:ly)?|attempt|mistake|tempt(?:ing|ed)|"
     r"instead of|(?<!\bI )would (?:pick|choose|select)|would (?:say|answer|guess|claim|think)|"
     r"first (?:try|guess|thought|idea|glance|instinct))\b|n't\b|不|非",
@@ -137,16 +137,16 @@ _OTHERS = re.compile(
 
 
 def _without_known_numbers(tail: str, question: str) -> str:
-    """The words behind a value without numbers of the question and without the value in other units."""
+    """Remove the value in other units and the question's numbers from the text after a value."""
     tail = _IN_OTHER_UNITS.sub("", tail, count=1)
-    return re.sub(r"(?<![\d.])\d+(?!\.?\d)", lambda found: "" if found[0] in question else found[0], tail)
+    return re.sub(r"(?<![\d.])\d+(?!\.?\d)", lambda match: "" if match[0] in question else match[0], tail)
 
 
 def _closing(text: str, question: str = "") -> str | None:
-    """The expression that ends a text: in bold, or introduced by its sentence."""
+    """Return the expression that ends a text if it is bold or introduced by its sentence."""
     if line := _LAST_LINE.search(text):
         start, end = line.span(1)
-        is_denied = _OTHERS.search(_sentence_before(text, start)) or not stands(text, start, end, text[start:end])
+        is_denied = _DISCLAIMED.search(_sentence_before(text, start)) or not stands(text, start, end, text[start:end])
         return None if is_denied else text[start:end]
     closings = list(_VALUES.finditer(text))
     if not closings:
@@ -159,14 +159,14 @@ def _closing(text: str, question: str = "") -> str | None:
     if bold and "**" not in text[start : bold.start()]:  # "$a = 5$, so $a^2 = 25$ and **$b = 3$**"
         start = bold.start()
     before = _sentence_before(text, start)
-    introduced = bold or _INTRODUCED.search(before)
-    if _OTHERS.search(before) or not introduced or not stands(text, start, end, text[start:end]):
+    is_introduced = bold or _INTRODUCED.search(before)
+    if _DISCLAIMED.search(before) or not is_introduced or not stands(text, start, end, text[start:end]):
         return None
     if not bold or start < bold.start() or not re.search("[A-Za-z]{2}", bold[1]):
         return _with_measure(text[start:end].replace("**", "").strip(), text[end:]) or None
-    if also := _BOLD_BEFORE.search(before):  # "one drives at **56 km/h** and the other at **76 km/h**"
-        return f"{also[1]}; {bold[1]}"
-    # "**72 days** to finish the book": bold words say where the value ends.
+    if earlier := _BOLD_BEFORE.search(before):  # "one drives at **56 km/h** and the other at **76 km/h**"
+        return f"{earlier[1]}; {bold[1]}"
+    # "**72 days** to finish the book": the bold shows where the value ends.
     return (_closing(bold[1]) if _SENTENCE_IN_BOLD.match(bold[1]) else None) or bold[1].strip()
 
 
@@ -176,16 +176,16 @@ _BEFORE_OPTION = re.compile(
     r"so|thus|hence|therefore),?)[\s*(（-]*\Z",
     re.IGNORECASE,
 )
-_BEHIND_OPTION = re.compile(
+_AFTER_OPTION = re.compile(
     r"[\s*)）]*(?:is (?:the )?(?:(?:correct|right|best) )?(?:answer|choice|option|correct|right)|是?(?:正确|对)的?)?"
     r"[\s*.。!)）]*",
     re.IGNORECASE,
 )
 
 
-_NAMED_OPTION = re.compile(r"(?<![A-Za-z\d\\^_])[A-K](?![A-Za-z\d'])(?!(?<=A) [a-z])")  # but no article
+_NAMED_OPTION = re.compile(r"(?<![A-Za-z\d\\^_])[A-K](?![A-Za-z\d'])(?!(?<=A) [a-z])")  # but not the article "A"
 _OPTION_LETTER = re.compile(r"(?<![A-Za-z\d\\^_])[A-K](?![A-Za-z\d'])")
-_DENIED_OPTION = re.compile(
+_REJECTED_OPTION = re.compile(
     r"\b(?:wrong|incorrect|false|unlike|compare|distractors?|rul\w+ out|eliminat\w+|exclud\w+|reject\w+)\b",
     re.IGNORECASE,
 )
@@ -193,21 +193,21 @@ _IS_CORRECT = re.compile(r"\bis (?:the )?(?:correct|right|best)\b|正确")
 
 
 def _final_option(text: str, options: dict[str, str]) -> str | None:
-    """The option that the last line names by letter and text, "coal (A)", or ends with: "it is (B)"."""
+    """Return the option that the last line names by letter and text ("coal (A)") or ends with ("it is (B)")."""
     line = max(text.rfind("\n") + 1, len(text) - _LONGEST_SENTENCE)
     letters = [letter for letter in _OPTION_LETTER.finditer(text, line) if letter[0] in options]
     for letter in letters if len(letters) < 13 else []:
-        before, behind = _sentence_before(text, letter.start()), text[letter.end() :]
-        sentence = before + _BEFORE_CLOSING.split(letter[0] + behind)[0]
-        is_last = len(before) + len(letter[0] + behind) - len(sentence) < 3
+        before, after = _sentence_before(text, letter.start()), text[letter.end() :]
+        sentence = before + _CLAUSE_BREAK.split(letter[0] + after)[0]
+        is_last = len(before) + len(letter[0] + after) - len(sentence) < 3
         pair = letter_and_text(letter[0], options[letter[0]]).search(plain(sentence))
-        # "should" and "first" hedge numbers, not an option with its text
+        # "should" and "first" hedge a number, but not an option with its text
         rest = re.sub(r"\b(?:should|first)\b", "", plain(sentence).replace(pair[0], "")) if pair else before
-        is_one = not options.keys() & {*_NAMED_OPTION.findall(rest if is_last else text[line:])} - {letter[0]}
-        if pair and (not is_one or not (is_last or _IS_CORRECT.search(sentence)) or _DENIED_OPTION.search(rest)):
+        is_only = not options.keys() & {*_NAMED_OPTION.findall(rest if is_last else text[line:])} - {letter[0]}
+        if pair and (not is_only or not (is_last or _IS_CORRECT.search(sentence)) or _REJECTED_OPTION.search(rest)):
             return None
-        is_chosen = pair or (_BEHIND_OPTION.fullmatch(behind) and _BEFORE_OPTION.search(before))
-        if is_chosen and not _OTHERS.search(rest) and not _UNCERTAIN.search(rest):
+        is_chosen = pair or (_AFTER_OPTION.fullmatch(after) and _BEFORE_OPTION.search(before))
+        if is_chosen and not _DISCLAIMED.search(rest) and not _UNCERTAIN.search(rest):
             return letter[0] if stands(text, *letter.span(), letter[0]) else None
     return None
 
@@ -215,7 +215,7 @@ def _final_option(text: str, options: dict[str, str]) -> str | None:
 _AMOUNT = r"(?<![A-Za-z\d_.,/:\\])[-−]?(?:\\\$|[£€¥])?\d+(?:,\d{3})*(?:\.\d+)?(?:[/:]\d+)?(?:\s?\\?%)?"
 _AMOUNT += r"(?!\d|(?:[snr][td]|th|ish|[abceiknpqxyz])(?![A-Za-z]))"
 _CALCULATION = re.compile(rf"((?:\(*{_AMOUNT}\)*\s*[-+−×÷*/·^=]\s*)*)({_AMOUNT})")
-# Words that hedge a sentence, or before which a number is no value.
+# Words that hedge a sentence or show that a nearby number is not the answer.
 _UNCERTAIN = re.compile(
     r"\b(?:about|around|approximately|roughly|nearly|almost|at (?:least|most)|over|under|up to|between|may|could|"
     r"should(?! be)|would (?:give|get|be if)|if|unless|but|however|wait|hmm+|first|so far|either way|someone|"
@@ -225,7 +225,7 @@ _UNCERTAIN = re.compile(
     r"[?？]|[大小高低]于|超过|至[少多]|最[少多]|[将接]近|[倍约第]|相反|平方|倒数",
     re.IGNORECASE,
 )
-# What precedes a number that is a bound or a side of an equation, not a value: "x > 7", "2x = 7", "x + 1 = 7".
+# Text before a number that is a bound or part of an equation, not a value: "x > 7", "2x = 7", "x + 1 = 7".
 _RELATION_BEFORE = re.compile(
     r"[<≤≥≠²³√^]|(?<![-=])>|sqrt|[-+−×÷/·]\s*\Z|"
     r"\b(?:by|us(?:e|ing)|add|subtract|multiply|divide|mod(?:ulo)?|number|problem)\s*\Z",
@@ -236,34 +236,34 @@ _NAME_BEFORE = re.compile(  # "x =", "m + n =", "Total ="
     r"(?:[A-Za-z]+'?|[A-Za-z] ?\+ ?[A-Za-z]))\s*=\s*\Z"
 )
 _LETTER_BEFORE = re.compile(r"(?<![A-Za-z+])(?<!\+ )[a-z]\s*=\s*\Z")
-# A number behind these needs no full stop; elsewhere a text without one may be truncated.
+# A number after these needs no full stop; elsewhere, a missing full stop may indicate truncation.
 _BEFORE_RESULT = re.compile(r"(?:[:：→=>是为]|等于|\b(?:is|final|answer))[\s(*]*\Z", re.IGNORECASE)
 
 
 def _final_number(text: str, question: str) -> str | None:
-    """The only number in the last sentence that is not in the question: 5 in "So Jill has 8 − 3 = 5 peaches."."""
+    """Return the last sentence's only number that is not in the question: 5 in "So Jill has 8 − 3 = 5 peaches."."""
     body = text.rstrip(" *.。!！")
-    sentence = _BEFORE_CLOSING.split(body[-_LONGEST_SENTENCE:])[-1]
+    sentence = _CLAUSE_BREAK.split(body[-_LONGEST_SENTENCE:])[-1]
     is_claim = re.search("[A-Za-z一-鿿=]", sentence) and not any(
-        one.search(sentence) for one in (_OTHERS, _UNCERTAIN, MATH)
+        pattern.search(sentence) for pattern in (_DISCLAIMED, _UNCERTAIN, MATH)
     )
-    found = [*_CALCULATION.finditer(body, len(body) - len(sentence))] if is_claim else []
-    if len({one[2] for one in found}) == 1 or (found and found[-1][1] and found[-1].end() == len(body)):
-        found = found[-1:]
-    if len(found) > 1 and not re.search(r"\band\b|[和与]", sentence):
-        found = [one for one in found if not re.search(rf"(?<![\d.]){re.escape(one[2])}(?!\.?\d)", question)]
-    if len(found) != 1 or found[0][1].strip()[-1:] not in ("", "="):
+    matches = [*_CALCULATION.finditer(body, len(body) - len(sentence))] if is_claim else []
+    if len({match[2] for match in matches}) == 1 or (matches and matches[-1][1] and matches[-1].end() == len(body)):
+        matches = matches[-1:]
+    if len(matches) > 1 and not re.search(r"\band\b|[和与]", sentence):
+        matches = [match for match in matches if not re.search(rf"(?<![\d.]){re.escape(match[2])}(?!\.?\d)", question)]
+    if len(matches) != 1 or matches[0][1].strip()[-1:] not in ("", "="):
         return None
-    before, (start, end) = body[len(body) - len(sentence) : found[0].start()], found[0].span(2)
+    before, (start, end) = body[len(body) - len(sentence) : matches[0].start()], matches[0].span(2)
     is_related = _RELATION_BEFORE.search(before) or (before.strip()[-1:] == "=" and not _NAME_BEFORE.search(before))
     is_ended = text[len(body) :].strip(" *") or _BEFORE_RESULT.search(body[:start])
-    stated = is_ended and not is_related and stands(body, start, end, found[0][2])
+    is_stated = is_ended and not is_related and stands(body, start, end, matches[0][2])
     name = _LETTER_BEFORE.search(before)
-    return (name[0] if name else "") + _with_measure(found[0][2], body[end:]) if stated else None
+    return (name[0] if name else "") + _with_measure(matches[0][2], body[end:]) if is_stated else None
 
 
-# What changes or doubts a value: "5 or so", "5 and 6", 9的平方, a cross, a doubting face.
-_CHANGED_BEHIND = re.compile(
+# Text that changes a value or casts doubt on it: "5 or so", "5 and 6", 9的平方, a cross, a skeptical emoji.
+_MODIFIER_AFTER = re.compile(
     r"[π²³¹⁰⁴-⁹]|!(?= [a-z])|\s*(?:[×÷·^+*/]|[,(]?\s*(?:or|and|to|plus|minus|if)\b|的(?![。．]|\s*\Z)|[☀-➿🀀-🿿])",
     re.IGNORECASE,
 )
@@ -271,10 +271,10 @@ _MEASURE = re.compile(r"\s?(?!in\b)((?:square |cubic )?[A-Za-zμ]+(?:(?:/| per )
 
 
 def _with_measure(value: str, tail: str) -> str:
-    """A value with the unit of measurement behind it, without other words."""
-    if _CHANGED_BEHIND.match(tail):
+    """Return a value with the unit that follows it, dropping any other words."""
+    if _MODIFIER_AFTER.match(tail):
         return value + tail
-    unit = found[1] if (found := _MEASURE.match(tail)) else ""
+    unit = match[1] if (match := _MEASURE.match(tail)) else ""
     while unit > "一" and not parse_unit(unit):
         unit = unit[:-1]
     is_measure = unit and MEASURES.issuperset(parse_unit(tidy(unit)) or "x")
@@ -282,13 +282,13 @@ def _with_measure(value: str, tail: str) -> str:
 
 
 def _sentence_before(text: str, start: int) -> str:
-    """The sentence that a place in a text continues, also from the line before if that ends with a colon."""
+    """Return the current sentence up to `start`, including the previous line if it ends with a colon."""
     lead = text[:start].rstrip("\n *")
-    return _BEFORE_CLOSING.split(lead if lead.endswith((":", "：")) else text[:start])[-1]
+    return _CLAUSE_BREAK.split(lead if lead.endswith((":", "：")) else text[:start])[-1]
 
 
 _END_OF_PROOF = r"(?:[∎■□◻◼⬛⬜]|\\(?:blacksquare|square|Box|qed|checkmark)(?![A-Za-z])|\bQ\.?E\.?D\b\.?)"
-# Check marks, approving emoji with skin tones and ends of proofs. All other emoji may say that a value is wrong.
+# Check marks, approving emoji, skin tones and end-of-proof symbols. Other emoji may mean that the value is wrong.
 _ORNAMENT = re.compile(
     rf"[✅✔✓☑✨⭐🌟💫🎉🎊🎯🏆🏅🥇💯🔥💪🚀💡🧠📝📌🟢👍👏👌🙌🙏🤝😀😃😄😁😊😇🙂😉😎🤓🤩🥳🏻-🏿]|\\hfill\b|\$+\s*{_END_OF_PROOF}\s*\$+|\\[(\[]\s*{_END_OF_PROOF}\s*\\[)\]]|"
     rf"(?<=[\s\w)\]}}*.$]){_END_OF_PROOF}(?=[\s.*_)]*(?:\$|\\[)\]]|\n|\Z))"
@@ -296,14 +296,14 @@ _ORNAMENT = re.compile(
 
 
 def _without_ornaments(text: str) -> str:
-    """The end of a text, without what decorates a value in it: a check mark, QED, a third asterisk."""
+    """Return the end of a text without decorations: check marks, QED, a third asterisk."""
     return _ORNAMENT.sub(" ", text[-STATEMENT_WINDOW:].replace("***", "**")).rstrip()
 
 
 _SENTENCE_END = re.compile(r"[.!](?=\s+[A-Z]|\s*$)|[?？。！\n]|．(?!\d)|\s*\*\*|</")
 _REASON = re.compile(r",?\s+(?:because|since|as (?:we|shown|required|desired)|\(see)\b.*", re.IGNORECASE)
 # "the digits of the answer are", "twice the answer is", "a common wrong answer is"
-_OF_THE_ANSWER = re.compile(
+_NOT_THE_ANSWER = re.compile(
     r"(?:\bof (?:the|this|my|our)\s+(?:\w+\s+)?|\b(?:twice|half|wrong|incorrect|false|no)\s+(?:the\s+)?)\Z",
     re.IGNORECASE,
 )
@@ -313,7 +313,7 @@ def _stated(text: str, statement: re.Match[str], question: str) -> str | None:
     start = statement.end()
     values = _VALUES.match(text, start)
     end = _SENTENCE_END.search(text, values.end() if values else start)
-    if _OF_THE_ANSWER.search(text[: statement.start()]) or (end and end.group() in "?？"):
+    if _NOT_THE_ANSWER.search(text[: statement.start()]) or (end and end.group() in "?？"):
         return None
     line = text[start:].partition("\n")[0]
     if not values and "**" in line.strip(" *") and (closing := _closing(line)):
@@ -329,41 +329,41 @@ def _stated(text: str, statement: re.Match[str], question: str) -> str | None:
     return (is_sentence and _final_number(f"{stated}.", question)) or stated
 
 
-# A dollar sign before a number that opens no mathematics: the next one on its line opens a number, too.
+# A currency symbol, not a math delimiter: the next dollar sign on the line, if any, also precedes a number.
 _PRICE = re.compile(r"(?<![\\$\w])\$(?=\d(?:[^$\n\\]|\\boxed|\\\$)*(?:(?<=[\s(*={])\$(?:\d|\\boxed)|$))", re.MULTILINE)
 _SEVERAL_VALUES = re.compile(r"(?<!\\)[,;]|[，；、±和或]|\\pm(?![A-Za-z])|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])")
-_NAME_OF_BOX = re.compile(r"(?<![A-Za-z\\])([A-Za-z](?:\(\d+\)|_\d)?)\s*=\s*\Z")
+_BOX_NAME = re.compile(r"(?<![A-Za-z\\])([A-Za-z](?:\(\d+\)|_\d)?)\s*=\s*\Z")
 _JOINED = re.compile(r"(?:[\s$,;，；、和及]|\\[,;: ]|\\quad|\b(?:and|or)\b)*")
 _TUPLE = re.compile(r"(?:\\left)?[(\[（][^()\[\]（）]*[)\]）]")
 
 
 def extract_answer(text: str, parts: int = 1, boxes_only: bool = False, question: str = "") -> str | None:
-    r"""Extracts the final answer."""
+    """Extract the final answer; return `None` if there is none."""
     text = _PRICE.sub(r"\\$", visible(text))
     boxes = find_boxes(text)
     if boxes is None:
         return None
     if not boxes:
         return None if boxes_only else find_statement(text, question)
-    if later := _stated_behind(text[boxes[-1].end :], question):
+    if later := _stated_after(text[boxes[-1].end :], question):
         return later
-    is_one = bool(_TUPLE.fullmatch(boxes[-1].content)) or not _SEVERAL_VALUES.search(boxes[-1].content)
-    several = is_one and len(boxes) == parts and all(box.content for box in boxes)
-    taken = boxes if several else boxes[-1:]
-    for box in boxes[-2::-1] if is_one and not several else []:  # \boxed{2} and \boxed{7} are one answer
-        if not box.content or not taken[0].content or not _JOINED.fullmatch(text, box.end, taken[0].start):
+    is_single = bool(_TUPLE.fullmatch(boxes[-1].content)) or not _SEVERAL_VALUES.search(boxes[-1].content)
+    is_one_per_part = is_single and len(boxes) == parts and all(box.content for box in boxes)
+    chosen = boxes if is_one_per_part else boxes[-1:]
+    for box in boxes[-2::-1] if is_single and not is_one_per_part else []:  # \boxed{2} and \boxed{7} form one answer
+        if not box.content or not chosen[0].content or not _JOINED.fullmatch(text, box.end, chosen[0].start):
             break
-        taken = [box, *taken] if box.content != taken[0].content else taken
-    if not all(stands(text, box.start, box.end, box.content) for box in taken):
+        chosen = [box, *chosen] if box.content != chosen[0].content else chosen
+    if not all(stands(text, box.start, box.end, box.content) for box in chosen):
         return None
-    names = [_NAME_OF_BOX.search(text, 0, box.start) for box in taken]
-    is_named = len(taken) == len({name[1] for name in names if name}) > 1
-    leads = [name[0] if name and is_named else "" for name in names]
-    return "; ".join(lead + box.content for lead, box in zip(leads, taken, strict=True)) or None
+    names = [_BOX_NAME.search(text, 0, box.start) for box in chosen]
+    is_named = len(chosen) == len({name[1] for name in names if name}) > 1
+    prefixes = [name[0] if name and is_named else "" for name in names]
+    return "; ".join(prefix + box.content for prefix, box in zip(prefixes, chosen, strict=True)) or None
 
 
-def _stated_behind(text: str, question: str) -> str | None:
-    """The value of the last explicit statement behind the boxes; it is what the text says in the end."""
+def _stated_after(text: str, question: str) -> str | None:
+    """Return the value of the last explicit statement after the boxes, which overrides them."""
     text = _without_ornaments(text)
     statements = list(_STATEMENT.finditer(text))
     stated = _stated(text, statements[-1], question) if statements else None

@@ -1,5 +1,5 @@
 r"""
-Apply what a question demands of its answer: a unit, a base, a percentage, a form, a name.
+Apply a question's requirements for its answer: a unit, a base, a percentage, a form, a name.
 
 | question | gold | equal | different |
 |---|---|---|---|
@@ -31,7 +31,7 @@ _IN_TEXT = re.compile(r"^\s*\\text\s*\{([^{}]*)\}\s*$")  # Ann: 3, Bob: 5
 
 
 def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
-    """The gold and the answer to compare; an empty answer where the question requests something else."""
+    """Return the gold and answer to compare; the answer is empty if the question requests something else."""
     if not question or len(answer) > MAX_DIGITS or too_big(question) or same_text(gold, answer):
         return gold, answer
     if (chosen := with_options(answer, gold, question)) is not None:
@@ -63,7 +63,7 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     if len(gold_sides) == 2 and len(parts) == 1 and (is_two_forms or repeats(gold_sides[0], question)):
         gold = gold_sides[1]
     if len(parts) == 2 and "=" not in gold and not choice(tidy(gold)) and asks_for(parts[0], question):
-        answer = parts[1]  # 6x^2 - 7x - 3 = (3x + 1)(2x - 3), of which the question gives the left side
+        answer = parts[1]  # the question gives the left side of 6x^2 - 7x - 3 = (3x + 1)(2x - 3)
         if is_copy(answer, gold, question):
             return gold, ""
     digits, base = split_base(tidy(answer))
@@ -89,7 +89,7 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
 
 
 def _without_nouns(gold: str, answer: str, question: str) -> tuple[str, str]:
-    """Gold and answer without the nouns of the question behind their numbers."""
+    """Remove the question's nouns after the numbers in gold and answer."""
     known = nouns(question)
     counted, noun = split_unit(tidy(gold), known)
     if noun and parse_unit(noun) is None and number(tidy(answer)) is not None:
@@ -105,7 +105,7 @@ _ASKS_PERCENT = re.compile(
     r"百分[之数比率]|[_)）]\s*\\?[%％]",
     re.IGNORECASE,
 )
-# A rate or a grade, but no price or count, may be a percentage where another one is given.
+# A rate or grade, unlike a price or count, may be a percentage if the question has one.
 _ASKS_RATE = re.compile(
     r"(?!.*(?:\bhow (?:many|much|long|far|old)|price|cost|\bpa(?:y|id)|\$\s?\d|元))"
     r".*(?:\brate\b|grade|concentration|率|浓度)",
@@ -114,10 +114,10 @@ _ASKS_RATE = re.compile(
 
 
 def _as_share(answer: str, gold: str, question: str) -> str | None:
-    """The answer as a share where only one side is a percentage; `""` where none is meant, `None` where both are."""
+    """Return the answer as a share if only one side is a percentage, `""` if it is not a number, `None` to keep it."""
     percent = _PERCENT.fullmatch(answer.strip())
-    of = None if percent or _ASKS_PERCENT.search(question) else _PERCENT.fullmatch(gold.strip(" $"))
-    if of and (hundredfold := number(tidy(of[1]))) is not None and number(tidy(answer)) == hundredfold / 100:
+    rate = None if percent or _ASKS_PERCENT.search(question) else _PERCENT.fullmatch(gold.strip(" $"))
+    if rate and (hundredfold := number(tidy(rate[1]))) is not None and number(tidy(answer)) == hundredfold / 100:
         return gold
     if percent and not _OF_PERCENT.search(gold):
         hundredfold = number(tidy(percent.group(1)))
@@ -133,8 +133,8 @@ def _as_share(answer: str, gold: str, question: str) -> str | None:
 _WORDED = re.compile(r"\$([^$=]+?)(?:\s*\\approx[^$]*)?\$\s+([a-z][A-Za-z ]*)\.?")
 _UNIT = r"((?:square |cubic )?[a-zμÅ]+(?:(?: per |/)[a-z]+)?(?:\^-?\d)?)"
 _SENTENCE_WITH_ONE_NUMBER = re.compile(rf"[A-Z][A-Za-z ,']* (\d+(?:\.\d+)?) (?:{_UNIT})?[A-Za-z ,']*\.")
-# Signs of units behind a value, by a word of the question that allows them.
-_SIGNS_BY_WORD = [
+# Words in a question, and the unit symbols that they allow after a value.
+_SYMBOLS_BY_WORD = [
     (re.compile(r"[Mm]olar|concentration|[Ss]olubility"), re.compile(r"(?:\\[, ]|\s)*\\(?:text|mathrm)\{\s*M\s*\}$")),
     (re.compile("arcsec"), re.compile(r"(?:''|″)$")),
     (re.compile(r"\b(?:Sun|solar)\b|\\odot"), re.compile(r"(?:\\,|\s)*[LMR]_\{?\\odot\}?$")),
@@ -144,29 +144,29 @@ _ASKED_PERIOD = re.compile(rf"{_PERIOD.format('(year|month|week|day|hour|minute)
 
 
 def _in_common_terms(gold: str, answer: str, question: str) -> tuple[str, str]:
-    """Gold and answer without what only one of them spells out: a sentence, a rounded value, a sign, a name."""
+    """Remove what only one of gold and answer spells out: a sentence, a rounded value, a sign, a name."""
     if (worded := _WORDED.fullmatch(gold.strip())) and parse_unit(worded[2]):
         gold = rf"{worded[1]}\text{{ {worded[2]}}}"
     if (sentence := _SENTENCE_WITH_ONE_NUMBER.fullmatch(gold.strip())) and re.search(r"\d", answer):
         gold, unit = sentence.groups()
         is_measure = MEASURES.intersection(parse_unit(unit or "") or ())
         gold += r"\%" if unit == "percent" else rf"\text{{ {unit}}}" if is_measure else ""
-    for word, sign in _SIGNS_BY_WORD:
-        if word.search(question) and not sign.search(gold):
-            answer = sign.sub("", answer)
+    for word, symbol in _SYMBOLS_BY_WORD:
+        if word.search(question) and not symbol.search(gold):
+            answer = symbol.sub("", answer)
     if implied_unit(answer) == "dollars" and (period := _ASKED_PERIOD.search(question)):
         answer = re.sub(
-            rf" ?{_PERIOD.format(period[1] or 'year')}", lambda found: re.sub(r"[\w ]", "", found[0]), answer
+            rf" ?{_PERIOD.format(period[1] or 'year')}", lambda match: re.sub(r"[\w ]", "", match[0]), answer
         )
-    answer = _of_a_letter(answer, gold, question)
+    answer = _with_letter_for_expression(answer, gold, question)
     return _in_text(gold, answer, question), _in_text(answer, "", question)
 
 
 _BOUNDED_EXPRESSION = re.compile(r"(.+?)(<|\\leq)(.+)(<|\\leq)(.+)|(.+?)(?:[<>=]|\\[lg]eq).+")
 
 
-def _of_a_letter(answer: str, gold: str, question: str) -> str:
-    r"""`20 < x < 30` for `20 < x^2+5x < 30` where the question requests x^2+5x and the gold is an interval."""
+def _with_letter_for_expression(answer: str, gold: str, question: str) -> str:
+    r"""Return `20 < x < 30` for `20 < x^2+5x < 30` if the question has x^2+5x and the gold is an interval."""
     text = tidy(answer)
     bounded = _BOUNDED_EXPRESSION.fullmatch(text) if re.fullmatch(r"[(\[].*[)\]]|.*\\cup.*", tidy(gold)) else None
     name = (bounded[3] or bounded[6]).strip() if bounded else ""
@@ -182,7 +182,7 @@ _ASKED_NAME = re.compile(
 
 
 def _names_another_value(answer: str, gold: str, question: str) -> bool:
-    """Whether the answer is f(3) = ... where the question knows f, but not at 3, or y = ... where it requests x."""
+    """Whether the answer gives f(3) for a question about f(2), or y for a question about x."""
     named = _NAMED_VALUE.match(BLANKS_AND_SIZES.sub("", answer))
     known = BLANKS_AND_SIZES.sub("", f"{question} {gold}")
     if named and named.group(1) + "(" in known:
@@ -194,7 +194,7 @@ def _names_another_value(answer: str, gold: str, question: str) -> bool:
 
 
 def _leaves_bounds_open(answer: str, gold: str, question: str) -> bool:
-    """Whether the gold bounds a letter by numbers, x > 5 or an interval, and the answer an expression, 2x > 10."""
+    """Whether the answer bounds an expression (2x > 10) where the gold bounds a letter (x > 5 or an interval)."""
     bounds = [interval_of(part) or part for part in split_top(condition(gold), ",;")]
     is_bounded = not any(has_unknowns(re.sub(r"\\(?:cup|infty)(?![A-Za-z])", "", bound)) for bound in bounds)
     return is_bounded and any(is_unsolved(part) for part in split_top(condition(answer), ",;") if "=" not in part)
@@ -221,20 +221,20 @@ _FORM = re.compile(
 
 
 def _has_another_form(answer: str, gold: str, question: str) -> bool:
-    """Whether the question requests a form, and the answer has another number of terms or of digits than the gold."""
+    """Whether the question requests a form and the answer has different factors, terms or digits than the gold."""
     if not _FORM.search(question) or any(re.search("[=,<>]|\\\\(?:[lg]eq|pm)", text) for text in (answer, gold)):
         return False
-    one, other = unwrap(tidy(answer)), unwrap(tidy(gold))
-    if re.search("factor", question, re.IGNORECASE) and _factors(one) < _factors(other):
+    given, expected = unwrap(tidy(answer)), unwrap(tidy(gold))
+    if re.search("factor", question, re.IGNORECASE) and _factors(given) < _factors(expected):
         return True
-    if number(one) is None or number(other) is None:
-        return len(split_top(one.replace("-", "+-"), "+")) != len(split_top(other.replace("-", "+-"), "+"))
-    digits = [re.findall(r"[\d.]+", text) for text in (one, other)]
+    if number(given) is None or number(expected) is None:
+        return len(split_top(given.replace("-", "+-"), "+")) != len(split_top(expected.replace("-", "+-"), "+"))
+    digits = [re.findall(r"[\d.]+", text) for text in (given, expected)]
     return len(digits[0]) == len(digits[1]) > 1 and digits[0] != digits[1]
 
 
 def _factors(text: str) -> int:
-    """How many factors a text has in brackets."""
+    """Count the bracketed factors in a text."""
     return sum(int(power or 1) for power in re.findall(r"\([^()]*[A-Za-z][^()]*\)(?:\^\{?(\d)\}?)?", text))
 
 
@@ -242,7 +242,7 @@ _LETTERED = re.compile(r"(-?[\d.]+(?:\s*\\pi)?)\s*(([A-Za-z])(?:(?<= [A-Za-z])\^
 
 
 def _in_text(text: str, other: str, question: str) -> str:
-    r"""`5 m` as `5\text{ m}` where the unit is named, or nothing else can be meant by a gold `5 m`."""
+    r"""Return `5 m` as `5\text{ m}` if the unit is named or a gold `5 m` can mean nothing else."""
     lettered = _LETTERED.fullmatch(tidy(text))
     if not lettered or parse_unit(lettered[2]) is None:
         return text
@@ -252,7 +252,7 @@ def _in_text(text: str, other: str, question: str) -> str:
 
 
 def _has_another_unit(answer: str, gold: str, question: str) -> bool:
-    """Whether a gold has no unit, and the answer one that is neither requested nor of a kind without a named unit."""
+    """Whether only the answer has a unit and the question does not allow it."""
     if implied_unit(gold) or split_unit(tidy(gold))[1]:
         return False
     given = parse_unit(split_unit(tidy(answer))[1] or implied_unit(answer)) or {}
@@ -263,21 +263,21 @@ def _has_another_unit(answer: str, gold: str, question: str) -> bool:
     if "deg" in given and r"\pi" in gold and r"\pi" in answer:
         return True
     if measures := _asked_units(question, given):
-        # in kilogram meters per second, of which the first is read
-        whole = any(unit.items() <= given.items() for unit in measures) and given.keys() <= measures_in(question)
-        among = len(given) > 1 and (whole or given.keys() <= set().union(*measures))
-        return given not in measures and not among
+        # of "kilogram meters per second", only the kilogram is matched
+        is_whole = any(unit.items() <= given.items() for unit in measures) and given.keys() <= measures_in(question)
+        is_among = len(given) > 1 and (is_whole or given.keys() <= set().union(*measures))
+        return given not in measures and not is_among
     named = measures_in(question)
-    # words that may be no units, "a second try", name no other unit, but allow their own
+    # words that may not be units ("a second try") exclude no other unit, but allow their own
     words = re.findall(r"\b(?:second|minute|foot)\b", question)
     allowed = named | {unit for word in words for unit in parse_unit(word) or ()}
     return any(named & kind and not allowed & kind & given.keys() for kind in KINDS if kind & given.keys())
 
 
-# "how many machines", and no other request behind it.
+# "how many machines" without another request after it.
 _COUNTED = re.compile(r"(?is).*\bhow many (\w+)(?!.*\b(?:how|what|find|determine|calculate|dollars|cents|money)\b)")
 _UNIT_IN_LATEX = re.compile(r"\$(\\mu\s*)?(?:\\mathrm\s*)?\{[~\s]*([A-Za-z]+)\s*\}(?:(\^)\{?(-?\d)\}?)?\$")
-_ASKED_UNIT = re.compile(  # a look ahead, because "in how many hours" has two
+_ASKED_UNIT = re.compile(  # a lookahead, because "in how many hours" has two matches
     rf"(?=\b(?:how many|number of) {_UNIT}|(?<!measured )(?<!given )(?<!is )(?<!are )"
     rf"\b(?:in|to|units?:) {_UNIT}(?![\w-]))",
     re.IGNORECASE,
@@ -288,12 +288,12 @@ _ASKED_IN_CHINESE = re.compile(
 
 
 def _asked_units(question: str, given: dict[str, int]) -> list[dict[str, int]]:
-    """The units that a question requests: "how many minutes"; 多少元 only where another of its kind is given."""
+    """Return the units that a question requests: "how many minutes"; 多少元 only if the answer has one of its kind."""
     question = _UNIT_IN_LATEX.sub(
         lambda unit: f"{'μ' if unit[1] else ''}{unit[2]}{unit[3] or ''}{unit[4] or ''}",
         question.replace(r"$\AA$", "Å"),
     )
     asked = [*map(parse_unit, _ASKED_IN_CHINESE.findall(question))]
     asked = [unit for unit in asked if unit and any(kind & unit.keys() and kind & given.keys() for kind in KINDS)]
-    asked += [parse_unit(next(filter(None, found))) for found in _ASKED_UNIT.findall(question)]
+    asked += [parse_unit(next(filter(None, match))) for match in _ASKED_UNIT.findall(question)]
     return [unit for unit in asked if unit and unit.keys() <= MEASURES]

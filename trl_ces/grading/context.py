@@ -1,5 +1,5 @@
 r"""
-Decide whether the text around an answer lets it stand: not where it denies, changes, hides or retracts the answer.
+Decide whether an answer is valid in context: the text around it must not deny, change, hide or retract it.
 
 | gold | equal completions | different completions |
 |---|---|---|
@@ -14,12 +14,12 @@ from ..support.limits import too_big
 from .notation import tidy
 from .numbers import number
 
-# Characters of the text before an answer that are looked at.
-_BEFORE = 300
+# Number of characters examined before an answer.
+_CONTEXT_LENGTH = 300
 MATH = re.compile(r"\$\$.+?\$\$|(?<!\\)\$(?:\\.|[^$\\\n])+\$|\\\(.+?\\\)|\\\[.+?\\\]", re.DOTALL)
 _FONT = r"\\(?:text|math|boldsymbol|bm|mbox|underline|emph|displaystyle|[lL]arge|LARGE|[hH]uge)[a-z]*"
 _SPACE = r"\\[,;:!> ]|\\q?quad(?![A-Za-z])|~"
-# What may stand between an answer and the text before it.
+# Markup allowed between an answer and the text before it.
 _OPENERS = re.compile(rf"(?:[\s({{$*&_|]|\\\(|\\\[|{_SPACE}|\\left(?![A-Za-z])|\\color\s*\{{[^{{}}]*\}}|{_FONT})*\Z")
 _HIDDEN = re.compile(
     r"(?im)(?:~~|<!--[^>]*|\\(?:sout|st|[hv]?phantom|[bx]?cancel)\s*\{[^{}]*|"
@@ -51,18 +51,18 @@ _DOUBTS = re.compile(
     r"not the case|mistake to)\b|不认为|如果|假设|可能[是为]|也许|或许|错误?答案|(?<!节)大?约\Z|比\Z|"
     r"\bbetween\b(?!.*(?:\b(?:is|are|equals?|be)\b|=))"
 )
-_BEHIND_IN_MATH = re.compile(
+_AFTER_IN_MATH = re.compile(
     r"\Z|[$\n&|=≈]|\\\)|\\\]|\\\\|[.,;:?](?!\d)|\^\s*\{?\s*\\circ|\\?%|\\(?:degree|end|text|mathrm|mbox|blacksquare|"
     r"square|qed|checkmark|tag|q?quad|implies|Rightarrow|because|therefore|to|iff|approx)|[A-Za-z一-鿿]{2,}"
 )
-_BEHIND_IN_TEXT = re.compile(
+_AFTER_IN_TEXT = re.compile(
     r"[\d^]|_(?=[^\W_]|[{\\])|[.,]\d|[)}]+\s*[\^_]|[ ]*\\(?:cdot|times|div|pm|pi|sqrt|cup|cap|[bp]mod)(?![A-Za-z])|"
     r"[ ]*[+/][ ]*[\d\\(A-Za-z]|[ ]*-[ ]?\d"
 )
 _TOUCHING = re.compile(rf"(?:[$({{*_|]|\\\(|\\\[|\\left|{_SPACE}|{_FONT})*\Z")
 _RAISED = re.compile(r"[\s)}$]*\^(?!\s*\{?\s*\\circ)|[)}$]+_[\d{]")
 _CLOSERS = re.compile(rf"(?:[\s)}}]|{_SPACE}|\\right(?![A-Za-z]))*")
-_WORDS_BEHIND = re.compile(
+_WORDS_AFTER = re.compile(
     r"(?i)(?:thousand|million|billion|hundred|dozens?|squared|cubed|factorial|halved|doubled|plus|minus|"
     r"times\s+\$?(?:[-\d(\\]|(?:that|this|it|two|three|four|five|ten)\b)|"
     r"(?:percent|\\?%\$?)\s+of|(?:more|less|fewer|greater) than|to \$?\d|or (?:possibly|maybe|perhaps)|and maybe|"
@@ -75,25 +75,25 @@ _WORDS_BEHIND = re.compile(
 
 
 def stands(text: str, start: int, end: int, value: str) -> bool:
-    """Whether the text around an answer lets it stand."""
-    before, behind = text[max(0, start - _BEFORE) : start], text[end:]
-    # What is in the answer opens and closes no mathematics around it.
-    spans = MATH.finditer(before + "5" + text[end : end + _BEFORE])
-    opened = next((span.start() for span in spans if span.start() < len(before) < span.end()), None)
-    bare, closed = _OPENERS.sub("", before), behind[_CLOSERS.match(behind).end() :]  # type: ignore[union-attr]
+    """Whether an answer is valid in its context."""
+    before, after = text[max(0, start - _CONTEXT_LENGTH) : start], text[end:]
+    # Ignore math delimiters inside the answer.
+    spans = MATH.finditer(before + "5" + text[end : end + _CONTEXT_LENGTH])
+    math_start = next((span.start() for span in spans if span.start() < len(before) < span.end()), None)
+    bare, rest = _OPENERS.sub("", before), after[_CLOSERS.match(after).end() :]  # type: ignore[union-attr]
     clause = re.split(r"[.!?](?=\s|\Z)|[;,，。；！？\n]", bare)[-1]
     denied = _NOT.search(bare) or _CHANGING.search(_CONTRAST.sub("", clause)) or _DOUBTS.search(clause)
-    if opened is None:
-        changed = bool(_BEFORE_IN_TEXT.search(_TOUCHING.sub("", before)) or _BEHIND_IN_TEXT.match(behind))
+    if math_start is None:
+        changed = bool(_BEFORE_IN_TEXT.search(_TOUCHING.sub("", before)) or _AFTER_IN_TEXT.match(after))
     else:
-        in_math = _BEFORE_IN_MATH.search(_OPENERS.sub("", before[opened:])) or before.rstrip().endswith(r"\in")
-        changed = not in_math or not _BEHIND_IN_MATH.match(closed)
-    followed = _RAISED.match(behind) or _WORDS_BEHIND.match(closed.lstrip("$* "))
-    return not (_HIDDEN.search(before) or denied or changed or followed or _taken_back(value, before, behind))
+        in_math = _BEFORE_IN_MATH.search(_OPENERS.sub("", before[math_start:])) or before.rstrip().endswith(r"\in")
+        changed = not in_math or not _AFTER_IN_MATH.match(rest)
+    followed = _RAISED.match(after) or _WORDS_AFTER.match(rest.lstrip("$* "))
+    return not (_HIDDEN.search(before) or denied or changed or followed or _is_retracted(value, before, after))
 
 
 _LITERAL = r"[\s$*\\(]*([-+]?(?:\d[\d,./]*|\\[dt]?frac(?:\d\d|\s*\{[^{}]*\}\s*\{[^{}]*\})))"
-# Another value in a place where only the answer can stand.
+# Another value given in place of the answer.
 _CLAIM = re.compile(
     r"(?i)(?:\banswers?\s*(?:is|are|was|would be|[:：=])|\bfinal(?:ly)?\s*:|\bshould\s+(?:be|have been)|"
     r"\b(?:true|correct|right|actual|real) \w+ (?:is|was)|正确答案(?:为|是)|应该?是|可能是|"
@@ -101,10 +101,10 @@ _CLAIM = re.compile(
     r"(?:\b(?:no|wait|actually|hmm+|sorry|correction|oops|edit|on second thought)\b|不对)[^\n]{0,99}?"
     rf"(?:\b(?:is|must be|equals)|'s|=)){_LITERAL}"
 )
-_EQUALS_BEHIND = re.compile(rf"[\s$)]*(?:=|\\approx|≈){_LITERAL}")
+_EQUALS_AFTER = re.compile(rf"[\s$)]*(?:=|\\approx|≈){_LITERAL}")
 _EQUALS_BEFORE = re.compile(r"(?m)(?:^|(?<!\\)(?<!\w [-+*/×÷·] )\$|\\\(|\\\[)\s*([-+]?\d[\d,.]*)\s*=[\s$]*\Z")
-_RIGHT = re.compile(r"(?i)(?<![\d,./])([-+]?\d[\d,./]*)\$?\s+is\s+(?:right|correct)\b")
-_TAKEN_BACK = re.compile(
+_SAID_CORRECT = re.compile(r"(?i)(?<![\d,./])([-+]?\d[\d,./]*)\$?\s+is\s+(?:right|correct)\b")
+_RETRACTION = re.compile(
     r"(?i)\b(?:I|we) (?:made an? (?:mistake|error)|dropped|forgot|missed|misread|miscalculated|miscounted)\b|"
     r"\b(?:scratch|strike) that\b|\bcorrection\b|\b(?:give no|no final) answer\b|"
     r"\A[\s$)*}]*并?不是|更正|作废|[收撤]回|[算做写]错|"
@@ -122,15 +122,15 @@ _TAKEN_BACK = re.compile(
 )
 
 
-def _taken_back(value: str, before: str, behind: str) -> bool:
-    if _TAKEN_BACK.search(behind):
+def _is_retracted(value: str, before: str, after: str) -> bool:
+    if _RETRACTION.search(after):
         return True
     if (given := _number(value.rpartition("=")[2])) is None:
         return False
-    claims = [match.group(1) for pattern in (_CLAIM, _RIGHT) for match in pattern.finditer(behind)]
-    claims += [match.group(1) for match in (_EQUALS_BEHIND.match(behind), _EQUALS_BEFORE.search(before)) if match]
+    claims = [match.group(1) for pattern in (_CLAIM, _SAID_CORRECT) for match in pattern.finditer(after)]
+    claims += [match.group(1) for match in (_EQUALS_AFTER.match(after), _EQUALS_BEFORE.search(before)) if match]
     others = [_number(claim.rstrip(".,/")) for claim in claims]
-    # 0.33 behind a third takes nothing back.
+    # 0.33 after 1/3 is not a retraction.
     return any(other is not None and abs(other - given) > abs(given) / 100 for other in others)
 
 

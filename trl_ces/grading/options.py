@@ -1,6 +1,6 @@
 r"""
-Read the options of a multiple-choice question: `(A) 10 (B) 12`, `A. yes`, `A) yes`, `A: yes` or `Answer1: yes`, in
-lines or in one line, with or without instructions and chat-template tokens behind them.
+Parse the options of a multiple-choice question: `(A) 10 (B) 12`, `A. yes`, `A) yes`, `A: yes` or `Answer1: yes`, on
+one or several lines, with or without instructions and chat-template tokens after them.
 
 | question | gold | equal | different |
 |---|---|---|---|
@@ -19,7 +19,7 @@ from .notation import tidy, unwrap
 
 
 def plain(text: str) -> str:
-    """A tidied text without math mode, bold, groups and quotes, with one kind of arrow."""
+    """Tidy a text, remove math mode, bold, braces and quotes, and unify arrows."""
     text = re.sub(r"\\(?:long)?(?:rightarrow|to)(?![A-Za-z])|[→⟶]", "->", tidy(text))
     return " ".join(re.sub(r"[{}$*\"“”]", "", unwrap(text)).split())
 
@@ -29,7 +29,7 @@ _NAME = r"(?:(?:option|choice|answer|选项)\s?:?\s?)"
 
 @lru_cache(maxsize=4096)
 def letter_and_text(letter: str, text: str) -> re.Pattern[str]:
-    """A pattern for an option's letter and text in a [`plain`] text: `B. milk`, `option B (milk)`, `milk (B)`."""
+    """Return a pattern for an option's letter and text in [`plain`] form: `B. milk`, `option B (milk)`, `milk (B)`."""
     words = r"\s?".join(map(re.escape, plain(text).rstrip(".").split()))
     words = rf"(?<![A-Za-z\d\\_^/.,-])(?i:{words})(?![A-Za-z\d_/^]|[.,]\d)"
     lead = r"[\s,:即是为-]*(?:(?:(?:that|which) is,?|i\.e\.,?) )?\(?"
@@ -39,30 +39,30 @@ def letter_and_text(letter: str, text: str) -> re.Pattern[str]:
 
 
 def with_options(answer: str, gold: str, question: str) -> tuple[str, str] | None:
-    """The pair with the option's value for its letter of one side only; `None` for another answer."""
+    """Return gold and answer in the same form, letter or text; `None` if no option applies."""
     options = options_of(question)
     written, letter = unwrap(tidy(answer)), choice(tidy(gold).rstrip(","))
-    said = plain(answer).rstrip(".")
+    plain_answer = plain(answer).rstrip(".")
     pairs = [
-        (named, whose)
-        for named in options
-        for whose, text in options.items()
-        if named in said and letter_and_text(named, text).fullmatch(said)
+        (label, text_label)
+        for label in options
+        for text_label, text in options.items()
+        if label in plain_answer and letter_and_text(label, text).fullmatch(plain_answer)
     ]
-    if pairs:  # but not B. and the text of C
-        named = next((named for named, whose in pairs if named == whose), "")
-        return gold, named if letter or not named else options[named]
-    chosen = [one for one in options if chooses(written, one)]
+    if pairs:  # but not B with the text of C
+        label = next((label for label, text_label in pairs if label == text_label), "")
+        return gold, label if letter or not label else options[label]
+    chosen = [label for label in options if chooses(written, label)]
     if letter:
         return (options[letter], answer) if letter in options and not chosen else None
     if len(chosen) == 1:
         return gold, options[chosen[0]]
-    return (gold, written) if written in options.values() else None  # "sea plant" is not "sea", whatever else it says
+    return (gold, written) if written in options.values() else None  # "sea plant" is not "sea"
 
 
 _MARKER = re.compile(r"([(（]?)(?<![A-Za-z\d\\^_])([A-K])([).:．：、）])")
-_NO_LIST_START = re.compile(r"[A-Za-z\d\\^_]\Z")  # P(A)
-# Where a list of two options may start: "which of A. and B." lists none.
+_NOT_LIST_START = re.compile(r"[A-Za-z\d\\^_]\Z")  # P(A)
+# Where a list of two options may start; "which of A. and B." is not a list.
 _LIST_START = re.compile(r"(?:^|[\n.?!。？！:：;；,，{}()（）_$]|\\q?quad)[ *]*\Z")
 _AROUND_OPTION = re.compile(
     r"^\}?\\\s|\\(?:text\w*|math\w+)\s*\{\s*$|^\s*\}|\\q?quad|\\hspace\{[^{}]*\}|~|(?:[,;]|[,;]?\s+or)\s*$"
@@ -71,16 +71,16 @@ _AROUND_OPTION = re.compile(
 
 @lru_cache(maxsize=256)
 def options_of(question: str) -> dict[str, str]:
-    """Letter -> tidied text of the last options A, B, C, ... that a question lists, no two alike and none empty."""
+    """Map letters to tidied texts for the question's last list of distinct, nonempty options A, B, C, ..."""
     markers = list(_MARKER.finditer(question))
     for first in reversed([place for place, marker in enumerate(markers) if marker[2] == "A"]):
         listed = [markers[first]]
-        for marker in markers[first + 1 :]:  # "(C) both (A) and (B)" lists no A and B
+        for marker in markers[first + 1 :]:  # skip A and B in "(C) both (A) and (B)"
             if marker.groups() == (listed[0][1], ascii_uppercase[len(listed)], listed[0][3]):
                 listed.append(marker)
         before = question[max(0, listed[0].start() - 12) : listed[0].start()]
-        texts = [question[one.end() : other.start()] for one, other in pairwise(listed)]
-        if len(texts) < (1 if _LIST_START.search(before) else 2) or _NO_LIST_START.search(before):
+        texts = [question[marker.end() : following.start()] for marker, following in pairwise(listed)]
+        if len(texts) < (1 if _LIST_START.search(before) else 2) or _NOT_LIST_START.search(before):
             continue
         texts.append(_last_option(question[listed[-1].end() :], any("\n" in text.strip() for text in texts)))
         texts = [tidy(_AROUND_OPTION.sub("", text).strip(" \n$")) for text in texts]
@@ -93,15 +93,15 @@ _NUMBERED = re.compile(r"\b(answer|ending|option|choice|solution) ?1 ?:(?=.*\b\1
 
 
 def with_letters(question: str, *texts: str) -> list[str]:
-    """The question and the texts with letters for its labels: A and B where it lists `Answer1:` and `Answer2:`."""
+    """Replace the question's labels with letters in all texts: `Answer1` with A and `Answer2` with B."""
     if not (listed := _NUMBERED.search(question)):
         return [question, *texts]
     label = re.compile(rf"\b{listed[1]} ?([1-9])\b", re.IGNORECASE)
-    return [label.sub(lambda found: ascii_uppercase[int(found[1]) - 1], text) for text in (question, *texts)]
+    return [label.sub(lambda match: ascii_uppercase[int(match[1]) - 1], text) for text in (question, *texts)]
 
 
 _TURN_END = re.compile(r"<[|｜/]|\[/INST\]|<end_of_turn>|<think>")
-# "Please reason step by step", "Put the letter in \boxed{}", 请逐步推理: the words before it are the option's.
+# The last option ends before an instruction: "Please reason step by step", "Put the letter in \boxed{}", 请逐步推理.
 _INSTRUCTION = re.compile(
     r"(?<=\S)(?:(?:\s+|(?<=[$.]))(?:Answer:|[A-Z][a-z']*(?=\s)[^A-Z.!?\n]*?"
     r"(?:\\boxed|answer|step[- ]by[- ]step|reason|letter|option|choice|choose|explain))|"
@@ -111,6 +111,6 @@ _INSTRUCTION = re.compile(
 
 
 def _last_option(text: str, has_lines: bool) -> str:
-    """The last option, without the text behind it: it ends with its line, or, if others have lines, its paragraph."""
+    """Cut the last option at the end of its line, or of its paragraph if other options span several lines."""
     text = _TURN_END.split(text.lstrip(), maxsplit=1)[0]
     return _INSTRUCTION.sub("", text.split("\n\n" if has_lines else "\n", maxsplit=1)[0])

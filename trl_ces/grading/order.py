@@ -1,6 +1,6 @@
 r"""
-Compare several values in an order: that of the gold's labels, of the question's names, or the one it requests; times
-of day and scores part by part, ratios up to a factor.
+Compare lists in the order given by the gold's labels, the question's names or its request; compare times of day and
+scores part by part, ratios up to a factor.
 
 | question | gold | equal | different |
 |---|---|---|---|
@@ -34,16 +34,16 @@ _ORDER = re.compile(
     r"\bin (?:that|this) order\b|\b(?:what|how many)\b[^?]{1,200}\?\s+(?:what|how many)\b[^?]{1,200}\?|从[小大]到",
     re.IGNORECASE,
 )
-# A gold with names, words or units binds by these.
+# A gold with names, words or units is matched by these, not by order.
 _NAMED_OR_WORDED = re.compile(r"=|\\(?:max|min|text|math)|(?<![\\A-Za-z])[A-Za-z]{2,}")
 
-_TELLS_BLANKS_APART = re.compile("[和与及]|分别|依次")
-_NEXT_BLANK = re.compile(r"\(\\quad\)\$?\s*[,，、和]\s*\$?\(\\quad\)")
+_DISTINGUISHES_BLANKS = re.compile("[和与及]|分别|依次")
+_TWO_BLANKS = re.compile(r"\(\\quad\)\$?\s*[,，、和]\s*\$?\(\\quad\)")
 
 
 def by_order(answer: str, gold: str, question: str) -> tuple[str, str] | None:
-    """Gold and answer as lists in the order of the gold's labels, of the question's names, or that is asked for."""
-    if _NEXT_BLANK.search(question) and not _TELLS_BLANKS_APART.search(question):
+    """Return gold and answer as lists, ordered by the gold's labels, the question's names or its request."""
+    if _TWO_BLANKS.search(question) and not _DISTINGUISHES_BLANKS.search(question):
         return gold.replace(";", ","), answer.replace(";", ",")
     if "=" not in gold and (in_order := _in_order_of_names(answer, question)):
         return gold, in_order
@@ -75,16 +75,16 @@ def by_order(answer: str, gold: str, question: str) -> tuple[str, str] | None:
 
 
 def _in_order_of_question(labels: Iterable[str], question: str) -> list[str]:
-    """The labels in the order of their last places in the question; none if one of them is not there."""
+    """Sort labels by their last occurrence in the question; return `[]` if one does not occur."""
     patterns = {
         label: LETTER.format(label) if len(label) < 3 else rf"(?<![A-Za-z\\]){re.escape(label)}" for label in labels
     }
-    found = {label: [*re.finditer(word, question, re.IGNORECASE)] for label, word in patterns.items()}
-    if not all(found.values()):
+    matches = {label: [*re.finditer(word, question, re.IGNORECASE)] for label, word in patterns.items()}
+    if not all(matches.values()):
         return []
-    names = sorted(found, key=lambda label: found[label][-1].start())
-    beside = re.search(r"\W+(?:and\W+)?".join(map(re.escape, names)), question, re.IGNORECASE)  # Find $y$ and $x$
-    return sorted(names) if not beside and "".join(sorted(names)) in ascii_lowercase else names
+    names = sorted(matches, key=lambda label: matches[label][-1].start())
+    adjacent = re.search(r"\W+(?:and\W+)?".join(map(re.escape, names)), question, re.IGNORECASE)  # Find $y$ and $x$
+    return sorted(names) if not adjacent and "".join(sorted(names)) in ascii_lowercase else names
 
 
 _MORE = r"(?:more|older|taller|heavier|larger|greater|bigger|longer|faster|higher)"
@@ -92,7 +92,7 @@ _LESS = r"(?:less|fewer|younger|shorter|lighter|smaller|slower|lower)"
 
 
 def _is_compared(values: str, names: list[str], question: str) -> bool:
-    """Whether the question compares two names ("Pat is older than James") against the order of the gold's values."""
+    """Whether the question compares two names ("Pat is older than James") contrary to the gold's order."""
     counts = [number(value) for value in values.split("; ")]
     if len(names) != 2 or counts[0] is None or counts[1] is None or counts[0] == counts[1]:
         return False
@@ -103,14 +103,14 @@ def _is_compared(values: str, names: list[str], question: str) -> bool:
 
 
 def _by_name(named: dict[str, str], names: list[str]) -> list[str]:
-    """The labelled values in the order of these names, `""` for one without; as they are if no label fits one name."""
+    """Return the values in the order of `names` (`""` if missing), or in their own order if labels do not match."""
     for case in (str, str.casefold):
         values = {case(label): value for label, value in named.items()}
         if len(values) == len(named) and values.keys() == {case(name) for name in names}:
             return [values[case(name)] for name in names]
     places = {}
     for label, value in named.items():
-        # `min` fits minimum and `l` fits length: the first three letters are the same, or one starts with the other
+        # `min` matches minimum and `l` matches length: the first three letters agree, or one is a prefix of the other
         shared = {name: _shared_letters(label.casefold(), name.casefold()) for name in names}
         best, *others = sorted(names, key=lambda name: -shared[name])
         if shared[best] >= min(len(label), len(best), 3):
@@ -121,7 +121,7 @@ def _by_name(named: dict[str, str], names: list[str]) -> list[str]:
 
 
 def _shared_letters(one: str, other: str) -> int:
-    """How many letters at their start two texts share."""
+    """Return the length of the common prefix."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
@@ -130,7 +130,7 @@ _HIGH = re.compile(r"\b(?:max(?:imum|imal)?|large(?:r|st)|great(?:er|est)|high(?
 
 
 def _is_swapped(values: str, names: list[str]) -> bool:
-    """Whether a gold states maximum and minimum in another order than the question asks for them."""
+    """Whether the gold gives maximum and minimum in the reverse order of the question."""
     first, *others = (number(value) for value in values.split("; "))
     if len(others) != 1 or first is None or others[0] is None or first == others[0]:
         return False
@@ -141,7 +141,7 @@ def _is_swapped(values: str, names: list[str]) -> bool:
 
 
 _ASKED_NAME = r"(?:the )?\$?\\?[a-z]+\$?(?:[ -][a-z]+){0,2}?"
-# Find the slope and the $y$-intercept of it; what are the length and width? 求最大值和最小值
+# Find the slope and the $y$-intercept; what are the length and width? 求最大值和最小值
 _ASKED_NAMES = re.compile(
     r"\b(?:find|what (?:is|are|was|were)|determine|compute|calculate|state|give|solve for) "
     rf"(?:both )?(?:the )?(?:values? of )?((?:{_ASKED_NAME}, ){{0,4}})({_ASKED_NAME}),? and ({_ASKED_NAME})"
@@ -153,14 +153,14 @@ _ASKED_NAMES = re.compile(
 
 @lru_cache(maxsize=256)
 def _asked_names(question: str) -> list[str]:
-    """The two to six things that the last such sentence of a question asks for, in its order; none without one."""
-    groups = [found.groups() for found in _ASKED_NAMES.finditer(question)]
+    """Return the two to six things that the question's last request lists, in order; `[]` if there is no list."""
+    groups = [match.groups() for match in _ASKED_NAMES.finditer(question)]
     names = ", ".join(filter(None, groups[-1])).split(", ") if groups else []
     return [re.sub(r"[$\\]|^the ", "", name) for name in names if name]
 
 
 def _in_order(text: str) -> str | None:
-    """`3, 1, 2` as `3; 1; 2`, whose order counts; `None` for anything but a bare list."""
+    """Return a bare list `3, 1, 2` as `3; 1; 2`, whose order counts; else `None`."""
     brackets, text = enclosed(tidy(text)), unwrap(tidy(text))
     listed = brackets[1] if brackets and brackets[0] == r"\{" else text
     items = split_top(listed, "," if "," in listed else ";")
@@ -169,7 +169,7 @@ def _in_order(text: str) -> str | None:
 
 
 def _in_order_of_names(answer: str, question: str) -> str:
-    """`(4,12)` for `(r,k) = (4,12)` and `(k,r) = (12,4)` where the question has (r, k); else `""`."""
+    """Return `(4,12)` for `(r,k) = (4,12)` and `(k,r) = (12,4)` if the question has (r, k); else `""`."""
     named = _named_tuple(answer)
     for asked in re.findall(_NAMES, re.sub(r"\s", "", question)):
         order = asked.split(",")
@@ -179,18 +179,18 @@ def _in_order_of_names(answer: str, question: str) -> str:
 
 
 def _named_tuple(text: str) -> dict[str, str]:
-    """The values of `(x,y) = (1,2)` by its names; nothing for anything else."""
+    """Map the names in `(x,y) = (1,2)` to values; else return `{}`."""
     named = re.fullmatch(rf"{_NAMES}=\((.*)\)", BLANKS_AND_SIZES.sub("", tidy(text)))
     names, values = (named[1].split(","), split_top(named[2], ",")) if named else ([], [])
     return dict(zip(names, values, strict=True)) if len(names) == len(values) else {}
 
 
-_NOUNS_BEHIND = re.compile(r"(-?[\d.,/]+)\s*((?:[A-Za-z]+ )*([A-Za-z]{3,}))")
+_NUMBER_AND_NOUN = re.compile(r"(-?[\d.,/]+)\s*((?:[A-Za-z]+ )*([A-Za-z]{3,}))")
 
 
 def _counted(text: str, question: str) -> dict[str, str]:
-    """`7 goats and 4 helicopters` as values by the question's nouns."""
-    items = [_NOUNS_BEHIND.fullmatch(item) for item in split_top(unwrap(tidy(text)), ",")]
+    """Map the question's nouns in `7 goats and 4 helicopters` to values."""
+    items = [_NUMBER_AND_NOUN.fullmatch(item) for item in split_top(unwrap(tidy(text)), ",")]
     values = {item[3]: item[1] for item in items if item and stems(item[2]) <= nouns(question) | {"of"}}
     return values if len(values) == len(items) > 1 else {}
 
@@ -205,20 +205,20 @@ _NAMED_FUNCTION = re.compile(r"\\?(sin|cos|tan)(?![a-z])[^=:]{0,40}(?==)")  # \c
 
 
 def _labelled(text: str) -> dict[str, str]:
-    """`quotient 9, remainder 3` as values by labels; nothing for a text of which a part has no label of its own."""
+    """Map the labels in `quotient 9, remainder 3` to values; return `{}` unless every part has its own label."""
     if named := _named_tuple(text):
         return named
     items = [unwrap(item) for part in split_top(tidy(text), ";") for item in split_top(part, ",")]
-    found = [_LABEL.fullmatch(_NAMED_FUNCTION.sub(r"\1", _LABEL_OF_EXTREMUM.sub(r"\1", item))) for item in items]
-    values = {item[1] or item[2]: item[3] for item in found if item}
-    return values if len(values) == len(found) > 1 else {}
+    matches = [_LABEL.fullmatch(_NAMED_FUNCTION.sub(r"\1", _LABEL_OF_EXTREMUM.sub(r"\1", item))) for item in items]
+    values = {item[1] or item[2]: item[3] for item in matches if item}
+    return values if len(values) == len(matches) > 1 else {}
 
 
 _CLOCK = re.compile(r"\d{1,2}:[0-5]\d")
 
 
 def same_parts(gold: str, answer: str) -> bool | None:
-    """Whether two tidied texts are the same ratio, time or score; `None` for a gold or a pair without `:`."""
+    """Whether tidied texts are the same ratio, time or score; `None` if the gold, or a pair's answer, has no `:`."""
     parts, others = _parts(gold), _parts(answer)
     if len(parts) < 2 or len(parts) == 2 > len(others):
         return None
@@ -238,25 +238,25 @@ _ASKS_TIME_OR_SCORE = re.compile(
 
 
 def as_times(answer: str, gold: str, question: str) -> tuple[str, str] | None:
-    """Times and scores as lists in order, ratios as fractions, where the question says which they are; else `None`."""
-    read = [_COUNTED_PARTS.fullmatch(unwrap(tidy(text))) for text in (gold, answer)]
-    if not (expected := read[0]) or not (given := read[1]):
+    """Return times and scores as ordered lists and ratios as fractions if the question shows the kind; else `None`."""
+    matches = [_COUNTED_PARTS.fullmatch(unwrap(tidy(text))) for text in (gold, answer)]
+    if not (expected := matches[0]) or not (given := matches[1]):
         return None
     if _ASKS_RATIO.search(question):
-        both = [found[1].split(":") for found in (expected, given)]
+        both = [match[1].split(":") for match in (expected, given)]
         is_ratio = all(len(parts) == 2 and int(parts[1]) for parts in both)
         return ("/".join(both[0]), "/".join(both[1])) if is_ratio else None
     if not (expected[2] or given[2] or _ASKS_TIME_OR_SCORE.search(question)):
         return None
-    # A half of the day counts only if the gold has one: 10:15 A.M. for 10:15.
+    # A.M. or P.M. counts only if the gold has it: 10:15 A.M. equals 10:15.
     gold, answer = (
-        parts.replace(":", "; ") + (f"; {half.lower()}m" if half and expected[2] else "")
-        for parts, half in (expected.groups(), given.groups())
+        parts.replace(":", "; ") + (f"; {am_or_pm.lower()}m" if am_or_pm and expected[2] else "")
+        for parts, am_or_pm in (expected.groups(), given.groups())
     )
     return gold, answer
 
 
 def _parts(text: str) -> list[Fraction]:
-    """The numbers of `1:2:3`; none for any other text."""
+    """Return the numbers in `1:2:3`, or `[]` for other texts."""
     parts = [number(part) for part in split_top(text, ":")]
     return [part for part in parts if part is not None] if None not in parts else []

@@ -1,5 +1,5 @@
 r"""
-Remove words and names around a value that say no more than the question.
+Remove words and names around a value that only repeat the question.
 
 | question | gold | equal | different |
 |---|---|---|---|
@@ -16,7 +16,7 @@ from .numbers import number
 from .statements import sides
 from .units import nouns, parse_unit, stems
 
-# What may stand beside a value, whatever the question says.
+# Words allowed beside a value in any question.
 _COMMON = stems(
     "the a an there it this that he she they total number of value answer result sum product is are was were has have "
     "had will be equal to exactly contain give make made need take took cost weigh read spent earned sold paid s"
@@ -27,7 +27,7 @@ _SPELLED = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)?(?= [A-Za-z])")
 
 
 def without_words(answer: str, is_number: bool, question: str) -> str:
-    """An answer without the words of the question before its value: 还剩7个, two eggs, A decagon has 35 diagonals."""
+    """Remove the question's words before an answer's value: 还剩7个, two eggs, A decagon has 35 diagonals."""
     words = unwrap(tidy(answer))
     chinese = _CHINESE_BEFORE.match(words)
     if chinese and chinese[1] in question and "," not in words:
@@ -35,8 +35,8 @@ def without_words(answer: str, is_number: bool, question: str) -> str:
     spelled = _SPELLED.match(words)
     if spelled and number(words) is None and (count := number(spelled[0])) is not None:
         answer = words = f"{count} {words[spelled.end() :].strip()}"
-    said = re.sub(r"(?i)\b(?:least|most)\b ?", "", " ".join(words.split()))
-    sentence = _SENTENCE.fullmatch(said) if is_number else None
+    phrase = re.sub(r"(?i)\b(?:least|most)\b ?", "", " ".join(words.split()))
+    sentence = _SENTENCE.fullmatch(phrase) if is_number else None
     if sentence and stems(sentence[1]) <= nouns(question) | _COMMON:
         return sentence[2].rstrip(".")
     return answer
@@ -47,7 +47,7 @@ _PHRASE = re.compile(r"(-?[\d.,/]+) ((?!.*\b(?:or|not|than|least|most|less|fewer
 
 
 def without_what_is_counted(answer: str, question: str) -> str:
-    """8 for "8 perfect squares" where the question asks how many perfect squares, 90 for 90双 where it asks 多少双."""
+    """Remove the noun that the question counts: "perfect squares" in "8 perfect squares", 双 in 90双 for 多少双."""
     pairs = _COUNTED_IN_CHINESE.fullmatch(unwrap(tidy(answer)))
     if pairs and re.search(f"[少几]个?{pairs[2]}", question):
         return pairs[1]
@@ -64,21 +64,21 @@ _NUMBERED = re.compile(r"([a-z])_\{?\d\}?\s*=\s*([^=]+)")
 
 
 def without_numbers_of_names(answer: str, gold: str, question: str) -> tuple[str, str] | None:
-    """Gold and answer as bare lists where the answer is `x_1 = 2, x_2 = 3` and only it numbers its names."""
+    """Return gold and answer as bare lists if only the answer numbers its names (`x_1 = 2, x_2 = 3`)."""
     items, golds = (split_top(text, ";" if ";" in text else ",") for text in map(tidy, (answer, gold)))
-    found = [_NUMBERED.fullmatch(item) for item in items]
-    letters = {one and one[1] for one in found}
-    named = {sides(one)[0] for one in golds if len(sides(one)) > 1}
+    matches = [_NUMBERED.fullmatch(item) for item in items]
+    letters = {match and match[1] for match in matches}
+    named = {sides(item)[0] for item in golds if len(sides(item)) > 1}
     if len(letters) != 1 or None in letters or not named <= letters or f"{letters.pop()}_" in question:
         return None
-    return ", ".join(sides(one)[-1] for one in golds), ", ".join(one[2] for one in found if one)
+    return ", ".join(sides(item)[-1] for item in golds), ", ".join(match[2] for match in matches if match)
 
 
 def asks_for(name: str, question: str) -> bool:
-    """Whether the left side of an answer is a formula of the question, `P(X>2) =`, or in its words, the 7th term."""
-    said = unwrap(name)
-    in_words = re.fullmatch("[A-Za-z0-9 ]+", said) and stems(said) <= nouns(question) | _COMMON
-    if is_words(said) and (in_words or said in question):  # 27亿
+    """Whether an answer's left side is a formula from the question (`P(X>2) =`) or uses its words (the 7th term)."""
+    phrase = unwrap(name)
+    in_words = re.fullmatch("[A-Za-z0-9 ]+", phrase) and stems(phrase) <= nouns(question) | _COMMON
+    if is_words(phrase) and (in_words or phrase in question):  # 27亿
         return True
     return (
         repeats(name, question)
@@ -88,39 +88,39 @@ def asks_for(name: str, question: str) -> bool:
 
 
 def says_only(expected: str, words: str, question: str) -> bool:
-    """Whether an answer says the gold and else what the question says: Ann finishes first, 不是质数, point A."""
-    said, blank = words.rstrip(".").casefold(), "" if re.search("[一-鿿]", words) else " "
-    behind = rf"{blank}(?:(?:is|are|on|in|at) )?{re.escape(expected.casefold())}$"
-    rests = {said.removeprefix(expected.casefold() + blank), re.sub(behind, "", said)} - {said}
+    """Whether an answer is the gold plus words from the question: Ann finishes first, 不是质数, point A."""
+    phrase, blank = words.rstrip(".").casefold(), "" if re.search("[一-鿿]", words) else " "
+    gold_at_end = rf"{blank}(?:(?:is|are|on|in|at) )?{re.escape(expected.casefold())}$"
+    rests = {phrase.removeprefix(expected.casefold() + blank), re.sub(gold_at_end, "", phrase)} - {phrase}
     known = [rest for rest in rests if rest in question.casefold() and f"不{rest}" not in question]
     known += [rest for rest in rests if re.fullmatch("[a-z' ]+", rest) and stems(rest) <= nouns(question) | _COMMON]
     is_spelled = is_words(expected) or (not blank and re.fullmatch("[A-Za-z]", expected))  # A城市
-    if is_spelled and any(not _offers(question, rest, said) for rest in known):
+    if is_spelled and any(not _offers(question, rest, phrase) for rest in known):
         return True
-    neither = re.fullmatch(r"neither (\w+) nor (\w+)", said)
+    neither = re.fullmatch(r"neither (\w+) nor (\w+)", phrase)
     if neither and expected.casefold() == "neither":
-        return all(one in question for one in neither.groups())
+        return all(word in question for word in neither.groups())
     noun, _, rest = words.partition(" ")
-    is_noun = not _offers(question, noun.casefold(), said) and bool(stems(noun) & nouns(question))
+    is_noun = not _offers(question, noun.casefold(), phrase) and bool(stems(noun) & nouns(question))
     return rest == expected and number(rest) is None and is_noun
 
 
 _MORE = re.compile(r"\b(?:or|and|not)\b|[,;或不]")
 
 
-def _offers(question: str, rest: str, said: str) -> bool:
-    """Whether a part of what is said is another answer that the question offers: Yes or No, ['red', 'blue']."""
-    part, listed = re.escape(rest), ", ".join(said.split())
+def _offers(question: str, rest: str, phrase: str) -> bool:
+    """Whether part of an answer is itself a choice that the question offers: Yes or No, ['red', 'blue']."""
+    part, listed = re.escape(rest), ", ".join(phrase.split())
     offer = rf"\bor (?:an? |the )?{part}\b|\b{part},? or\b|(['\"]){part}\1"
-    is_listed = listed != said and listed in question.casefold()  # even odd, of "even, odd, or neither"
+    is_listed = listed != phrase and listed in question.casefold()  # "even odd" for "even, odd, or neither"
     return bool(is_listed or _MORE.search(rest) or re.search(offer, question, re.IGNORECASE))
 
 
-# "at least $\boxed{5}$" where the least number is requested, `x < \boxed{5}` where the least upper bound is.
+# "at least $\boxed{5}$" if the least number is requested, `x < \boxed{5}` if the least upper bound is.
 _NUMBER = r"(?<!at )\b{} (?:\w+ )?(?:number|amount|value|integer|possible)\b"
 _BOUNDS = [
-    (re.compile(requests, re.IGNORECASE), re.compile(rf"(?:{says})(?=\s*(?:\$?\\boxed|\*\*\d))"))
-    for requests, says in (
+    (re.compile(request, re.IGNORECASE), re.compile(rf"(?:{wording})(?=\s*(?:\$?\\boxed|\*\*\d))"))
+    for request, wording in (
         (rf"\b(?:minimum|smallest|fewest)\b|{_NUMBER.format('least')}", "at least"),
         (rf"\b(?:greatest|maximum|largest)\b|{_NUMBER.format('most')}", "at most"),
         (r"\bupper bound|\bsupremum\b", "at most|<"),
@@ -130,9 +130,9 @@ SCALE = re.compile(r"(?:多少|几)([万亿倍])|\b(?:how many|in) (hundred|thou
 
 
 def without_asked_words(text: str, question: str) -> str:
-    r"""A text without the question's words around boxes: `\boxed{5}万吨` for 多少万吨, "at least" for the least."""
-    for requests, says in _BOUNDS:
-        if requests.search(question):
-            text = says.sub("=", text)
+    r"""Remove the question's words around boxes: 万 in `\boxed{5}万吨` for 多少万吨, "at least" for the least."""
+    for request, wording in _BOUNDS:
+        if request.search(question):
+            text = wording.sub("=", text)
     scale = SCALE.search(question)
     return re.sub(rf"(?<=\}})(\$?)\s*{scale[1] or scale[2]}", r"\1 ", text) if scale else text
