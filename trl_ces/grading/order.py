@@ -140,7 +140,7 @@ def _is_swapped(values: str, names: list[str]) -> bool:
     return bool(_LOW.search(names[larger]) and _HIGH.search(names[1 - larger])) and rest in ("", last_rest)
 
 
-_ASKED_NAME = r"(?:the )?\$?\\?[a-z]+\$?(?:[ -][a-z]+){0,2}?"
+_ASKED_NAME = r"(?:the )?\$?\\?[a-z]+(?:\(\d+\))?\$?(?:[ -][a-z]+){0,2}?"
 # Find the slope and the $y$-intercept; what are the length and width? 求最大值和最小值
 _ASKED_NAMES = re.compile(
     r"\b(?:find|what (?:is|are|was|were)|determine|compute|calculate|state|give|solve for) "
