@@ -229,9 +229,7 @@ def test_three_hostile_answers_get_the_full_limit_and_the_others_remain_ungraded
     assert sorted(correctness.values(), key=str) == [False] * 3 + [None] * 17
     # The batch takes at most 22 times the first limit plus 3 times the full limit.
     assert [limit for _, limit in pool.requests] == [0.2] * 22 + [1.0] * 3
-    assert (
-        "20 comparisons exceeded 0.2 s of processor time. 3 of them got 1 s, the others stay ungraded" in caplog.text
-    )
+    assert "20 comparisons exceeded 0.2 s of CPU time. 3 of them got 1 s; the others remain ungraded" in caplog.text
     ungraded = [answer for answer, correct in correctness.items() if correct is None]
     assert any(repr(answer) in caplog.text for answer in ungraded)
 
@@ -251,7 +249,7 @@ def test_correctness_does_not_depend_on_the_batch_and_quick_answers_are_graded(m
     batch = [*quick, *slow, *HOSTILE]
     found = []
     for _ in range(5):
-        monkeypatch.setattr(judge, "_known", {})
+        monkeypatch.setattr(judge, "_cached_replies", {})
         draw.shuffle(batch)
         found.append(correctness_of(batch, SlowPool({**quick, **slow, **HOSTILE})))
     assert all(correctness == found[0] for correctness in found)  # independent of the order
@@ -286,13 +284,13 @@ def test_failures_are_not_cached_and_the_cache_size_is_limited(monkeypatch):
     for reply in (DIED, {"status": "error", "error": "MemoryError: "}, OK):
         graded = grade(boxed("x+1"), "1+x", with_qwen=False, pool=Pool(*[OK] * (not judge._usable_golds), reply))
     assert graded.correct is True
-    assert [reply for _, reply in judge._known.values()] == [OK]
-    monkeypatch.setattr(judge, "_known", {})
-    monkeypatch.setattr(judge, "_REMEMBERED", 3)
+    assert [reply for _, reply in judge._cached_replies.values()] == [OK]
+    monkeypatch.setattr(judge, "_cached_replies", {})
+    monkeypatch.setattr(judge, "_CACHE_SIZE", 3)
     sizes = []
     for answer in [*HOSTILE][:8]:
         correctness_of([answer], SlowPool(HOSTILE))
-        sizes.append(len(judge._known))
+        sizes.append(len(judge._cached_replies))
     assert sizes == [1, 2, 3, 1, 2, 3, 1, 2]
 
 

@@ -109,7 +109,7 @@ def test_a_worker_that_does_not_reply_is_replaced(stand_in, worker, monkeypatch)
     with monkeypatch.context() as patched:
         patched.setattr(pool_module, "time", SimpleNamespace(monotonic=lambda: 100.0))
         patched.setattr(worker, "_wait_for", lambda *wait: deadlines.append(wait[2]) or wait_for(*wait))
-        with pytest.raises(WorkerLost, match="does not answer"):
+        with pytest.raises(WorkerLost, match="does not respond"):
             verdict_of(worker, "os.write(1, b'half a re') and time.sleep(600)", limit_s=0.3)
     assert min(deadlines) == max(deadlines) == pytest.approx(100.0 + 0.3 + 0.4)  # the limit and GRACE_S
     assert worker.process is None
@@ -121,14 +121,14 @@ def test_a_worker_that_does_not_reply_is_replaced(stand_in, worker, monkeypatch)
 
 def test_a_worker_that_does_not_read_is_terminated(stand_in, worker):
     stand_in(source='print(\'{"status": "ready"}\', flush=True)\nimport time; time.sleep(600)')
-    with pytest.raises(WorkerLost, match="does not answer"):
+    with pytest.raises(WorkerLost, match="does not respond"):
         verdict_of(worker, "x" * 500_000, limit_s=0.2)
     assert worker.process is None
 
 
 def test_the_error_for_a_worker_that_exits_contains_the_end_of_its_stderr(stand_in, worker):
     starts = stand_in()
-    with pytest.raises(WorkerLost, match=r"The grading worker ended\. Its stderr ends with:\nout of luck$"):
+    with pytest.raises(WorkerLost, match=r"The grading worker exited\. Its stderr ends with:\nout of luck$"):
         verdict_of(worker, "os.write(2, b'out of luck') and os._exit(1)")
     assert verdict_of(worker, "7") == 7
     with pytest.raises(WorkerLost) as lost:
@@ -176,14 +176,14 @@ def test_a_forgotten_worker_runs_until_its_input_ends(stand_in, worker):
         (
             "sys.exit('No module named math_verify')",
             RuntimeError,
-            "did not start.* ended. Its stderr ends with:\nNo",
+            "did not start.* exited. Its stderr ends with:\nNo",
         ),
-        ("sys.exit()", RuntimeError, "did not start.* ended.$"),
-        ("time.sleep(600)", RuntimeError, "did not start.* does not answer.$"),
+        ("sys.exit()", RuntimeError, "did not start.* exited.$"),
+        ("time.sleep(600)", RuntimeError, "did not start.* does not respond.$"),
         # The machine may be temporarily short of memory, so the request is retried.
-        ("os.kill(os.getpid(), 9)", WorkerLost, "The grading worker ended.$"),
-        ("os.kill(os.getpid(), 15)", WorkerLost, "The grading worker ended.$"),
-        ("os.close(1); time.sleep(0.3); os.kill(os.getpid(), 9)", WorkerLost, "The grading worker ended.$"),
+        ("os.kill(os.getpid(), 9)", WorkerLost, "The grading worker exited.$"),
+        ("os.kill(os.getpid(), 15)", WorkerLost, "The grading worker exited.$"),
+        ("os.close(1); time.sleep(0.3); os.kill(os.getpid(), 9)", WorkerLost, "The grading worker exited.$"),
     ],
     ids=["error", "no error", "hang", "SIGKILL", "SIGTERM", "late SIGKILL"],
 )
