@@ -250,7 +250,7 @@ def _stated_union(items: list[str], other: str) -> str | None:
         return None
     from_below = sorted(map(str, intervals), key=lambda interval: not interval.startswith(r"(-\infty"))
     union = _overlap(*from_below) or r"\cup ".join(map(str, intervals)) or r"(-\infty,\infty)"
-    for gap in gaps:  # x < 3, x \neq 2, in ascending order: cut the last interval
+    for gap in gaps:  # x < 3, x \neq 2: gaps are ascending, so cut the last interval
         union = f"{union[: union.rindex(',')]},{gap})\\cup ({gap},{union[union.rindex(',') + 1 :]}"
     return union
 

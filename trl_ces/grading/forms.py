@@ -163,7 +163,7 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
     )
     if gold_integer and (own_integer := own_integer or gold_integer):
         new, old, stated = gold_integer[1], own_integer[1], _INTEGER.sub("", answer)
-        if new != old and re.search(LETTER.format(new), stated):  # the name is in use
+        if new != old and re.search(LETTER.format(new), stated):  # already in use
             return [stated]
         counts = (new, f"({new}+1)", f"({new}-1)", f"(-{new})")
         return list(dict.fromkeys(re.sub(LETTER.format(old), count, stated) for count in counts))
@@ -179,7 +179,7 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
     orders = permutations(names) if len(names) <= 3 else [names]
     renamings = [dict(zip(given, order, strict=True)) for order in orders]
     renamed = [either.sub(lambda match, to=to: to.get(match[0], match[0]), answer) for to in renamings]  # type: ignore[misc]
-    # First try the order that gives the gold's terms, then c_1 as c_1: each may cost a comparison.
+    # First try the order that gives the gold's terms, then the unchanged order: each may cost a comparison.
     return sorted(renamed, key=lambda one: _terms(one) != _terms(gold))
 
 
@@ -244,7 +244,7 @@ def spelling(text: str) -> str:
     """Return a canonical spelling, which ignores spaces and, in words, case and articles."""
     if circled := re.findall(r"\\textcircled\{\d+\}", text):
         return "".join(circled)
-    if figure := _FIGURE.fullmatch(text):  # the angle CBA is ABC
+    if figure := _FIGURE.fullmatch(text):  # angle CBA is angle ABC
         return figure[1] + min(figure[2], figure[2][::-1])
     spelled = re.sub(r"^\(([A-Za-z])\)$", r"\1", without_blanks(unwrap(text)).rstrip("."))
     if is_words(text):
@@ -268,7 +268,7 @@ def choice(text: str) -> str | None:
 
 
 _CHOSEN = re.compile(r"[(\[]?\s*([A-Ka-k])\s*(?:[)\].:]|(?=\()|$)(.*)", re.DOTALL)
-# (A), (B) chooses nothing, A. Angle B chooses A
+# "(A), (B)" chooses nothing; "A. Angle B" chooses A
 _CHOICE_NAME = re.compile(r"^(?:(?:correct|right|best|final) )?(?:option|choice|answer|选项?)\s*:?\s*", re.IGNORECASE)
 _REJECTED = re.compile(
     r"\b(?:not|false|wrong|incorrect|impossible|except|neither|ruled out|eliminated|trap|as well as|choose)\b|n't\b",

@@ -19,7 +19,7 @@ from .units import split_unit
 
 
 def usable(gold: str, reads: Callable[[str], object]) -> bool:
-    """Whether a gold is usable. `reads` returns whether the algebra can parse a value."""
+    """Whether a gold is usable. `reads`, called only if needed, returns whether the algebra can parse a value."""
     if too_big(gold) or not balanced(gold):
         return False
     values = leaves(gold)

@@ -13,7 +13,7 @@ RULES["equal_as_script"] = equal_as_script
 def grade(
     answer: str, gold: str, question: str | None = None, *, benchmark: str | None = None, **settings: Any
 ) -> Grade:
-    """Grade one completion. For several, [`grade_many`], which has the same settings, is faster."""
+    """Grade one completion with the settings of [`grade_many`], which is faster for several."""
     benchmarks = None if benchmark is None else [benchmark]
     questions = None if question is None else [question]
     return grade_many([answer], [gold], questions, benchmarks=benchmarks, **settings)[0]

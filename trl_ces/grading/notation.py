@@ -21,7 +21,7 @@ _UNICODE |= {ord(name[0]): rf"\{name[1:]} " for name in _NAMED.split()}
 _UNICODE |= {0x2460 + n: rf"\textcircled{{{n + 1}}}" for n in range(20)}
 _UNICODE |= {ord(part): rf"\frac{{{top}}}{{{bottom}}}" for part, top, bottom in ("½12", "¼14", "¾34")}
 _NESTED = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
-_MAX_LAYERS = 10  # most wrappers removed from an answer
+_MAX_LAYERS = 10  # maximum number of removed wrappers
 BLANKS_AND_SIZES = re.compile(r"\s|\\left|\\right")
 LETTER = r"(?<![A-Za-z\\]){}(?![A-Za-z])"  # a letter outside words
 # Soft hyphens, zero-width and direction marks, variation selectors.

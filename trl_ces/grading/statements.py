@@ -53,7 +53,7 @@ _DOUBTFUL = re.compile(r"\b(?:not|wrong|false|incorrect|half|twice|double|guess|
 
 
 def may_be_named(text: str) -> bool:
-    r"""Whether a question can ask for this text: a name or `m+n`, but not a side of an equation, `x^2-4y`."""
+    r"""Whether a question can ask for this text: a name or `m+n`, but not a side of an equation such as `x^2-4y`."""
     if names := re.fullmatch(rf"\(\s*({_VARIABLE}(?:\s*,\s*{_VARIABLE})+)\s*\)", text):
         parts = [part.strip().lstrip("\\") for part in names.group(1).split(",")]
         return parts == sorted(parts)

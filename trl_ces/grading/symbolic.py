@@ -31,14 +31,14 @@ _NOT_NUMBERS = (sympy.oo, -sympy.oo, *_UNDEFINED)
 
 
 class _Parser(_Latex2Sympy):
-    """Multiply adjacent factors, except in mixed numbers. The parent class adds numbers: 2(3) would be 5."""
+    """Parser that multiplies adjacent factors except in mixed numbers. The parent class reads 2(3) as 5."""
 
     def __init__(self) -> None:
         super().__init__(is_real=True, config=ConversionConfig(lowercase_symbols=False))
         self._converted: dict[ParserRuleContext, Any] = {}
 
     def convert_postfix(self, postfix: ParserRuleContext) -> Any:
-        if postfix not in self._converted:  # called twice below: exponential in nested brackets
+        if postfix not in self._converted:  # called twice below: uncached, exponential in the depth
             self._converted[postfix] = super().convert_postfix(postfix)
         return self._converted[postfix]
 
@@ -59,7 +59,7 @@ def _is_rate(expr: sympy.Basic) -> bool:
 
 
 def _named_rate(rate: sympy.Basic) -> sympy.Symbol:
-    r"""Return the parser's symbol for `\dot{v}` for dv/dt, and another for dy/dx."""
+    r"""Return a symbol for the rate; for dv/dt, this is the parser's symbol for `\dot{v}`."""
     name = str(rate.expr) if len(str(rate.expr)) == 1 else rf"\{rate.expr}"
     name = name if str(rate.variables[0]) == "t" else f"{name}/{rate.variables[0]}"
     return sympy.Symbol(f"dot{{{name}}}", real=True)
@@ -160,7 +160,7 @@ def same(gold: str, answer: str) -> bool:
         return _same_family(_family(gold), _family(answer))
     left, right = expression(gold), expression(answer)
     if not (isinstance(left, _COMPARED) and isinstance(right, _COMPARED)):
-        return False  # cannot be parsed, or states nothing: x = x is parsed as True
+        return False  # one cannot be parsed or states nothing: x = x is parsed as True
     if left.has(*_UNDEFINED) or right.has(*_UNDEFINED):
         return False  # 1/0 is not 2/0
     if sympy.S.EmptySet in (left, right):
@@ -232,7 +232,7 @@ _IF = re.compile(
 
 
 def _condition(text: str) -> Any:
-    """Convert a condition to sympy, and a list of relations to a disjunction; else `None`."""
+    """Convert a condition to sympy; relations in a list are alternatives. `None` if this fails."""
     text = _IF.sub("", unwrap(text)).strip(" ,;.")
     if re.fullmatch("else|otherwise|其他|其它|否则", text):
         return sympy.true

@@ -32,7 +32,7 @@ _METRIC = {
     "N": "newton", "V": "volt", "A": "ampere amp", "Hz": "hertz", "Pa": "pascal", "eV": "electronvolt", "mol": "mole",
     "Ω": "ohm",
 }  # fmt: skip
-# The first word of a line names the unit; the others are its spellings.
+# The first word of an entry names the unit; the others are its spellings.
 _OTHERS = """
     in inch inche|ft foot feet|yd yard|mi mile|h hr hour 小时|min minute 分钟|day 天|week wk|month|year yr 年
     t ton tonne 吨|cm 厘米|m 米|km 千米 公里|mm 毫米|dm 分米|kg 千克 公斤|g 克|L 升|mL 毫升|s 秒
@@ -104,7 +104,7 @@ _ALL_IN_TEXT = re.compile(rf"^{_TEXT}\s*\{{\s*([-+]?[\d.,/]*\d[^{{}}]*)\}}$")
 
 
 def split_unit(text: str, nouns: frozenset[str] = frozenset()) -> tuple[str, str]:
-    """Split a tidied text into its value and trailing unit (`""` if there is none). `nouns` are units, too."""
+    """Split a tidied text into its value and trailing unit (`""` if there is none). `nouns` also count as units."""
     if whole := _ALL_IN_TEXT.match(text):
         text = whole.group(1).strip()
     in_text = _IN_TEXT.match(_QUOTIENT.sub(r"\1/\2", re.sub(r"\\mu(?![A-Za-z])", "μ", text))) or _GLUED.match(text)
@@ -130,7 +130,7 @@ _JOINERS.add("metric")
 
 @lru_cache(maxsize=4096)
 def parse_unit(unit: str, nouns: frozenset[str] = frozenset()) -> dict[str, int] | None:
-    """Return the power of each unit, or `None` for other words."""
+    """Return the power of each unit; `None` if a word is not a unit."""
     for short, long in (r"\Omega", "Ω"), (r"\mu", "μ"), ("mph", "mi/h"), ("kph", "km/h"), ("/时", "/小时"):
         unit = unit.replace(short, long)
     powers: dict[str, int] = {}

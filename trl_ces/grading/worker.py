@@ -24,7 +24,7 @@ from collections.abc import Callable
 
 # Replace a child after this many requests, because the algebra's caches grow.
 REQUESTS_PER_CHILD = 5000
-# Replace a child that uses this fraction of its memory, so that all requests have a similar amount.
+# Replace a child that uses this fraction of its memory, so that all requests have enough.
 FULL_AT = 0.5
 # Wall-clock seconds beyond the CPU time limit; less than GRACE_S in pool.py. The value is large because, with ten busy
 # processes per core, a comparison takes ten times its CPU time, and nothing in the algebra waits.
