@@ -80,7 +80,7 @@ def test_accuracy_reward_uses_its_own_time_limits(monkeypatch):
             return [{"status": "timeout"} for _ in messages]
 
     monkeypatch.setattr(judge, "_usable_golds", {"1+x": True})
-    monkeypatch.setattr(judge, "_known", {})
+    monkeypatch.setattr(judge, "_cached_replies", {})
     monkeypatch.setattr(judge, "shared_pool", Pool)
     rewards_of = accuracy_reward([rf"\boxed{{x-{n}}}" for n in range(6)] + [r"\boxed{1+x}"], ["1+x"] * 7)
     assert limits == [0.5, 1.0]

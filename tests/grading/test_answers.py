@@ -7,9 +7,9 @@ from trl_ces.grading.notation import tidy
 
 
 @rows("answers/boxes")
-def test_outermost_boxes_are_found_unless_the_last_box_is_truncated(text, boxes):
-    found = find_boxes(text)
-    assert (None if found is None else [box.content for box in found]) == boxes
+def test_outermost_boxes_are_found_unless_the_last_one_is_truncated(text, boxes):
+    boxes_in_text = find_boxes(text)
+    assert (None if boxes_in_text is None else [box.content for box in boxes_in_text]) == boxes
 
 
 def test_the_span_of_a_box_ends_after_its_content():
@@ -26,7 +26,7 @@ def test_the_final_answer_is_extracted(text, expected):
 
 
 @rows("answers/decorated")
-def test_ornaments_and_invisible_characters_do_not_belong_to_a_value(text, value):
+def test_ornaments_and_invisible_characters_are_removed_from_a_value(text, value):
     assert tidy(extract_answer(text)) == value
 
 
@@ -48,7 +48,7 @@ def test_statements_are_found_only_near_the_end_and_boxes_everywhere():
 
 
 @rows("answers/several_boxes")
-def test_boxes_are_joined_if_their_number_matches_the_values_of_the_gold(text, parts, expected):
+def test_boxes_are_joined_if_there_is_one_per_gold_value(text, parts, expected):
     assert extract_answer(text, parts) == expected
 
 

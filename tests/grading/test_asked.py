@@ -9,7 +9,7 @@ from trl_ces.support.limits import MAX_LENGTH
 
 
 @rows("asked/nouns")
-def test_a_noun_or_base_from_the_question_is_removed_after_a_number(answer, question, expected):
+def test_a_noun_or_base_from_the_question_is_removed_after_numbers(answer, question, expected):
     assert as_asked(answer, "5", question)[1] == expected
 
 
@@ -38,7 +38,7 @@ def test_statements_are_ignored_with_boxes_only():
 
 
 @rows("asked/notation")
-def test_notations_of_ratios_numbers_and_intervals_are_graded(gold, answer, correct):
+def test_ratios_numbers_and_intervals_are_graded_in_other_notations(gold, answer, correct):
     assert grade(rf"\boxed{{{answer}}}", gold, with_qwen=False).correct is correct
 
 
@@ -53,12 +53,12 @@ def test_text_next_to_the_box_can_change_the_answer(completion, gold, correct):
 
 
 @rows("asked/words_of_the_question")
-def test_bounds_and_scales_of_the_question_may_stand_around_the_box(question, completion, gold, correct):
+def test_bounds_and_scales_from_the_question_may_surround_the_box(question, completion, gold, correct):
     assert grade(completion, gold, question=question, with_qwen=False).correct is correct
 
 
 @rows("asked/sentences")
-def test_the_last_sentence_is_an_answer_if_it_states_one_value_without_doubt(question, completion, gold, correct):
+def test_the_last_sentence_is_an_answer_if_it_clearly_states_one_value(question, completion, gold, correct):
     assert grade(completion, gold, question=question, with_qwen=False).correct is correct
 
 

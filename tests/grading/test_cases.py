@@ -3,7 +3,7 @@ Check that 99 % of incorrect answers that a policy might find, and of unusual co
 
 `cases/wrong.txt` and `cases/right.txt` were written by hand before the rules that they test. Each line contains a gold
 and its answers, separated by ` :: `. Answers below `# boxed: ...` are put in a box; answers below `# whole: ...` are
-complete texts. `<U+2009>` represents the character with that code point, and `⏎` represents a line break.
+complete texts. `<U+2009>` represents the character with that code point, and `⏎` a line break.
 """
 
 import os
@@ -23,7 +23,7 @@ DATA = Path(os.environ.get("TRL_CES_DATA", Path(__file__).resolve().parents[3] /
 LISTS = Path(__file__).parent / "cases"
 
 
-def read(name):
+def read_cases(name):
     """Yield (class, gold, completion) for each answer of a file."""
     for line in (LISTS / name).read_text(encoding="utf-8").splitlines():
         if line.startswith("# "):
@@ -35,7 +35,7 @@ def read(name):
                 yield title, gold, answer if kind == "whole" else rf"\boxed{{{answer}}}"
 
 
-def table(rows, misgraded):
+def grade_table(rows, misgraded):
     totals, failures = (Counter(title for title, *_ in listed) for listed in (rows, misgraded))
     lines = [f"{total - failures[title]:4} of {total:3}  {title}" for title, total in totals.items()]
     return "\n".join(["", *lines, f"{len(rows) - len(misgraded)} of {len(rows)} graded correctly"])
@@ -43,17 +43,17 @@ def table(rows, misgraded):
 
 @pytest.mark.parametrize("name", ["wrong", "right"])
 def test_99_percent_of_the_hand_written_answers_are_graded_correctly(name, capsys):
-    rows = list(read(f"{name}.txt"))
+    rows = list(read_cases(f"{name}.txt"))
     grades = grade_many([response for *_, response in rows], [gold for _, gold, _ in rows], with_qwen=False)
     misgraded = [row for row, grade in zip(rows, grades, strict=True) if grade.correct is not (name == "right")]
     with capsys.disabled():
-        print(table(rows, misgraded))
+        print(grade_table(rows, misgraded))
     assert len(rows) == len({*rows}) >= {"wrong": 330, "right": 180}[name]
     assert len(misgraded) <= 0.01 * len(rows), misgraded
 
 
-def golds_of_every_kind(name, count=10):
-    """Draw golds of a benchmark, alternating between kinds of golds."""
+def sample_golds(name, count=10):
+    """Draw golds from a benchmark, alternating between their kinds."""
     golds = sorted({problem.gold.strip() for problem in load_benchmark(name, DATA)})
     random.Random(name).shuffle(golds)
     kinds = defaultdict(list)
@@ -68,7 +68,7 @@ def golds_of_every_kind(name, count=10):
 def test_99_percent_of_answers_made_from_benchmark_golds_are_graded_correctly(name, capsys):
     if not (DATA / "math").is_dir():
         pytest.skip(f"{DATA / 'math'} is missing: set TRL_CES_DATA to the folder that contains math/")
-    golds = [(benchmark, gold) for benchmark in GROUPS["math12"] for gold in golds_of_every_kind(benchmark)]
+    golds = [(benchmark, gold) for benchmark in GROUPS["math12"] for gold in sample_golds(benchmark)]
     rows = [  # use every third template per gold, to limit the number of combinations
         (benchmark, gold, response)
         for number, (benchmark, gold) in enumerate(golds)
@@ -77,6 +77,6 @@ def test_99_percent_of_answers_made_from_benchmark_golds_are_graded_correctly(na
     grades = grade_many([response for *_, response in rows], [gold for _, gold, _ in rows], with_qwen=False)
     misgraded = [row for row, grade in zip(rows, grades, strict=True) if grade.correct is not (name == "right")]
     with capsys.disabled():
-        print(table(rows, misgraded))
+        print(grade_table(rows, misgraded))
     assert all(usable_golds([gold for _, gold in golds]))
     assert len(misgraded) <= 0.01 * len(rows), misgraded

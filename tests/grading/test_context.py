@@ -26,7 +26,7 @@ def test_a_stated_answer_is_accepted(text):
     assert is_stated(text)
 
 
-def test_a_later_number_overrides_only_numeric_answers():
+def test_later_numbers_override_only_numeric_answers():
     assert is_stated("@. The answer is 6.", "x+1")
     assert is_stated("@. The answer is 0.33.", r"\frac{1}{3}")  # a rounded value of 1/3
     assert not is_stated("@. The answer is 0.25.", r"\frac{1}{3}")

@@ -1,4 +1,4 @@
-"""Rules of equality, with a plain function in place of computer algebra."""
+"""Rules of equality, with a simple function instead of computer algebra."""
 
 import pytest
 from rows import answers_to, rows
@@ -31,7 +31,7 @@ def test_braces_around_at_most_one_character_are_removed(gold, answer):
 
 
 @answers_to("equality/without_algebra")
-def test_pairs_that_a_rule_decides_need_no_algebra(gold, answer, expected):
+def test_pairs_decided_by_a_rule_need_no_algebra(gold, answer, expected):
     assert equal(gold, answer, no_algebra) is expected
 
 
@@ -103,7 +103,7 @@ def test_a_union_is_split_into_parts():
     assert union_parts(r"\cupdot") == [r"\cupdot"]
 
 
-def test_constants_are_renamed_first_in_the_order_of_the_golds_terms():
+def test_constants_are_first_renamed_in_the_order_of_the_golds_terms():
     compared = []
     answer = "y=c_1e^{3x}+c_2e^x+c_3e^{2x}"
     assert equal("y=c_1e^x+c_2e^{2x}+c_3e^{3x}", answer, lambda _, renamed: compared.append(renamed) or True)

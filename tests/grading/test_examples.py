@@ -13,7 +13,7 @@ WITHOUT_EXAMPLES = {"grader", "judge", "pool", "worker", "qwen"}
 MODULES = sorted({module.name for module in pkgutil.iter_modules(grading.__path__)} - WITHOUT_EXAMPLES)
 
 
-def rows_of(module):
+def read_table(module):
     """Return the rows of the table in a module's docstring, as lists of quoted texts by column."""
     docstring = importlib.import_module(f"{grading.__name__}.{module}").__doc__
     header, _, *rows = [line.strip("| ").split(" | ") for line in docstring.splitlines() if line.startswith("|")]
@@ -21,8 +21,8 @@ def rows_of(module):
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_the_examples_of_a_module_are_graded_as_its_docstring_says(module):
-    rows = rows_of(module)
+def test_the_examples_in_docstrings_are_graded_as_stated(module):
+    rows = read_table(module)
     assert rows
     for row in rows:
         if "usable" in row:

@@ -44,7 +44,7 @@ def test_a_free_integer_may_be_shifted_or_negated():
     assert without_integer(r"k\in\mathbb{Z}") == r"k\in\mathbb{Z}"
 
 
-def test_constants_with_the_same_numbers_are_paired_first_regardless_of_braces():
+def test_constants_with_the_same_indices_are_paired_first():
     """Each further pairing costs a comparison, so the most likely pairing comes first."""
     assert with_constants_of("c_{1}x+c_2", "C_1x+C_{2}") == ["c_{1}x+c_2", "c_2x+c_{1}"]
     assert with_constants_of("c_{1}x+c_2", "Bx+A")[0] == "c_{1}x+c_2"

@@ -25,7 +25,7 @@ class Pool:
 
 
 class SlowPool:
-    """Confirm all comparisons within the limit. `costs` maps answers to seconds; other answers cost 0.01."""
+    """Confirm comparisons within the limit. `costs` maps answers to seconds; other answers take 0.01 s."""
 
     def __init__(self, costs):
         self.costs, self.requests = costs, []
@@ -100,7 +100,7 @@ def test_the_shared_pool_is_used_by_default(monkeypatch):
 # ---- answers
 
 
-def test_algebra_is_requested_once_per_pair_that_no_rule_decides():
+def test_algebra_is_requested_once_per_pair_not_decided_by_a_rule():
     pool = Pool(OK, OK, WRONG)
     completions = [boxed("5"), boxed("x+1"), boxed("6"), boxed("1+x"), "no answer", boxed("x+1"), boxed("x+2")]
     golds = ["5", "1+x", "5", "1+x", "1+x", "1+x", "1+x"]
@@ -229,9 +229,7 @@ def test_three_hostile_answers_get_the_full_limit_and_the_others_remain_ungraded
     assert sorted(correctness.values(), key=str) == [False] * 3 + [None] * 17
     # The batch takes at most 22 times the first limit plus 3 times the full limit.
     assert [limit for _, limit in pool.requests] == [0.2] * 22 + [1.0] * 3
-    assert (
-        "20 comparisons exceeded 0.2 s of processor time. 3 of them got 1 s, the others stay ungraded" in caplog.text
-    )
+    assert "20 comparisons exceeded 0.2 s of CPU time. 3 of them got 1 s; the others remain ungraded" in caplog.text
     ungraded = [answer for answer, correct in correctness.items() if correct is None]
     assert any(repr(answer) in caplog.text for answer in ungraded)
 
@@ -245,17 +243,17 @@ def test_one_in_300_answers_may_get_the_full_limit(responses, full):
 
 
 def test_correctness_does_not_depend_on_the_batch_and_quick_answers_are_graded(monkeypatch):
-    draw = random.Random(0)
-    quick = {f"x+{n}": draw.uniform(0.0, 0.2) for n in range(10)}
-    slow = {f"x-{n}": draw.uniform(0.2, 1.0) for n in range(1, 6)}
+    rng = random.Random(0)
+    quick = {f"x+{n}": rng.uniform(0.0, 0.2) for n in range(10)}
+    slow = {f"x-{n}": rng.uniform(0.2, 1.0) for n in range(1, 6)}
     batch = [*quick, *slow, *HOSTILE]
-    found = []
+    outcomes = []
     for _ in range(5):
-        monkeypatch.setattr(judge, "_known", {})
-        draw.shuffle(batch)
-        found.append(correctness_of(batch, SlowPool({**quick, **slow, **HOSTILE})))
-    assert all(correctness == found[0] for correctness in found)  # independent of the order
-    for answer, correct in found[0].items():
+        monkeypatch.setattr(judge, "_cached_replies", {})
+        rng.shuffle(batch)
+        outcomes.append(correctness_of(batch, SlowPool({**quick, **slow, **HOSTILE})))
+    assert all(correctness == outcomes[0] for correctness in outcomes)  # independent of the order
+    for answer, correct in outcomes[0].items():
         assert correct is True if answer in quick else correct in (answer in slow, None)
     assert all(correctness_of([answer], SlowPool(slow))[answer] is True for answer in slow)
 
@@ -265,19 +263,19 @@ def test_comparisons_are_cached():
     pool = SlowPool(HOSTILE)
     assert correctness_of(["x+1", *HOSTILE], pool) == first
     assert pool.requests == []
-    # The cache also applies in other batches and without a first limit, but not for a longer limit.
+    # The cache also applies to other batches and without a first limit, but not to a longer limit.
     known = next(answer for answer, correct in first.items() if correct is False)
     pool = SlowPool(HOSTILE)
     assert correctness_of([known], pool, first_limit_s=None)[known] is False
     assert pool.requests == []
     assert correctness_of([known], pool, first_limit_s=None, limit_s=1.5)[known] is False
     assert pool.requests == [(known, 1.5)]
-    # The same answer to another gold is not cached.
+    # A comparison with another gold is not cached.
     assert grade(boxed(known), "x+2", with_qwen=False, limit_s=1.0, pool=pool).correct is False
     assert pool.requests[1:] == [(known, 1.0)]
 
 
-def test_comparisons_just_below_and_above_the_first_limit_are_correct():
+def test_comparisons_just_below_and_above_the_first_limit_are_graded():
     assert correctness_of(["x+1"], SlowPool({"x+1": 0.19})) == {"x+1": True}
     assert correctness_of(["x+1"], SlowPool({"x+1": 0.21})) == {"x+1": True}
 
@@ -286,13 +284,13 @@ def test_failures_are_not_cached_and_the_cache_size_is_limited(monkeypatch):
     for reply in (DIED, {"status": "error", "error": "MemoryError: "}, OK):
         graded = grade(boxed("x+1"), "1+x", with_qwen=False, pool=Pool(*[OK] * (not judge._usable_golds), reply))
     assert graded.correct is True
-    assert [reply for _, reply in judge._known.values()] == [OK]
-    monkeypatch.setattr(judge, "_known", {})
-    monkeypatch.setattr(judge, "_REMEMBERED", 3)
+    assert [reply for _, reply in judge._cached_replies.values()] == [OK]
+    monkeypatch.setattr(judge, "_cached_replies", {})
+    monkeypatch.setattr(judge, "_CACHE_SIZE", 3)
     sizes = []
     for answer in [*HOSTILE][:8]:
         correctness_of([answer], SlowPool(HOSTILE))
-        sizes.append(len(judge._known))
+        sizes.append(len(judge._cached_replies))
     assert sizes == [1, 2, 3, 1, 2, 3, 1, 2]
 
 

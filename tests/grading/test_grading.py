@@ -13,7 +13,7 @@ from rows import answers_to
 from trl_ces.grading import Grade, WorkerPool, grade, grade_many, usable_golds
 
 LIMIT_S = 1.0
-GRACE_S = 0.5  # time for extraction, which is not limited, and for starting the next child
+GRACE_S = 0.5  # time for extraction, which has no limit, and for starting the next child
 NEEDS_ALGEBRA = (r"\boxed{\sqrt{8}}", r"2\sqrt{2}")  # only algebra shows that they are equal
 
 
@@ -23,7 +23,7 @@ def test_an_answer_is_correct_if_and_only_if_it_equals_the_gold(gold, answer, ex
     assert graded.correct is expected
 
 
-def test_boxes_are_joined_if_their_number_matches_the_values_of_the_gold():
+def test_boxes_are_joined_if_there_is_one_per_gold_value():
     text = r"First $\boxed{3}$ and second $\boxed{4}$."
     assert grade(text, "3;4", with_qwen=True) == Grade(correct=True, answer="3; 4", correct_qwen=False)
     assert grade(text, "4;3").correct is False

@@ -20,7 +20,7 @@ SCRIPT = Path(__file__).parents[1] / "hostile_answers.py"
 
 
 def run_corpus(folder, limit_s, every):
-    """Grade every n-th hostile completion in a separate process, to measure its memory."""
+    """Grade every n-th hostile completion in a separate process, whose memory is measured."""
     command = [sys.executable, str(SCRIPT), str(limit_s), str(every)]
     environment = {**os.environ, "PYTHONPATH": str(SCRIPT.parents[1])}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=1500)

@@ -2,8 +2,8 @@
 Grade answers by authors who had not read the grading rules, with the question as in the trainer.
 
 Each pair of lists in `lists/` was graded before its failures were used to improve the rules. Lists 6 and 26 were not
-used for improvements. Lists 22 to 29 contain ordinary answers; at the first count, 7, 22, 7, 14, 1, 18, 10 and 15 of
-400 correct answers were rejected, and 1, 0, 0, 1, 0, 1, 0 and 0 of 400 wrong answers accepted. The numbers of
+used for improvements. Lists 22 to 29 contain ordinary answers; initially, 7, 22, 7, 14, 1, 18, 10 and 15 of 400
+correct answers were rejected, and 1, 0, 0, 1, 0, 1, 0 and 0 of 400 wrong answers were accepted. The numbers of
 accepted hostile answers and of rejected correct answers must not increase.
 """
 
@@ -19,7 +19,7 @@ from trl_ces.grading import usable_golds
 LISTS = Path(__file__).parent / "lists"
 
 
-def read(name):
+def read_list(name):
     return [json.loads(line) for line in (LISTS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
@@ -58,28 +58,28 @@ BLIND_LISTS = [
     ("blind18-correct", 300, 1.0, 2),
     ("blind19-hostile", 500, 0.0, 2),
     ("blind19-correct", 300, 1.0, 72),
-    ("blind20-hostile", 400, 0.0, 0),  # at first 3, and 36 correct ones rejected
+    ("blind20-hostile", 400, 0.0, 0),  # initially 3, and 36 correct answers rejected
     ("blind20-correct", 400, 1.0, 12),
-    ("blind21-hostile", 400, 0.0, 0),  # at first 1, and 29 correct ones rejected
+    ("blind21-hostile", 400, 0.0, 0),  # initially 1, and 29 correct answers rejected
     ("blind21-correct", 400, 1.0, 6),
-    ("blind22-hostile", 400, 0.0, 0),  # at first 1, and 7 correct ones rejected
+    ("blind22-hostile", 400, 0.0, 0),  # initially 1, and 7 correct answers rejected
     ("blind22-correct", 400, 1.0, 1),
-    ("blind23-hostile", 400, 0.0, 0),  # at first 0, and 22 correct ones rejected
+    ("blind23-hostile", 400, 0.0, 0),  # initially 0, and 22 correct answers rejected
     ("blind23-correct", 400, 1.0, 1),
-    ("blind24-hostile", 400, 0.0, 0),  # at first 0, and 7 correct ones rejected
+    ("blind24-hostile", 400, 0.0, 0),  # initially 0, and 7 correct answers rejected
     ("blind24-correct", 400, 1.0, 0),
-    ("blind25-hostile", 400, 0.0, 0),  # at first 1, and 14 correct ones rejected
+    ("blind25-hostile", 400, 0.0, 0),  # initially 1, and 14 correct answers rejected
     ("blind25-correct", 400, 1.0, 0),
     ("blind26-hostile", 400, 0.0, 0),
     ("blind26-correct", 400, 1.0, 1),
-    ("blind27-hostile", 400, 0.0, 0),  # at first 1, and 18 correct ones rejected
+    ("blind27-hostile", 400, 0.0, 0),  # initially 1, and 18 correct answers rejected
     ("blind27-correct", 400, 1.0, 12),
-    ("blind28-hostile", 400, 0.0, 0),  # at first 0, and 10 correct ones rejected
+    ("blind28-hostile", 400, 0.0, 0),  # initially 0, and 10 correct answers rejected
     ("blind28-correct", 400, 1.0, 3),
-    ("blind29-hostile", 400, 0.0, 0),  # at first 0, and 15 correct ones rejected
+    ("blind29-hostile", 400, 0.0, 0),  # initially 0, and 15 correct answers rejected
     ("blind29-correct", 400, 1.0, 3),
 ]
-NEWEST = 4  # entries that `make test` grades; `make test-slow` grades all
+NEWEST = 4  # `make test` grades this many lists; `make test-slow` grades all
 
 
 @pytest.mark.parametrize(
@@ -87,18 +87,18 @@ NEWEST = 4  # entries that `make test` grades; `make test-slow` grades all
     [*(pytest.param(*row, marks=pytest.mark.slow) for row in BLIND_LISTS[:-NEWEST]), *BLIND_LISTS[-NEWEST:]],
 )
 def test_the_number_of_misgraded_answers_in_blind_lists_does_not_increase(name, rows, expected, limit, monkeypatch):
-    listed = read(name)
-    monkeypatch.setattr(rewards, "_FIRST_LIMIT_S", 3.0)  # long enough for a slow machine
+    listed = read_list(name)
+    monkeypatch.setattr(rewards, "_FIRST_LIMIT_S", 3.0)  # enough for a slow machine
     monkeypatch.setattr(rewards, "_LIMIT_S", 6.0)
     questions = [[{"role": "user", "content": row["question"]}] for row in listed]
-    found = rewards.accuracy_reward(
+    reward_values = rewards.accuracy_reward(
         [row["completion"] for row in listed], [row["gold"] for row in listed], prompts=questions
     )
-    misgraded = [row for row, reward in zip(listed, found, strict=True) if reward not in (None, expected)]
+    misgraded = [row for row, reward in zip(listed, reward_values, strict=True) if reward not in (None, expected)]
     assert len(listed) == rows
     assert len(misgraded) <= limit, misgraded
-    usable = [reward for row, reward in zip(listed, found, strict=True) if usable_golds([row["gold"]])[0]]
-    assert usable.count(None) <= 2  # a worker that is slow to start on a busy machine
+    usable = [reward for row, reward in zip(listed, reward_values, strict=True) if usable_golds([row["gold"]])[0]]
+    assert usable.count(None) <= 2  # workers may start slowly on a busy machine
 
 
 @pytest.mark.slow
@@ -130,15 +130,15 @@ def test_the_number_of_misgraded_answers_in_blind_lists_does_not_increase(name, 
         (29, 0, 15),
     ],
 )
-def test_trls_reward_misgrades_over_twice_as_many_answers_as_ours_initially(number, accepted, rejected):
-    found = []
+def test_trls_reward_misgrades_more_than_twice_as_many_answers(number, accepted, rejected):
+    misgraded = []
     for name, expected in ((f"blind{number}-hostile", 0.0), (f"blind{number}-correct", 1.0)):
-        listed = read(name)
+        listed = read_list(name)
         golds = [row["gold"] if "$" in row["gold"] else f"${row['gold']}$" for row in listed]  # TRL parses only LaTeX
         rewards_of_trl = trl_rewards.accuracy_reward([[{"content": row["completion"]}] for row in listed], golds)
-        found.append(sum(reward != expected for reward in rewards_of_trl))
-    print(f"\nTRL's reward on list {number}: {found[0]} hostile accepted, {found[1]} correct rejected")
-    assert sum(found) > 2 * (accepted + rejected)
-    assert found[1] > 2 * rejected
-    # Wrong answers of lists 22 to 29 are not hostile, so TRL's reward accepts few of them, too.
-    assert number >= 22 or found[0] > 2 * accepted
+        misgraded.append(sum(reward != expected for reward in rewards_of_trl))
+    print(f"\nTRL's reward on list {number}: {misgraded[0]} hostile accepted, {misgraded[1]} correct rejected")
+    assert sum(misgraded) > 2 * (accepted + rejected)
+    assert misgraded[1] > 2 * rejected
+    # Wrong answers in lists 22 to 29 are not hostile, so TRL's reward accepts few of them, too.
+    assert number >= 22 or misgraded[0] > 2 * accepted

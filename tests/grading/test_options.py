@@ -1,4 +1,4 @@
-"""Options of multiple-choice questions: in every notation, place and template a letter equals its option's value."""
+"""Multiple-choice questions: in every notation, place and template, a letter equals its option's value."""
 
 import itertools
 import json
@@ -33,7 +33,7 @@ TEMPLATES = [
 
 
 def real_options():
-    """Return questions with options: words of CommonsenseQA and TabMWP, numbers of TabMWP."""
+    """Return questions with options: words from CommonsenseQA and TabMWP, numbers from TabMWP."""
     if not (DATA / "reasoning").is_dir():
         pytest.skip(f"{DATA / 'reasoning'} is missing: set TRL_CES_DATA to the folder that contains reasoning/")
     paths = [DATA / "reasoning/commonsenseqa/dev_rand_split.jsonl", DATA / "math/tabmwp/test.jsonl"]
@@ -48,19 +48,21 @@ def real_options():
     ]
 
 
-def test_letters_and_values_are_interchangeable_in_every_notation_place_and_template():
-    draw, kinds, cells = random.Random(0), real_options(), []
-    for marker, suffix, template, count, joint in itertools.product(MARKERS, SUFFIXES, TEMPLATES, range(2, 7), "\n "):
-        stem, options = draw.choice([one for one in draw.choice(kinds) if len(one[1]) >= count] or kinds[1])
+def test_letters_and_values_are_interchangeable():
+    rng, kinds, cells = random.Random(0), real_options(), []
+    for marker, suffix, template, count, separator in itertools.product(
+        MARKERS, SUFFIXES, TEMPLATES, range(2, 7), "\n "
+    ):
+        stem, options = rng.choice([one for one in rng.choice(kinds) if len(one[1]) >= count] or kinds[1])
         letters, options = "ABCDEF"[:count], options[:count]
-        place, other = draw.sample(range(count), 2)
-        listed = joint.join(marker.format(*one) for one in zip(letters, options, strict=True))
+        place, other = rng.sample(range(count), 2)
+        listed = separator.join(marker.format(*one) for one in zip(letters, options, strict=True))
         question = f"{template[0]}{stem}\n{listed}{suffix}{template[1]}"
-        gold = draw.choice([letters, options])[place]
+        gold = rng.choice([letters, options])[place]
         for chosen in (place, other):
             pair = letters[chosen], rf"\text{{{options[chosen]}}}"
             cells += [(question, gold, answer, chosen == place) for answer in (*pair, "{}. {}".format(*pair))]
-    cells = draw.sample(cells, 1000)
+    cells = rng.sample(cells, 1000)
     questions, golds, answers, _ = zip(*cells, strict=True)
     grades = grade_many([rf"\boxed{{{one}}}" for one in answers], golds, questions=questions, with_qwen=False)
     assert [cell for cell, grade in zip(cells, grades, strict=True) if grade.correct is not cell[-1]] == []

@@ -1,4 +1,4 @@
-"""Compare grades with the Qwen2.5-Math script and with manual grades on 3,274 answers, if the file exists."""
+"""Compare grades of 3,274 answers with the Qwen2.5-Math script and with manual grades, if the file exists."""
 
 import gzip
 import json
@@ -97,12 +97,12 @@ def test_all_incorrect_answers_are_rejected_if_questions_are_given(oracle, capsy
 
 def test_the_time_limits_of_the_reward_do_not_change_grades_of_correct_answers(oracle, graded):
     correct_rows = [(row, grade.correct) for row, grade in zip(oracle[0], graded[0], strict=True) if row["truth"]]
-    found = []
+    reward_values = []
     # Use batches, as training does; three comparisons per batch may get the full limit.
     for start in range(0, len(correct_rows), 256):
         batch = correct_rows[start : start + 256]
-        found += accuracy_reward(*([row[name] for row, _ in batch] for name in ("response_text", "gold_raw")))
-    pairs = list(zip(found, (correct for _, correct in correct_rows), strict=True))
+        reward_values += accuracy_reward(*([row[name] for row, _ in batch] for name in ("response_text", "gold_raw")))
+    pairs = list(zip(reward_values, (correct for _, correct in correct_rows), strict=True))
     assert [pair for pair in pairs if pair[0] is not None and pair[0] != pair[1]] == []
     # The limits apply to CPU time. Cores of a busy machine are slower, so a few more answers may remain ungraded.
     assert sum(reward is None for reward, _ in pairs) <= sum(correct is None for _, correct in pairs) + 3

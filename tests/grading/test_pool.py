@@ -1,4 +1,4 @@
-"""Pool of grading workers, with a stand-in that starts quickly because it evaluates Python instead of algebra."""
+"""Pool of grading workers, with a stand-in that starts quickly: it evaluates Python instead of algebra."""
 
 import errno
 import os
@@ -109,7 +109,7 @@ def test_a_worker_that_does_not_reply_is_replaced(stand_in, worker, monkeypatch)
     with monkeypatch.context() as patched:
         patched.setattr(pool_module, "time", SimpleNamespace(monotonic=lambda: 100.0))
         patched.setattr(worker, "_wait_for", lambda *wait: deadlines.append(wait[2]) or wait_for(*wait))
-        with pytest.raises(WorkerLost, match="does not answer"):
+        with pytest.raises(WorkerLost, match="does not respond"):
             verdict_of(worker, "os.write(1, b'half a re') and time.sleep(600)", limit_s=0.3)
     assert min(deadlines) == max(deadlines) == pytest.approx(100.0 + 0.3 + 0.4)  # the limit and GRACE_S
     assert worker.process is None
@@ -121,14 +121,14 @@ def test_a_worker_that_does_not_reply_is_replaced(stand_in, worker, monkeypatch)
 
 def test_a_worker_that_does_not_read_is_terminated(stand_in, worker):
     stand_in(source='print(\'{"status": "ready"}\', flush=True)\nimport time; time.sleep(600)')
-    with pytest.raises(WorkerLost, match="does not answer"):
+    with pytest.raises(WorkerLost, match="does not respond"):
         verdict_of(worker, "x" * 500_000, limit_s=0.2)
     assert worker.process is None
 
 
 def test_the_error_for_a_worker_that_exits_contains_the_end_of_its_stderr(stand_in, worker):
     starts = stand_in()
-    with pytest.raises(WorkerLost, match=r"The grading worker ended\. Its stderr ends with:\nout of luck$"):
+    with pytest.raises(WorkerLost, match=r"The grading worker exited\. Its stderr ends with:\nout of luck$"):
         verdict_of(worker, "os.write(2, b'out of luck') and os._exit(1)")
     assert verdict_of(worker, "7") == 7
     with pytest.raises(WorkerLost) as lost:
@@ -176,14 +176,14 @@ def test_a_forgotten_worker_runs_until_its_input_ends(stand_in, worker):
         (
             "sys.exit('No module named math_verify')",
             RuntimeError,
-            "did not start.* ended. Its stderr ends with:\nNo",
+            "did not start.* exited. Its stderr ends with:\nNo",
         ),
-        ("sys.exit()", RuntimeError, "did not start.* ended.$"),
-        ("time.sleep(600)", RuntimeError, "did not start.* does not answer.$"),
-        # The machine may be temporarily short of memory, so the request is retried.
-        ("os.kill(os.getpid(), 9)", WorkerLost, "The grading worker ended.$"),
-        ("os.kill(os.getpid(), 15)", WorkerLost, "The grading worker ended.$"),
-        ("os.close(1); time.sleep(0.3); os.kill(os.getpid(), 9)", WorkerLost, "The grading worker ended.$"),
+        ("sys.exit()", RuntimeError, "did not start.* exited.$"),
+        ("time.sleep(600)", RuntimeError, "did not start.* does not respond.$"),
+        # The machine may be temporarily out of memory, so the request is retried.
+        ("os.kill(os.getpid(), 9)", WorkerLost, "The grading worker exited.$"),
+        ("os.kill(os.getpid(), 15)", WorkerLost, "The grading worker exited.$"),
+        ("os.close(1); time.sleep(0.3); os.kill(os.getpid(), 9)", WorkerLost, "The grading worker exited.$"),
     ],
     ids=["error", "no error", "hang", "SIGKILL", "SIGTERM", "late SIGKILL"],
 )
@@ -282,9 +282,9 @@ def test_a_closed_pool_restarts_its_workers(stand_in, pool):
 def test_threads_that_share_a_worker_use_it_one_at_a_time(stand_in):
     starts = stand_in()
     single = WorkerPool(1)
-    found = []
+    results = []
     threads = [
-        threading.Thread(target=lambda n=n: found.append((n, evaluate(single, f"{n} + 0", f"{n} + 1"))))
+        threading.Thread(target=lambda n=n: results.append((n, evaluate(single, f"{n} + 0", f"{n} + 1"))))
         for n in range(8)
     ]
     for thread in threads:
@@ -292,29 +292,31 @@ def test_threads_that_share_a_worker_use_it_one_at_a_time(stand_in):
     for thread in threads:
         thread.join()
     single.close()
-    assert sorted(found) == [(n, [n, n + 1]) for n in range(8)]
+    assert sorted(results) == [(n, [n, n + 1]) for n in range(8)]
     assert starts() == 1
 
 
 def test_a_forked_process_starts_its_own_workers(stand_in, pool):
     stand_in()
-    [parents_pid] = evaluate(pool, "os.getpid()")
+    [parent_pid] = evaluate(pool, "os.getpid()")
     shared = shared_pool()
     assert isinstance(shared, WorkerPool)
     assert shared_pool() is shared
     child = os.fork()
     if child == 0:
-        [childs_pid] = evaluate(pool, "os.getpid()")
+        [child_pid] = evaluate(pool, "os.getpid()")
         pool_module._close_pools()
-        os._exit(0 if childs_pid != parents_pid and shared_pool() is shared else 1)
+        os._exit(0 if child_pid != parent_pid and shared_pool() is shared else 1)
     assert os.waitpid(child, 0)[1] == 0
-    assert evaluate(pool, "os.getpid()") == [parents_pid]
+    assert evaluate(pool, "os.getpid()") == [parent_pid]
 
 
 def test_a_forked_process_can_grade_while_a_thread_of_its_parent_uses_all_workers(stand_in, tmp_path):
     stand_in()
-    single, held, over = WorkerPool(1), tmp_path / "held", tmp_path / "over"
-    wait = f"open({str(held)!r}, 'w') and any(os.path.exists({str(over)!r}) or time.sleep(0.01) for _ in range(6000))"
+    single, held, released = WorkerPool(1), tmp_path / "held", tmp_path / "released"
+    wait = (
+        f"open({str(held)!r}, 'w') and any(os.path.exists({str(released)!r}) or time.sleep(0.01) for _ in range(6000))"
+    )
     holder = threading.Thread(target=evaluate, args=(single, wait), kwargs={"limit_s": 80.0})
     holder.start()
     while not held.exists():
@@ -322,11 +324,11 @@ def test_a_forked_process_can_grade_while_a_thread_of_its_parent_uses_all_worker
     child = os.fork()
     if child == 0:
         signal.alarm(60)
-        found = evaluate(single, "7", "8", "9")
+        results = evaluate(single, "7", "8", "9")
         pool_module._close_pools()
-        os._exit(0 if found == [7, 8, 9] else 1)
+        os._exit(0 if results == [7, 8, 9] else 1)
     status = os.waitpid(child, 0)[1]
-    over.touch()
+    released.touch()
     holder.join()
     assert status == 0
     assert evaluate(single, "7") == [7]
@@ -362,7 +364,7 @@ def test_a_busy_worker_exits_with_the_trainer(stand_in, tmp_path):
     ("cores", "processes", "expected"),
     [(16, None, 8), (8, None, 8), (3, None, 3), (1, None, 1), (8, "2", 4), (7, "2", 3), (2, "4", 1)],
 )
-def test_a_process_has_one_worker_per_core_in_its_share_and_at_most_8(monkeypatch, cores, processes, expected):
+def test_a_process_has_one_worker_per_core_and_at_most_8(monkeypatch, cores, processes, expected):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)) if pid == 0 else set())
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
     if processes:

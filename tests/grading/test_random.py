@@ -13,7 +13,7 @@ from trl_ces.grading.symbolic import same
 mpmath.mp.dps = 50
 # Values of the letters, chosen so that different expressions do not agree by chance.
 LETTERS = {"x": mpf("0.73105857863000487925"), "y": mpf("1.26894142136999512074"), r"\pi": mpmath.pi}
-SUM, PRODUCT, FACTOR = range(3)  # binding strength of an expression
+SUM, PRODUCT, FACTOR = range(3)  # how tightly an expression binds
 
 
 class Writer:
@@ -79,12 +79,12 @@ class Writer:
         return self.leaf()
 
     def several(self, count):
-        found = {}
-        while len(found) < count:
+        values = {}
+        while len(values) < count:
             text, value, _ = self.expression(self.random.choice([0, 1, 1, 2, 2, 3]))
             if abs(value) < 10**6 and len(text) < 80:
-                found[text] = value
-        return list(found.items())
+                values[text] = value
+        return list(values.items())
 
     def rewrite(self, text):
         return self.random.choice(
@@ -115,13 +115,13 @@ def test_answers_are_equal_if_and_only_if_their_values_are_equal(seed):
     assert [pair for pair in different[:300] if equal(*pair, same) is not False] == []
 
 
-def readings(digits):
+def expressions_with_digits(digits):
     """Map different expressions with these digits, in this order, to their values."""
-    found = {digits: mpf(digits)}
+    values = {digits: mpf(digits)}
     for end in range(1, len(digits)):
         left, right = digits[:end], digits[end:]
         a, b = mpf(left), mpf(right)
-        found |= {
+        values |= {
             rf"\frac{{{left}}}{{{right}}}": a / b,
             f"{left}.{right}": mpf(f"{left}.{right}"),
             rf"\sqrt{{{left}}} \cdot {right}": mpmath.sqrt(a) * b,
@@ -138,14 +138,14 @@ def readings(digits):
         }
         for middle in range(1, len(right)):
             top, bottom = right[:middle], right[middle:]
-            found[rf"{left}\frac{{{top}}}{{{bottom}}}"] = a + mpf(top) / mpf(bottom)
-            found[rf"\frac{{{left}}}{{{top}x^{{{bottom}}}}}"] = a / (mpf(top) * LETTERS["x"] ** mpf(bottom))
-    return {text: value for text, value in found.items() if not mpmath.isnan(value)}
+            values[rf"{left}\frac{{{top}}}{{{bottom}}}"] = a + mpf(top) / mpf(bottom)
+            values[rf"\frac{{{left}}}{{{top}x^{{{bottom}}}}}"] = a / (mpf(top) * LETTERS["x"] ** mpf(bottom))
+    return {text: value for text, value in values.items() if not mpmath.isnan(value)}
 
 
 @pytest.mark.parametrize("digits", ["121", "2112"])
 def test_expressions_with_the_same_digits_are_equal_only_if_their_values_are_equal(digits):
-    pairs = list(itertools.combinations(readings(digits).items(), 2))
+    pairs = list(itertools.combinations(expressions_with_digits(digits).items(), 2))
     misgraded = [
         (one, other)
         for (one, value), (other, other_value) in pairs

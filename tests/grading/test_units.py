@@ -7,7 +7,7 @@ from trl_ces.grading.units import implied_unit, measures_in, parse_unit, split_u
 
 
 @rows("units/units")
-def test_a_unit_is_split_off_a_value(text, parts):
+def test_a_value_and_its_unit_are_separated(text, parts):
     assert split_unit(text) == tuple(parts)
 
 
@@ -30,7 +30,7 @@ def test_words_that_do_not_scale_a_number_are_units(unit):
 
 
 @rows("units/notations")
-def test_units_are_split_off_in_other_notations(text, parts):
+def test_values_and_units_are_separated_in_other_notations(text, parts):
     assert split_unit(text) == tuple(parts)
 
 

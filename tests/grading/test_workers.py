@@ -1,4 +1,4 @@
-"""Grading in threads, in DataLoader workers with all start methods, and while grading workers are killed."""
+"""Grading in threads, in DataLoader workers with each start method, and while grading workers are killed."""
 
 import logging
 import os
@@ -42,9 +42,9 @@ class Killer(threading.Thread):
 
     def __init__(self, pool, text, find_victim, times):
         super().__init__(daemon=True)
-        self.find_victim, self.left = find_victim, times
+        self.find_victim, self.kills_left = find_victim, times
         self.at_work: list = []
-        self.over = threading.Event()
+        self.stopped = threading.Event()
         for worker in pool.workers:
             worker.request = self._watched(worker, worker.request, text)
 
@@ -57,7 +57,7 @@ class Killer(threading.Thread):
         return watched
 
     def run(self):
-        while self.left and not self.over.wait(0.02):
+        while self.kills_left and not self.stopped.wait(0.02):
             worker = self.at_work[-1] if self.at_work else None
             if worker is None or worker.process is None:
                 continue
@@ -66,7 +66,7 @@ class Killer(threading.Thread):
             if victim is not None:
                 self.at_work.clear()
                 os.kill(victim, signal.SIGKILL)
-                self.left -= 1
+                self.kills_left -= 1
 
 
 @pytest.fixture
@@ -86,8 +86,8 @@ def test_an_answer_whose_worker_is_killed_once_is_graded_again(pool, find_victim
     completions.insert(3, r"\boxed{x^{9999}+" + COSTLY + "}")
     golds.insert(3, "x")
     grades = grade_many(completions, golds, with_qwen=False, limit_s=1.0, pool=pool)
-    killer.over.set()
-    assert killer.left == 0
+    killer.stopped.set()
+    assert killer.kills_left == 0
     assert [g.correct for g in grades] == [True] * 3 + [False] + [True] * 3  # the second attempt reaches the limit
     assert "died" not in caplog.text
 
@@ -102,8 +102,8 @@ def test_an_answer_whose_worker_is_killed_twice_is_ungraded_with_a_warning(pool,
     golds.insert(3, "x")
     with caplog.at_level(logging.WARNING, logger="trl_ces.grading"):
         grades = grade_many(completions, golds, with_qwen=False, limit_s=3.0, pool=pool)
-    killer.over.set()
-    assert killer.left == 0
+    killer.stopped.set()
+    assert killer.kills_left == 0
     assert [g.correct for g in grades] == [True] * 3 + [None] + [True] * 3
     warnings = [record.getMessage() for record in caplog.records if "died twice" in record.getMessage()]
     assert len(warnings) == 1
@@ -113,10 +113,10 @@ def test_an_answer_whose_worker_is_killed_twice_is_ungraded_with_a_warning(pool,
 @pytest.mark.slow
 @needs_proc
 def test_repeatedly_killing_all_workers_never_makes_an_answer_incorrect(pool, caplog):
-    over = threading.Event()
+    stopped = threading.Event()
 
     def kill():
-        while not over.wait(0.4):
+        while not stopped.wait(0.4):
             for worker in pool.workers:
                 process = worker.process
                 victim = child_of(process.pid) if process is not None else None
@@ -127,7 +127,7 @@ def test_repeatedly_killing_all_workers_never_makes_an_answer_incorrect(pool, ca
     killer.start()
     with caplog.at_level(logging.WARNING, logger="trl_ces.grading"):
         correctness = [g.correct for g in grade_many(*correct_answers(60), with_qwen=False, pool=pool)]
-    over.set()
+    stopped.set()
     killer.join()
     ungraded = correctness.count(None)
     assert correctness.count(True) == 60 - ungraded
@@ -141,7 +141,7 @@ def test_the_worker_ends_a_late_request_before_the_pool_ends_the_worker():
 
 @needs_proc
 def test_a_worker_that_is_killed_while_it_starts_is_restarted(monkeypatch, tmp_path):
-    """A machine that is short of memory kills processes that allocate memory, such as a starting worker."""
+    """If memory is short, the kernel kills processes that allocate memory, such as a starting worker."""
     log = tmp_path / "starts"
     script = tmp_path / "python"
     script.write_text(
@@ -181,14 +181,14 @@ def check_rows(rows):
 
 @pytest.mark.slow
 def test_rewards_work_in_forked_loader_workers_while_a_thread_of_the_trainer_grades():
-    over = threading.Event()
-    found = []
+    stopped = threading.Event()
+    reward_values = []
 
     def keep_grading():
         number = 1000
-        while not over.is_set():
+        while not stopped.is_set():
             completions, golds = correct_answers(4, start=number)
-            found.extend(accuracy_reward(completions, golds))
+            reward_values.extend(accuracy_reward(completions, golds))
             number += 4
 
     thread = threading.Thread(target=keep_grading)
@@ -196,9 +196,9 @@ def test_rewards_work_in_forked_loader_workers_while_a_thread_of_the_trainer_gra
     try:
         check_rows(graded_rows("fork"))
     finally:
-        over.set()
+        stopped.set()
         thread.join()
-    assert found == [1.0] * len(found)
+    assert reward_values == [1.0] * len(reward_values)
     assert accuracy_reward(*([part] for part in CORRECT)) == [1.0]
 
 
@@ -208,9 +208,9 @@ def test_rewards_work_in_spawned_loader_workers():
 
 def test_rewards_work_in_another_thread_and_do_not_change_signal_handlers():
     handlers = {number: signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGPROF, signal.SIGCHLD)}
-    found = []
-    thread = threading.Thread(target=lambda: found.append(accuracy_reward(*correct_answers(3))))
+    reward_values = []
+    thread = threading.Thread(target=lambda: reward_values.append(accuracy_reward(*correct_answers(3))))
     thread.start()
     thread.join()
-    assert found == [[1.0] * 3]
+    assert reward_values == [[1.0] * 3]
     assert {number: signal.getsignal(number) for number in handlers} == handlers

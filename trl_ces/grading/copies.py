@@ -1,10 +1,10 @@
 r"""
-Refuse answers that only repeat the question. A copy of its formula has the value that is asked for, so no comparison
-of values refuses it, and a policy that is paid for copies stops reasoning.
+Reject answers that only repeat the question. A copied formula has the requested value, so comparing values cannot
+reject it, and a policy that is rewarded for copies stops reasoning.
 
-An answer is refused if it stands in the question, apart from blanks, brackets, `+ 0`, `1 \cdot` and the order of
-terms, factors and sides; if it leaves a sum, an integral or a derivative to be worked out and the gold does not; or
-if it is a number that needs more operations than the gold. It is never refused if it is spelled like the gold.
+An answer is rejected if it occurs in the question, up to spaces, brackets, `+ 0`, `1 \cdot` and the order of terms,
+factors and sides; if it contains an unevaluated sum, integral or derivative and the gold does not; or if it is a
+number with more operations than the gold. An answer that is spelled like the gold is never rejected.
 
 | question | gold | equal | different |
 |---|---|---|---|
@@ -23,7 +23,7 @@ from .statements import is_name, sides
 from .units import split_unit
 
 _TIMES = r"(?:\\(?:cdot|times)(?![A-Za-z])|\*)"
-_UNFINISHED = re.compile(
+_UNEVALUATED = re.compile(
     r"\\(?:sum|prod|[io]*int|lim|gcd|det|max|min|deg)(?![A-Za-z])|\\frac\s*\{\s*(?:d|\\partial)[^{}]*\}\s*\{\s*(?:d|\\partial)"
     r"|(?<![A-Za-z])(?:gcd|lcm|det|max|min|mod)(?![A-Za-z])(?!\s*\}?\s*(?:$|\d))"
 )
@@ -31,28 +31,28 @@ _NAME = re.compile(r"(?<!\\)(?<![A-Za-z])(?![eidx](?![A-Za-z]))[A-Za-z]")
 
 
 def is_copy(answer: str, gold: str, question: str) -> bool:
-    """Whether the answer repeats the question, or is a number left to be worked out."""
+    """Whether the answer repeats the question or is an unevaluated number."""
     if not question or any(map(too_big, (answer, gold, question))):
         return False
     written, expected = tidy(answer), tidy(gold)
     if not written or not expected:
         return False
     golds = [expected, _last_side(expected)]
-    if any(_ordered(written) == _ordered(one) for one in golds) or choice(expected):
+    if any(_sorted_shape(written) == _sorted_shape(expected_form) for expected_form in golds) or choice(expected):
         return False
-    condition = re.fullmatch(r"\\\{[^:|]*(?::|\\mid(?![A-Za-z])|\|)(.*)\\\}", written, re.DOTALL)  # of {x : x^2 < 4}
+    condition = re.fullmatch(r"\\\{[^:|]*(?::|\\mid(?![A-Za-z])|\|)(.*)\\\}", written, re.DOTALL)  # {x : x^2 < 4}
     parts = (written, *(condition.groups() if condition else ()))
-    if _operations(written) and any(_stands_in(_shape(part), _shapes(question)) for part in parts):
+    if _operations(written) and any(_occurs_in(_shape(part), _question_shape(question)) for part in parts):
         return True
-    value = split_unit(_last_side(written))[0]  # of x = 5 - 3 = 2
-    if any(_ordered(value) == _ordered(one) for one in golds):
+    value = split_unit(_last_side(written))[0]  # 2 in x = 5 - 3 = 2
+    if any(_sorted_shape(value) == _sorted_shape(expected_form) for expected_form in golds):
         return False
     if value.count(r"\begin") > max(1, expected.count(r"\begin")):  # a product of matrices
         return True
-    if _UNFINISHED.search(value) and not _UNFINISHED.search(expected):
+    if _UNEVALUATED.search(value) and not _UNEVALUATED.search(expected):
         return True
     name, *results = sides(expected)
-    result = split_unit(results[0] if len(results) == 1 and is_name(name) else expected)[0]  # 5, of x = 5 and of 5 cm
+    result = split_unit(results[0] if len(results) == 1 and is_name(name) else expected)[0]  # 5 in x = 5 and 5 cm
     is_value = (
         number(result) is not None and r"\pi" not in value and not _NAME.search(re.sub(r"\\[A-Za-z]+", "", value))
     )
@@ -60,8 +60,8 @@ def is_copy(answer: str, gold: str, question: str) -> bool:
 
 
 def repeats(text: str, question: str) -> bool:
-    """Whether a tidied formula with an operation stands in the question."""
-    return bool(_operations(text)) and _stands_in(_shape(text), _shapes(question))
+    """Whether a tidied formula with an operation occurs in the question."""
+    return bool(_operations(text)) and _occurs_in(_shape(text), _question_shape(question))
 
 
 def _last_side(text: str) -> str:
@@ -82,19 +82,19 @@ _NEUTRAL = re.compile(rf"(?<![\d.^}}\w])0\+|[+-]0(?![\d.\w^])|(?<![\d.^}}\w])1{_
 
 
 def _shape(text: str) -> str:
-    """A tidied text without what changes no value, and the sides of an equality in one order."""
+    """Remove brackets and neutral terms from a tidied text, and sort the sides of an equality."""
     return "=".join(sorted(_bare(_NEUTRAL.sub("", re.sub(r"\s", "", unwrap(side)))) for side in split_top(text, "=")))
 
 
-def _ordered(text: str) -> str:
-    """The shape of a text with its sides in one order, the terms in each, and the factors in each of these."""
-    return "=".join(sorted(_ordered_side(re.sub(r"\s", "", unwrap(side))) for side in split_top(text, "=")))
+def _sorted_shape(text: str) -> str:
+    """Remove brackets from a text, and sort its sides, the terms of each side and the factors of each term."""
+    return "=".join(sorted(_sorted_side(re.sub(r"\s", "", unwrap(side))) for side in split_top(text, "=")))
 
 
 _FACTOR = re.compile(r"\([^()]*\)|[^()]+|[()]")
 
 
-def _ordered_side(text: str) -> str:
+def _sorted_side(text: str) -> str:
     terms = [term for part in split_top(text, "+") for term in re.split(r"(?<=[^({\[^=,])(?=-)", part)]
     return "+".join(sorted("".join(sorted(_bare(factor) for factor in _FACTOR.findall(term))) for term in terms))
 
@@ -107,8 +107,8 @@ def _bare(text: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _shapes(question: str) -> str:
-    """The question's text and formulas, in turn, without brackets and without the blanks that tell no words apart."""
+def _question_shape(question: str) -> str:
+    """Return the question's alternating texts and formulas, without brackets or spaces except between words."""
     pieces = [unwrap(tidy(piece)) for piece in re.split(r"\$\$?|\\[\[\]()]", question)]
     pieces[::2] = [re.sub(r"(?<![A-Za-z])\s|\s(?![A-Za-z])", "", text) for text in pieces[::2]]
     pieces[1::2] = [re.sub(r"\s", "", formula) for formula in pieces[1::2]]
@@ -118,8 +118,8 @@ def _shapes(question: str) -> str:
 _START = r"(?<![A-Za-z\d.])"
 
 
-def _stands_in(shape: str, question: str) -> bool:
-    """Whether the shape is a part of the question's, or one of its formulas with terms or factors in another order."""
+def _occurs_in(shape: str, question: str) -> bool:
+    """Whether the question contains the shape, up to the order of terms and factors in a formula."""
     forms = {shape, "=".join(reversed(shape.split("=")))}
     if any(
         re.search(rf"{_START if form[:1].isalnum() else ''}{re.escape(form)}(?![A-Za-z\d^])", question)
@@ -127,10 +127,10 @@ def _stands_in(shape: str, question: str) -> bool:
     ):
         return True
     formulas = question.split("\n")[1::2]
-    return number(shape) is None and _unordered(shape) in {
-        _unordered(side) for formula in formulas for side in (formula, *formula.split("="))
+    return number(shape) is None and _sorted_characters(shape) in {
+        _sorted_characters(side) for formula in formulas for side in (formula, *formula.split("="))
     }
 
 
-def _unordered(shape: str) -> str:
+def _sorted_characters(shape: str) -> str:
     return "".join(sorted(re.sub(r"\\frac|[+/]", "", shape.rstrip(".,;"))))

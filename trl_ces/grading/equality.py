@@ -1,7 +1,7 @@
 r"""
-Compare an answer with the gold. The rules, in order: identical text; a choice letter; exact numbers (never scaled by
-100); lists, `a; b` in order, `a, b` and `\{a, b\}` in any order with multiplicity; tuples and intervals by bracket
-type and order; unions; statements; words by spelling; the rest by computer algebra.
+Compare an answer with the gold by these rules, in order: identical text; choice letters; exact numbers (never scaled
+by 100); lists (`a; b` in order, `a, b` and `\{a, b\}` in any order with multiplicity); tuples and intervals by bracket
+type and order; unions; statements; words by spelling; computer algebra.
 
 | gold | equal | different |
 |---|---|---|
@@ -23,19 +23,19 @@ from .order import same_parts
 from .statements import gives_different_names, has_unknowns, is_name, is_relation, may_be_named, results, sides
 from .units import implied_unit, split_unit, unit_fits
 
-_CHOICES, _BETWEEN_CHOICES = re.compile(r"[A-K]{2,}"), re.compile(r"[\s,;()]")
+_CHOICES, _CHOICE_SEPARATORS = re.compile(r"[A-K]{2,}"), re.compile(r"[\s,;()]")
 _BOUNDED = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?:_\w)?(?![A-Za-z])")
 EXTREMUM = re.compile("m(?:ax|in) at ")  # min at x=-1
 _UNIT_VECTOR = re.compile(r"\\(?:mathbf|boldsymbol|bm|vec|hat)\{?(?:\\mathbf)?\{?\\?([ijk])(?:math)?\}*")
 _WORDS = re.compile(r"\\(?:text|mbox|textrm|textbf)\s*\{[^{}]*[A-Za-z]")
 _SIZE = re.compile(r"(\d+)\s*\\times\s*(\d+)")
-_BOTH = re.compile(r"(?<![A-Za-z])and(?![A-Za-z])|且")
-_GOES_ON = re.compile(r"\\[cl]?dots(?![A-Za-z])|\.\.\.|…")
+_AND = re.compile(r"(?<![A-Za-z])and(?![A-Za-z])|且")
+_ELLIPSIS = re.compile(r"\\[cl]?dots(?![A-Za-z])|\.\.\.|…")
 _OR = re.compile(r"(?<![A-Za-z])or(?![A-Za-z])|\\(?:lor|vee)(?![A-Za-z])|或")
 
 
 def equal(gold: str, answer: str, algebra: Algebra) -> bool:
-    """Decides whether an answer is mathematically equal to the gold."""
+    """Whether an answer is mathematically equal to the gold."""
     if same_text(gold, answer):
         return True
     if too_big(gold) or too_big(answer) or not balanced(answer):
@@ -43,14 +43,14 @@ def equal(gold: str, answer: str, algebra: Algebra) -> bool:
     units = [unit for text in (gold, answer) for unit in (implied_unit(text), split_unit(tidy(text))[1]) if unit]
     if any(not unit_fits(one, other) for one, other in combinations(units, 2)):
         return False
-    if _GOES_ON.search(answer) and not _GOES_ON.search(gold) and number(tidy(answer)) is None:
+    if _ELLIPSIS.search(answer) and not _ELLIPSIS.search(gold) and number(tidy(answer)) is None:
         return False
-    offers_two = _OR.search(answer) and not _OR.search(gold)
+    has_or = _OR.search(answer) and not _OR.search(gold)
     if re.search(r"\\(?:land|wedge)(?![A-Za-z])", answer) and len(union_parts(gold)) > 1:
         return False
-    both = _BOTH.search(answer) and not _BOTH.search(gold) and r"\ne" not in answer and "≠" not in answer
+    has_and = _AND.search(answer) and not _AND.search(gold) and r"\ne" not in answer and "≠" not in answer
     gold, answer = tidy(gold), tidy(answer)
-    if both and len(union_parts(_stated_union(listed_values(answer), "(0,1)") or "")) > 1:
+    if has_and and len(union_parts(_stated_union(listed_values(answer), "(0,1)") or "")) > 1:
         return False  # x < -2 and x > 2
     if r"\begin{cases}" in gold + answer:
         return algebra(*(re.sub(r"^[^=]*=\s*(?=\\begin\{cases\})", "", _value(text)) for text in (gold, answer)))
@@ -59,22 +59,24 @@ def equal(gold: str, answer: str, algebra: Algebra) -> bool:
     if (size := _SIZE.fullmatch(gold)) and (given_size := _SIZE.fullmatch(answer)):
         return size.groups() == given_size.groups()  # 2 x 4 is not 4 x 2
     values = listed_values(gold)
-    is_one = len(union_parts(gold)) == len(values) == 1
+    is_single = len(union_parts(gold)) == len(values) == 1
     bounds = {tuple(_BOUNDED.findall(value)) for value in values if is_relation(value)}
-    if offers_two and (is_one or gives_different_names(values) or len(bounds) > 1):
-        offered = listed_values(answer)  # 3/4 or 0.75
-        if not is_one or len(offered) != 2 or is_relation(answer):
+    if has_or and (is_single or gives_different_names(values) or len(bounds) > 1):
+        alternatives = listed_values(answer)  # 3/4 or 0.75
+        if not is_single or len(alternatives) != 2 or is_relation(answer):
             return False
-        return all(_equal(gold, value, algebra) for value in offered)
-    if (ours := forms.family(gold)) and (theirs := forms.family(answer)):
-        one, other = ("; ".join(sides(item)[-1] for item in listed_values(text)) for _, text in (ours, theirs))
-        return algebra(rf"{ours[0]}\in\mathbb{{Z}}: {one}", rf"{theirs[0]}\in\mathbb{{Z}}: {other}")
+        return all(_equal(gold, value, algebra) for value in alternatives)
+    if (gold_family := forms.family(gold)) and (answer_family := forms.family(answer)):
+        one, other = (
+            "; ".join(sides(item)[-1] for item in listed_values(text)) for _, text in (gold_family, answer_family)
+        )
+        return algebra(rf"{gold_family[0]}\in\mathbb{{Z}}: {one}", rf"{answer_family[0]}\in\mathbb{{Z}}: {other}")
     answers = forms.with_constants_of(gold, answer)
     return any(_equal(forms.without_integer(gold), renamed, algebra) for renamed in answers)
 
 
 def count_values(gold: str) -> int:
-    """Number of values that a gold lists: 2 for `5;10` and `1, -1`; 1 for `(0,1)` and `1,234`."""
+    """Return the number of values in a gold: 2 for `5;10` and `1, -1`; 1 for `(0,1)` and `1,234`."""
     if too_big(gold):
         return 1
     gold = tidy(gold)
@@ -90,47 +92,47 @@ def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
         return False
     if (extremum := EXTREMUM.match(gold)) and len(split_top(gold, ",;")) == 1:
         kind, place = answer[: extremum.end()], answer[extremum.end() :]
-        point = tuple_values(place)  # of which the gold gives the first coordinate
-        is_one = kind == extremum[0] and len(point) in (0, 2)
-        return is_one and _equal(gold[extremum.end() :], point[0] if point else place, algebra)
+        point = tuple_values(place)  # the gold gives only its first coordinate
+        is_comparable = kind == extremum[0] and len(point) in (0, 2)
+        return is_comparable and _equal(gold[extremum.end() :], point[0] if point else place, algebra)
     if expected := congruence(gold):
         return congruence(answer) == expected
     if (residue := congruence(answer)) and number(gold) is not None:  # 3 \pmod 7 for 3, but not 10 \pmod 7
         reduced = re.search(r"(-?\d+)\s*\(?\s*\\[pb]?mod", answer)
         return residue[0] == number(gold) and reduced is not None and int(reduced[1]) == residue[0]
     answer = re.sub(r"\\text\s*\{\s*to\s*\}|(?<=\d )to(?= \d)", ":", answer) if ":" in gold else answer
-    if (verdict := same_parts(gold, answer)) is not None:
-        return verdict
+    if (is_equal := same_parts(gold, answer)) is not None:
+        return is_equal
     (gold, base), (answer, given) = forms.split_base(gold), forms.split_base(answer)
     if given and given != (base or "10"):
         return False
     if forms.spelling(gold) == forms.spelling(answer):
         return True
-    # Several choices; an order of letters is none.
-    one, other = (_BETWEEN_CHOICES.sub("", unwrap(text)) for text in (gold, answer))
+    # Several choices; unsorted letters are a sequence.
+    one, other = (_CHOICE_SEPARATORS.sub("", unwrap(text)) for text in (gold, answer))
     if _CHOICES.fullmatch(one) and list(one) == sorted(one) == sorted(other):
         return True
     if letter := choice(gold):
         return forms.chooses(unwrap(answer), letter)
-    verdict = _compare_numbers(gold, answer)
-    if verdict is not None and (verdict or "," not in gold):
-        return verdict
+    is_equal = _compare_numbers(gold, answer)
+    if is_equal is not None and (is_equal or "," not in gold):
+        return is_equal
     if number(gold) is not None and ",0" in answer:
-        return False  # 1,000,00 is no list
-    verdict = _compare_structure(gold, answer, algebra)
-    if verdict is not None:
-        return verdict
+        return False  # 1,000,00 is not a list
+    is_equal = _compare_structure(gold, answer, algebra)
+    if is_equal is not None:
+        return is_equal
     return _compare_leaves(gold, answer, algebra)
 
 
-_LETTER_BEHIND = re.compile(r"(.*\d)\s*([A-Za-z])")
+_TRAILING_LETTER = re.compile(r"(.*\d)\s*([A-Za-z])")
 
 
 def _compare_numbers(gold: str, answer: str) -> bool | None:
-    """`None` unless both are number literals, with or without a unit."""
+    """Compare number literals with or without units; `None` for others."""
     gold_text, gold_unit = split_unit(gold)
     answer_text, answer_unit = split_unit(_value(answer))
-    if gold_unit and (lettered := _LETTER_BEHIND.fullmatch(answer_text)) and unit_fits(lettered.group(2), gold_unit):
+    if gold_unit and (lettered := _TRAILING_LETTER.fullmatch(answer_text)) and unit_fits(lettered.group(2), gold_unit):
         answer_text = lettered.group(1)  # 40s for 40 seconds
     if "." in gold_text and (french := re.fullmatch(r"(-?\d+),(\d{1,2}|\d{4,})", answer_text)):
         answer_text = ".".join(french.groups())
@@ -141,7 +143,7 @@ def _compare_numbers(gold: str, answer: str) -> bool | None:
         return False
     if expected == given:
         return True
-    # 0.333333 for 1/3: only if one side is not a decimal and six significant digits of the other are right.
+    # 0.333333 for 1/3: only if one side is not a decimal and the other has six correct significant digits.
     places = [decimal_places(gold_text), decimal_places(answer_text)]
     if ("." in unwrap(gold_text)) == ("." in unwrap(answer_text)):
         return False
@@ -150,13 +152,13 @@ def _compare_numbers(gold: str, answer: str) -> bool | None:
 
 
 def _value(text: str) -> str:
-    r"""The right side of a text that gives one value to one name or expression by `=`; else the text."""
+    r"""Return the right side of a text that assigns one value to a name or expression; else the text."""
     equal_sides = split_top(text, "=")
     if len(equal_sides) != 2 or is_relation(text):
         return text
     name, value = equal_sides
-    is_one = len(split_top(name, ",;")) == len(split_top(value, ",;")) == 1
-    return value if is_one and may_be_named(name) else text
+    is_single = len(split_top(name, ",;")) == len(split_top(value, ",;")) == 1
+    return value if is_single and may_be_named(name) else text
 
 
 _NAMED_TUPLE = re.compile(r"\(([A-Za-z][^()]*)\)\s*=\s*\((.*)\)", re.DOTALL)
@@ -164,7 +166,7 @@ _PLUS_MINUS = re.compile(r"\\(p|m)(?:m|p)(?![A-Za-z])\s*")  # not \pmod
 
 
 def listed_values(text: str) -> list[str]:
-    """The values of a tidied list or set, without its braces and with each plus-minus expanded."""
+    """Split a tidied list or set into values, without its braces and with each plus-minus expanded."""
     brackets = enclosed(text)
     if brackets and brackets[0] == r"\{" and brackets[2] == r"\}" and not re.search(r"\\mid|\||:", brackets[1]):
         text = brackets[1]
@@ -176,11 +178,11 @@ def listed_values(text: str) -> list[str]:
             return [f"{name}={value}" for name, value in zip(names, values, strict=True)]
     items = split_top(text, ";")
     items = items if len(items) > 1 else split_top(text, ",")
-    return [signed for item in items for signed in _signed(item)]
+    return [signed for item in items for signed in _expand_plus_minus(item)]
 
 
-def _signed(item: str) -> list[str]:
-    r"""`+3` and `-3` for `\pm 3`, `(+3,-3)` and `(-3,+3)` for `(\pm 3,\mp 3)`."""
+def _expand_plus_minus(item: str) -> list[str]:
+    r"""Return `+3` and `-3` for `\pm 3`, `(+3,-3)` and `(-3,+3)` for `(\pm 3,\mp 3)`."""
     signs = _PLUS_MINUS.findall(item)
     if len(signs) != 1 and len({*signs}) < 2:
         return [item]
@@ -189,13 +191,13 @@ def _signed(item: str) -> list[str]:
 
 
 def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
-    """Compares lists, tuples, intervals and unions; `None` if neither side is one."""
+    """Compare lists, tuples, intervals and unions; `None` if neither side is one."""
     gold_items, answer_items = listed_values(gold), listed_values(answer)
     if len(gold_items) > 1 or _tuple(gold):
-        answer_items = [one for item in answer_items for one in _equated(item) or [item]]
+        answer_items = [one for item in answer_items for one in _split_chain(item) or [item]]
     elif len(answer_items) > 1 or _tuple(answer):
-        gold_items = [one for item in gold_items for one in _equated(item) or [item]]
-    bounded = statements.interval_of(gold) or gold  # for x > 1 and x < 3
+        gold_items = [one for item in gold_items for one in _split_chain(item) or [item]]
+    bounded = statements.interval_of(gold) or gold  # to match x > 1, x < 3
     if stated := _stated_union(answer_items, bounded):
         return _compare_structure(bounded, stated, algebra)
     if stated := _stated_union(gold_items, answer):
@@ -207,7 +209,7 @@ def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
     if gold_items != [gold] or answer_items != [answer]:
         if len(gold_items) != len(answer_items) or len(gold_items) > MAX_ITEMS:
             return False
-        # For x = 1, y = 2: y = 2, x = 1 is right and 2, 1 is wrong.
+        # For x = 1, y = 2, accept y = 2, x = 1 and reject 2, 1.
         unnamed = gives_different_names(gold_items) and all(len(sides(item)) == 1 for item in answer_items)
         if len(split_top(gold, ";")) > 1 or unnamed:
             return _same_in_order(gold_items, answer_items, algebra)
@@ -216,13 +218,13 @@ def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
     if len(gold_parts) > 1 or len(answer_parts) > 1:
         if len(gold_parts) == len(answer_parts) <= MAX_ITEMS and _same_in_any_order(gold_parts, answer_parts, algebra):
             return True
-        # The algebra takes [-\infty, 1) for an interval.
+        # The algebra accepts [-\infty, 1) as an interval.
         return not re.search(r"\[\s*-\s*\\infty|\\infty\s*\]", answer) and algebra(gold, answer)
     return _compare_tuples(gold, answer, algebra)
 
 
-def _equated(text: str) -> list[str]:
-    """`a=2` and `b=2` for `a=b=2`; nothing for anything else."""
+def _split_chain(text: str) -> list[str]:
+    """Return `a=2` and `b=2` for `a=b=2`; else an empty list."""
     *names, value = sides(text)
     return [f"{name}={value}" for name in names] if len(names) > 1 and all(map(is_name, names)) else []
 
@@ -232,7 +234,7 @@ _UNEQUAL = re.compile(r"^[A-Za-z]\s*\\neq(?![A-Za-z])")
 
 
 def _stated_union(items: list[str], other: str) -> str | None:
-    r"""`x<1` and `x>2` as `(-\infty,1)\cup (2,\infty)` if the other side consists of intervals; else `None`."""
+    r"""Return `(-\infty,1)\cup (2,\infty)` for `x<1` and `x>2` if the other side consists of intervals."""
     gaps = [_UNEQUAL.sub("", item).strip() for item in items if _UNEQUAL.search(item)]
     letters = {letter for item in items for letter in _BOUNDED.findall(item)}
     if not gaps and any(map(is_relation, items)):
@@ -248,13 +250,13 @@ def _stated_union(items: list[str], other: str) -> str | None:
         return None
     from_below = sorted(map(str, intervals), key=lambda interval: not interval.startswith(r"(-\infty"))
     union = _overlap(*from_below) or r"\cup ".join(map(str, intervals)) or r"(-\infty,\infty)"
-    for gap in gaps:  # x < 3 without 2, from below: the last interval is cut
+    for gap in gaps:  # x < 3, x \neq 2: gaps are ascending, so cut the last interval
         union = f"{union[: union.rindex(',')]},{gap})\\cup ({gap},{union[union.rindex(',') + 1 :]}"
     return union
 
 
 def _overlap(*intervals: str) -> str | None:
-    r"""`[2,5)` for `(-\infty,5)` and `[2,\infty)`: whoever states both means their overlap, not all numbers."""
+    r"""Return `[2,5)` for `(-\infty,5)` and `[2,\infty)`: two bounds mean their overlap, not all numbers."""
     if len(intervals) != 2:
         return None
     one, other = map(tuple_values, intervals)
@@ -267,7 +269,7 @@ def _overlap(*intervals: str) -> str | None:
 
 
 def _stated_tuple(items: list[str]) -> str | None:
-    """`(1,2)` for `x=1` and `y=2`, by the order of the names; `None` for anything else."""
+    """Return `(1,2)` for `x=1` and `y=2`, in the order of the names; else `None`."""
     if len(items) < 2 or not gives_different_names(items) or any(len(sides(item)) != 2 for item in items):
         return None
     if not all(is_name(name) for name, _ in map(sides, items)):  # 2x=1, 2y=2
@@ -322,14 +324,14 @@ def _tuple(text: str) -> tuple[tuple[str, str], list[str]] | None:
 
 
 def union_parts(text: str) -> list[str]:
-    r"""Splits a text at `\cup`; without one, the text is the only part."""
+    r"""Split a text at `\cup`; return a text without `\cup` as one part."""
     return [part.strip() for part in re.split(r"\\(?:big)?cup(?![A-Za-z])", text)]
 
 
 def tuple_values(text: str) -> list[str]:
-    """The entries of a tuple or the endpoints of an interval; empty for anything else."""
-    found = _tuple(text)
-    return found[1] if found else []
+    """Return the entries of a tuple or the endpoints of an interval; else an empty list."""
+    parsed = _tuple(text)
+    return parsed[1] if parsed else []
 
 
 def _same_in_order(golds: list[str], answers: list[str], algebra: Algebra) -> bool:
@@ -339,13 +341,13 @@ def _same_in_order(golds: list[str], answers: list[str], algebra: Algebra) -> bo
 
 
 def _same_in_any_order(golds: list[str], answers: list[str], algebra: Algebra) -> bool:
-    left = list(answers)
+    remaining = list(answers)
     for gold in golds:
-        found = next((position for position, answer in enumerate(left) if _equal(gold, answer, algebra)), None)
-        if found is None:
+        matching = next((position for position, answer in enumerate(remaining) if _equal(gold, answer, algebra)), None)
+        if matching is None:
             return False
-        del left[found]
-    return not left
+        del remaining[matching]
+    return not remaining
 
 
 def _compare_leaves(gold: str, answer: str, algebra: Algebra) -> bool:
@@ -353,7 +355,7 @@ def _compare_leaves(gold: str, answer: str, algebra: Algebra) -> bool:
     if max(len(gold_sides), len(answer_sides)) > MAX_ITEMS or answer.count(":") > max(1, gold.count(":")):
         return False
     if len(answer_sides) > 1 and len({forms.without_blanks(side) for side in answer_sides}) == 1:
-        return False  # x = x says nothing
+        return False  # x = x states nothing
     if len(gold_sides) > 1 and len(answer_sides) > 1:
         if len(gold_sides) == len(answer_sides) > 2 and all(map(has_unknowns, gold_sides)):
             return _same_in_order(gold_sides, answer_sides, algebra)
@@ -368,11 +370,11 @@ def _compare_leaves(gold: str, answer: str, algebra: Algebra) -> bool:
                 return _is_consistent(last, one, algebra)
         if any(map(has_unknowns, gold_sides)):
             return algebra(gold, answer)
-        # As relations, all true statements about numbers are equal: 1 = 1 must not be an answer.
+        # As relations, all true equations of numbers are equal, but 1 = 1 must be rejected.
         given = results(answer)
         return bool(given) and all(any(_equal(result, side, algebra) for result in results(gold)) for side in given)
     if len(answer_sides) > 1 and not is_relation(gold):
-        return not is_relation(answer) and _gives(gold, answer_sides, algebra)
+        return not is_relation(answer) and _yields(gold, answer_sides, algebra)
     if len(gold_sides) > 1:
         return any(_equal(result, answer, algebra) for result in reversed(results(gold)))
     (gold_value, gold_unit), (answer_value, answer_unit) = split_unit(gold), split_unit(answer)
@@ -381,15 +383,15 @@ def _compare_leaves(gold: str, answer: str, algebra: Algebra) -> bool:
     if is_words(gold) or is_words(answer):
         return bool(gold_unit or answer_unit) and _equal(gold_value, answer_value, algebra)
     if _WORDS.search(gold_value) or _WORDS.search(answer_value):
-        return False  # a word is no factor: 0\\text{ to }5 is not 0
+        return False  # a word is not a factor: 0\\text{ to }5 is not 0
     return algebra(unwrap(gold_value), unwrap(answer_value))
 
 
 _THEREFORE = re.compile(r"(?<![A-Za-z\\])(?:so|thus|then|hence|therefore|but|or)(?![A-Za-z])")
 
 
-def _gives(gold: str, answer_sides: list[str], algebra: Algebra) -> bool:
-    r"""Whether a statement gives the gold: `x = 5`, `5 = x`, `x = 2+3 = 5`, `\frac{1}{3} \approx 0.33`."""
+def _yields(gold: str, answer_sides: list[str], algebra: Algebra) -> bool:
+    r"""Whether a statement yields the gold: `x = 5`, `5 = x`, `x = 2+3 = 5`, `\frac{1}{3} \approx 0.33`."""
     value, name = answer_sides[-1], answer_sides[0]
     if any(_WORDS.search(side) or _THEREFORE.search(side) for side in answer_sides[1:-1]) or (
         re.match(r"\\(?:sin|cos|tan)(?![A-Za-z])", name) and has_unknowns(value)
@@ -397,21 +399,21 @@ def _gives(gold: str, answer_sides: list[str], algebra: Algebra) -> bool:
         return False  # "x = 1 so x = 2", \\sin x = \\cos x
     if is_name(value) and not is_name(name):
         value, name = name, value
-    is_rounded = len(answer_sides) > 2 and _rounds(answer_sides[-2], value, algebra)  # A = 25\pi \approx 78.54
-    if is_rounded and _gives(gold, answer_sides[:-1], algebra):
+    is_rounded = len(answer_sides) > 2 and _approximates(answer_sides[-2], value, algebra)  # A = 25\pi \approx 78.54
+    if is_rounded and _yields(gold, answer_sides[:-1], algebra):
         return True
-    if has_unknowns(name) or name == "e":  # the eccentricity
+    if has_unknowns(name) or name == "e":  # eccentricity
         is_named = may_be_named(name) or (r"\begin" in value and r"\begin" not in name)  # 3I_2, A^5
         if not _equal(gold, value, algebra):
             return False
         is_consistent = is_named and _is_consistent(value, answer_sides, algebra)
         return is_consistent or all(_equal(value, side, algebra) for side in answer_sides)  # 3(x^2-4) = 3x^2-12
-    if not all(_equal(name, side, algebra) or _rounds(name, side, algebra) for side in answer_sides):
+    if not all(_equal(name, side, algebra) or _approximates(name, side, algebra) for side in answer_sides):
         return False
     return _equal(gold, name, algebra) or any("." in gold and _equal(gold, side, algebra) for side in answer_sides)
 
 
-def _rounds(exact: str, decimal: str, algebra: Algebra) -> bool:
+def _approximates(exact: str, decimal: str, algebra: Algebra) -> bool:
     """Whether a decimal is the rounded value of a text without unknowns."""
     given = number(decimal)
     if given is None or "." not in decimal:
@@ -424,7 +426,7 @@ def _rounds(exact: str, decimal: str, algebra: Algebra) -> bool:
 
 
 def _is_consistent(value: str, answer_sides: list[str], algebra: Algebra) -> bool:
-    """Whether all sides after the first equal the value, where that is decidable: not in `x = 6 = 5`."""
+    """Whether all decidable sides after the first equal the value; `x = 6 = 5` is inconsistent."""
     known = set(re.findall("[A-Za-z]", value))
     return all(
         (has_unknowns(side) and not set(re.findall("[A-Za-z]", side)) <= known) or _equal(value, side, algebra)

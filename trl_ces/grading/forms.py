@@ -1,6 +1,6 @@
 r"""
-Give answers that mean the same by convention one form: the reals, "no solution", integration constants, numbers with a
-base, words by spelling, a choice by its letter. Nothing here compares values.
+Rewrite answers that are equivalent by convention to one form: the reals, "no solution", integration constants, numbers
+with a base, the spelling of words, choices. Nothing here compares values.
 
 | gold | equal | different |
 |---|---|---|
@@ -41,12 +41,12 @@ def same_text(one: str, other: str) -> bool:
 
 
 def without_blanks(text: str) -> str:
-    """Removes white space. Between digits it becomes `~`, because 3 4 is not 34."""
+    """Remove white space. Between digits, write `~`, because 3 4 is not 34."""
     return re.sub(r"\s+", "", re.sub(r"(?<=[\d.])\s+(?=[\d.])", "~", text))
 
 
 # x \in [1, 2) states [1, 2); \{x \mid x > 2\} states x > 2
-_IN = re.compile(
+_MEMBERSHIP = re.compile(
     r"^\s*(?:(?:all\s+)?(?:(?:[A-Za-z]|\\[a-z]+)(?:_\w)?|\([a-z](?:,\s*[a-z])+\))\s*\\in(?![A-Za-z])|[A-Z]\s*=(?=\s*\\\{))"
 )
 _GROUPED_RESULT = re.compile(r"=\s*\d{1,3}(?:,\d{3})+(?:\.\d+)?$")  # x = 1,234 is not a list
@@ -83,13 +83,13 @@ _CONVENTIONS = [
 
 
 def condition(text: str) -> str:
-    r"""`x \in S` as S, `\{x \mid c\}` as c, the reals as an interval, no solution or limit in one spelling."""
-    text = restated(_IN.sub("", tidy(text)).strip())
+    r"""Rewrite `x \in S` to S, `\{x \mid c\}` to c, the reals to an interval, "no solution" to `\emptyset`."""
+    text = restated(_MEMBERSHIP.sub("", tidy(text)).strip())
     text = re.sub(r"^\|\s*([A-Za-z])\s*\|\s*(<|\\leq)\s*([^<>=]+)$", r"-\3 \2 \1 \2 \3", text)
     text = _GROUPED_RESULT.sub(lambda digits: digits.group().replace(",", ""), text)
-    said = " ".join(unwrap(text).rstrip(".").split())
+    phrase = " ".join(unwrap(text).rstrip(".").split())
     for pattern, meaning in _CONVENTIONS:
-        if pattern.fullmatch(said):
+        if pattern.fullmatch(phrase):
             return meaning
     if is_relation(text):  # x < 1 \lor x > 2
         text = re.sub(r"\\(?:lor|vee|land|wedge)(?![A-Za-z])", ",", text)
@@ -104,30 +104,30 @@ def condition(text: str) -> str:
 
 
 def without_integer(gold: str) -> str:
-    r"""A gold without the condition `k\in\mathbb{Z}`, or another that only quantifies."""
+    r"""Remove the condition `k\in\mathbb{Z}` or another quantifier from a gold."""
     return _INTEGER.sub("", _QUANTIFIED.sub("", gold)).strip() or gold
 
 
 _FREE = re.compile(r"(?<![A-Za-z\\])[kmn](?![A-Za-z])")
-_NO_FAMILY = re.compile(r"m(?:ax|in) at |[(\[][^()\[\]]*[,;]|\\\{|[<>]|\\[lg]eq|\\c[au]p|\\mid")
+_NOT_A_FAMILY = re.compile(r"m(?:ax|in) at |[(\[][^()\[\]]*[,;]|\\\{|[<>]|\\[lg]eq|\\c[au]p|\\mid")
 
 
 def family(text: str) -> tuple[str, str] | None:
-    r"""The free integer of `2k\pi, k\in\mathbb{Z}` and the values without its condition; `None` for other texts."""
+    r"""Return the free integer and the values of `2k\pi, k\in\mathbb{Z}`; `None` for other texts."""
     letters = _INTEGER.findall(text)[:1] or (list({*_FREE.findall(text)}) if r"\pi" in text else [])
     values = re.sub(r"^\\\{(?:\s*[a-z]\s*(?:\\mid|\||:))?(.*)\\\}$", r"\1", _INTEGER.sub("", text).strip())
-    has_interval = any((found := enclosed(part)) and "," in found[1] for part in values.split(r"\cup"))
-    is_family = len(letters) == 1 and values and not has_interval and not _NO_FAMILY.search(values)
+    has_interval = any((bracketed := enclosed(part)) and "," in bracketed[1] for part in values.split(r"\cup"))
+    is_family = len(letters) == 1 and values and not has_interval and not _NOT_A_FAMILY.search(values)
     return (letters[0], values) if is_family else None
 
 
 _CONSTANT = re.compile(r"\+\s*(?:[CcKk](?:_\{?\d\}?)?|(?:\\text\s*\{\s*)?const(?:ant)?\.?\s*\}?)$")
 _NUMBERED = re.compile(r"(?<![A-Za-z\\])[Cc]_(?:\d|\{\d\})")
 _CAPITALS = re.compile(r"(?<![A-Za-z\\])[A-DK](?![A-Z_(])")
-_NO_VARIABLE = re.compile(  # a set, a command, the left side of f(x) = ... and (x, y) = ...
+_NOT_A_VARIABLE = re.compile(  # a set, a command, the left side of f(x) = ... and (x, y) = ...
     r"\\mathbb\{[A-Z]|\\[A-Za-z]+|\([a-z](?:,\s*[a-z])*\)\s*=|(?<![A-Za-z(])[a-z]\s*(?:\([a-z]\)\s*)?="
 )
-_OF_X = re.compile(r"^([A-Za-z](?:\^\{-1\}|_\w|_\{\w+\})?)(?:\(([a-z])\))?\s*=")
+_FUNCTION_HEAD = re.compile(r"^([A-Za-z](?:\^\{-1\}|_\w|_\{\w+\})?)(?:\(([a-z])\))?\s*=")
 _DOMAIN = re.compile(  # (x \neq 0), for n \geq 1
     r"(?:[\s,(]+|(?=\\text))(?:(?:\\text\s*\{\s*)?(?:for|where|if|with)\s*\}?\s*)?"
     r"(?:\\?[a-z]+\s*\\neq\s*-?\d+|\|[a-z]\|\s*<\s*\d+|[a-z]\s*\\in\s*\\mathbb\s*\{?R\}?|[kmn]\s*\\geq\s*[012])\)?$"
@@ -135,33 +135,35 @@ _DOMAIN = re.compile(  # (x \neq 0), for n \geq 1
 
 
 def with_constants_of(gold: str, answer: str) -> list[str]:
-    """The answer with the gold's names for constants, free integers and variables, without a domain of its own."""
+    """Return candidates for the answer with the gold's constants, integers and variables, and without a domain."""
     quantified, answer = _QUANTIFIED.search(answer), _QUANTIFIED.sub("", answer) or answer
     if not is_relation(gold) and (domain := _DOMAIN.search(answer)) and not is_relation(answer[: domain.start()]):
         answer = answer[: domain.start()]
     if re.search(r"\+\s*C$", gold):
         answer = _CONSTANT.sub("+C", answer)
-    of_x, builder = ([pattern.match(text) for text in (gold, answer)] for pattern in (_OF_X, _SET_BUILDER))
-    head, own = of_x
-    names = [re.sub("[{}]", "", one[1]) for one in of_x if one]
-    is_same = head and own and (names[0] == names[1] or ("y" in names and (head[2] or own[2])))
-    if head and own and is_same and not (head[2] and own[2]):
-        answer = head[0] + answer[own.end() :]
-    letters, others = ({*re.findall("[A-Za-z]", _NO_VARIABLE.sub("", text))} for text in (gold, answer))
-    if len(added := letters - others) == len(gone := others - letters) == 1 and (
+    heads, builder = ([pattern.match(text) for text in (gold, answer)] for pattern in (_FUNCTION_HEAD, _SET_BUILDER))
+    gold_head, own_head = heads
+    names = [re.sub("[{}]", "", one[1]) for one in heads if one]
+    is_same = gold_head and own_head and (names[0] == names[1] or ("y" in names and (gold_head[2] or own_head[2])))
+    if gold_head and own_head and is_same and not (gold_head[2] and own_head[2]):
+        answer = gold_head[0] + answer[own_head.end() :]
+    letters, others = ({*re.findall("[A-Za-z]", _NOT_A_VARIABLE.sub("", text))} for text in (gold, answer))
+    if len(added := letters - others) == len(removed := others - letters) == 1 and (
         quantified
-        or ("," in gold and added | gone <= {*"rstuv"})
-        or [found and found[2] for found in of_x] == [min(added), min(gone)]
-        or (added <= {*"ck"} and gone <= {*"cCkKA"})
+        or ("," in gold and added | removed <= {*"rstuv"})
+        or [match and match[2] for match in heads] == [min(added), min(removed)]
+        or (added <= {*"ck"} and removed <= {*"cCkKA"})
         or (all(builder) and builder[0] and builder[0][1] in added)
     ):
-        command_or_letter = rf"\\[A-Za-z]+|{min(gone)}"
-        answer = re.sub(command_or_letter, lambda found: min(added) if found[0] in gone else found[0], answer)
-    ours = _INTEGER.search(answer)
-    theirs = _INTEGER.search(gold) or (ours if ours and re.search(LETTER.format(ours[1]), gold) else None)
-    if theirs and (ours := ours or theirs):
-        new, old, stated = theirs[1], ours[1], _INTEGER.sub("", answer)
-        if new != old and re.search(LETTER.format(new), stated):  # the name is taken
+        command_or_letter = rf"\\[A-Za-z]+|{min(removed)}"
+        answer = re.sub(command_or_letter, lambda match: min(added) if match[0] in removed else match[0], answer)
+    own_integer = _INTEGER.search(answer)
+    gold_integer = _INTEGER.search(gold) or (
+        own_integer if own_integer and re.search(LETTER.format(own_integer[1]), gold) else None
+    )
+    if gold_integer and (own_integer := own_integer or gold_integer):
+        new, old, stated = gold_integer[1], own_integer[1], _INTEGER.sub("", answer)
+        if new != old and re.search(LETTER.format(new), stated):  # already in use
             return [stated]
         counts = (new, f"({new}+1)", f"({new}-1)", f"(-{new})")
         return list(dict.fromkeys(re.sub(LETTER.format(old), count, stated) for count in counts))
@@ -176,13 +178,13 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
     either = re.compile(f"{_NUMBERED.pattern}|{_CAPITALS.pattern}")
     orders = permutations(names) if len(names) <= 3 else [names]
     renamings = [dict(zip(given, order, strict=True)) for order in orders]
-    renamed = [either.sub(lambda found, to=to: to.get(found[0], found[0]), answer) for to in renamings]  # type: ignore[misc]
-    # First the order that gives the gold's terms, then that in which c_1 stays c_1: each may cost a comparison.
+    renamed = [either.sub(lambda match, to=to: to.get(match[0], match[0]), answer) for to in renamings]  # type: ignore[misc]
+    # First try the order that gives the gold's terms, then the unchanged order: each may cost a comparison.
     return sorted(renamed, key=lambda one: _terms(one) != _terms(gold))
 
 
 def _terms(text: str) -> list[str]:
-    """The pieces between its signs, sorted."""
+    """Return the sorted terms of a text."""
     return sorted(re.split("[=+-]", re.sub(r"[\s{}]", "", text)))
 
 
@@ -193,7 +195,7 @@ _BASE = re.compile(  # 1011_2, 1011 in base 2, ff_{16}
 
 
 def split_base(text: str) -> tuple[str, str | None]:
-    """The digits and the base of `1011_2`, `(1011)_{two}` and `1011 (base 2)`; other texts have no base."""
+    """Return the digits and base of `1011_2`, `(1011)_{two}` and `1011 (base 2)`; else the text and `None`."""
     based = _BASE.fullmatch(unwrap(text))
     if based is None or not any(based.groups()[1:]):
         return text, None
@@ -209,9 +211,9 @@ _COUNTED = re.compile(r"(?:[a-z]\s*=\s*)?(\d{1,99})\s*[a-z]\s*([+-]\s*\d{1,99})?
 
 
 def congruence(text: str) -> tuple[int, int] | None:
-    r"""Residue and modulus of `x \equiv 10 \pmod{7}`, (3, 7), and `3 \bmod 7`; `None` for anything else."""
-    found = _CONGRUENCE.fullmatch(text)
-    value, modulus = (int(digits) for digits in found.groups()) if found else (0, 0)
+    r"""Return the residue and modulus of `x \equiv 10 \pmod{7}`, (3, 7), or `3 \bmod 7`; else `None`."""
+    match = _CONGRUENCE.fullmatch(text)
+    value, modulus = (int(digits) for digits in match.groups()) if match else (0, 0)
     if _INTEGER.search(text) and (counted := _COUNTED.fullmatch(_INTEGER.sub("", text))):  # 7k+3, k\in\mathbb{Z}
         modulus, value = int(counted[1]), int("".join((counted[2] or "0").split()))
     return (value % modulus, modulus) if modulus else None
@@ -239,10 +241,10 @@ _FIGURE = re.compile(r"\\(angle|triangle|overline|overleftrightarrow)\s*\{?\s*([
 
 
 def spelling(text: str) -> str:
-    """What two texts that are written alike have in common: case, blanks and articles of words do not count."""
+    """Return a canonical spelling, which ignores spaces and, in words, case and articles."""
     if circled := re.findall(r"\\textcircled\{\d+\}", text):
         return "".join(circled)
-    if figure := _FIGURE.fullmatch(text):  # the angle CBA is ABC
+    if figure := _FIGURE.fullmatch(text):  # angle CBA is angle ABC
         return figure[1] + min(figure[2], figure[2][::-1])
     spelled = re.sub(r"^\(([A-Za-z])\)$", r"\1", without_blanks(unwrap(text)).rstrip("."))
     if is_words(text):
@@ -260,30 +262,30 @@ def spelling(text: str) -> str:
 
 
 def choice(text: str) -> str | None:
-    r"""The letter of `C`, `(C)`, `\text{(C)}` and `\textbf{(C)}\ 32`; `None` for anything else."""
-    found = re.fullmatch(r"\(?([A-K])\)?\.?|\(([A-K])\)\s*(?:\\\s*)?[^,;]+", unwrap(text))
-    return found and (found.group(1) or found.group(2))
+    r"""Return the letter of `C`, `(C)`, `\text{(C)}` and `\textbf{(C)}\ 32`; else `None`."""
+    match = re.fullmatch(r"\(?([A-K])\)?\.?|\(([A-K])\)\s*(?:\\\s*)?[^,;]+", unwrap(text))
+    return match and (match.group(1) or match.group(2))
 
 
 _CHOSEN = re.compile(r"[(\[]?\s*([A-Ka-k])\s*(?:[)\].:]|(?=\()|$)(.*)", re.DOTALL)
-# (A), (B) chooses nothing, A. Angle B chooses A
+# "(A), (B)" chooses nothing; "A. Angle B" chooses A
 _CHOICE_NAME = re.compile(r"^(?:(?:correct|right|best|final) )?(?:option|choice|answer|选项?)\s*:?\s*", re.IGNORECASE)
-_REFUSED = re.compile(
+_REJECTED = re.compile(
     r"\b(?:not|false|wrong|incorrect|impossible|except|neither|ruled out|eliminated|trap|as well as|choose)\b|n't\b",
     re.IGNORECASE,
 )
-_CHOSEN_TOO = re.compile(
+_SECOND_CHOICE = re.compile(
     r"(?:^|[\s,;(\[])[A-Ka-k]\s*[)\].:]|^\s*(?:,|;|/|\\text)|(?:,|;|^)\s*[A-Ka-k]\s*$|^\s*[A-K]+$"
 )
 
 
 def chooses(answer: str, letter: str) -> bool:
-    """Whether an answer chooses this letter and no other: `(B)`, `B. 12`, `\\text{Option B}` after `unwrap`."""
-    if _REFUSED.search(answer):
+    """Whether an unwrapped answer chooses this letter and no other: `(B)`, `B. 12`, `Option B`."""
+    if _REJECTED.search(answer):
         return False
     name, equals, value = _CHOICE_NAME.sub("", answer).partition("=")
     chosen = _CHOSEN.fullmatch(value.strip() if equals and is_name(name) else name + equals + value)
-    return chosen is not None and chosen.group(1).upper() == letter and not _CHOSEN_TOO.search(chosen.group(2))
+    return chosen is not None and chosen.group(1).upper() == letter and not _SECOND_CHOICE.search(chosen.group(2))
 
 
 _FUNCTIONS = re.compile(
@@ -293,7 +295,7 @@ _SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
 
 
 def is_words(text: str) -> bool:
-    """Whether a text is language, to be compared by spelling: `yes`, `2:35 P.M.`, `Not a function`, `IV`."""
+    """Whether a text is to be compared by spelling: `yes`, `2:35 P.M.`, `Not a function`, `IV`."""
     plain = re.sub(r"\\[A-Za-z]+", " ", unwrap(text)).strip().rstrip(".")
     if re.search(r"[一-鿿]|\\textcircled", text) or re.search(r"\d\s*[AaPp]\.?\s?[Mm]\b", plain):
         return True

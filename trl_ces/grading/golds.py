@@ -1,5 +1,5 @@
 r"""
-Decide whether a gold can be graded against. An unparsable one would score every answer 0, correct ones included.
+Decide whether a gold can be graded against. With an unparsable gold, even correct answers would score 0.
 
 | usable | unusable |
 |---|---|
@@ -19,39 +19,39 @@ from .units import split_unit
 
 
 def usable(gold: str, reads: Callable[[str], object]) -> bool:
-    """Whether a gold is usable; `reads` asks the algebra whether it reads a value, where that is needed."""
+    """Whether a gold is usable. `reads`, called only if needed, returns whether the algebra can parse a value."""
     if too_big(gold) or not balanced(gold):
         return False
     values = leaves(gold)
-    return bool(values) and all(_plain(value) or reads(value) for value in values)
+    return bool(values) and all(_is_plain(value) or reads(value) for value in values)
 
 
 def leaves(gold: str) -> list[str]:
-    """The values of a gold in lists, sets, unions, tuples and intervals; those for the algebra have no unit."""
+    """Split a gold's lists, sets, unions, tuples and intervals into values; remove units for the algebra."""
     written, gold = gold, condition(without_integer(EXTREMUM.sub("", tidy(gold))))
     if not gold:
         return []
-    # "For j > 0, P(X = j) = ...": it is ambiguous which part an answer has to state.
-    if _plain(gold) or re.search(r"(?<![A-Za-z\\])(?:for|where|when|if)(?![A-Za-z])", written, re.IGNORECASE):
+    # "For j > 0, P(X = j) = ...": it is ambiguous which part an answer must state.
+    if _is_plain(gold) or re.search(r"(?<![A-Za-z\\])(?:for|where|when|if)(?![A-Za-z])", written, re.IGNORECASE):
         return [written if is_words(written) and r"\begin" not in written else gold]
     for pieces in (listed_values(gold), union_parts(gold), tuple_values(gold)):
         if pieces and pieces != [gold]:
             return [leaf for piece in pieces for leaf in leaves(piece)]
-    # Of \|u\| = \sqrt{13} only the value must parse: answers are compared with it.
+    # In \|u\| = \sqrt{13}, only the value must parse: answers are compared with it.
     value = _stated_value(gold)
     return [split_unit(gold)[0]] if value is None else leaves(value)
 
 
 def _stated_value(gold: str) -> str | None:
-    """The result of a statement if unambiguous: no words follow it, and it does not end several statements."""
-    found = results(gold)
-    if not found or has_words(found[-1]):
+    """Return a statement's result; `None` if words follow it or if it ends several statements."""
+    candidates = results(gold)
+    if not candidates or has_words(candidates[-1]):
         return None
-    lengths = {len(tuple_values(result)) for result in found}
-    return found[-1] if len(lengths) == 1 or not tuple_values(found[-1]) else None
+    lengths = {len(tuple_values(result)) for result in candidates}
+    return candidates[-1] if len(lengths) == 1 or not tuple_values(candidates[-1]) else None
 
 
-def _plain(value: str) -> bool:
+def _is_plain(value: str) -> bool:
     bare = unwrap(value)
     return (
         number(split_unit(value)[0]) is not None

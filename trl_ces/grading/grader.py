@@ -1,4 +1,4 @@
-"""The public functions: grade completions by mathematics and, on request, as the Qwen2.5-Math evaluation script."""
+"""Grade completions by mathematics and, on request, like the Qwen2.5-Math evaluation script."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ RULES["equal_as_script"] = equal_as_script
 def grade(
     answer: str, gold: str, question: str | None = None, *, benchmark: str | None = None, **settings: Any
 ) -> Grade:
-    """Grade one completion, with the settings of [`grade_many`], which is faster for several."""
+    """Grade one completion with the settings of [`grade_many`], which is faster for several."""
     benchmarks = None if benchmark is None else [benchmark]
     questions = None if question is None else [question]
     return grade_many([answer], [gold], questions, benchmarks=benchmarks, **settings)[0]
@@ -35,25 +35,25 @@ def grade_many(
 
     Args:
         answers (`Sequence[str]`):
-            Completions, thinking included.
+            Completions, including the thinking.
         golds (`Sequence[str]`):
             Reference answers, in LaTeX or plain text, one per completion.
         questions (`Sequence[str]`, *optional*):
             Questions, one per completion. They determine the expected units, base, order and options, and a formula
             copied from the question is not accepted.
         benchmarks (`Sequence[str]`, *optional*):
-            Benchmarks, whose rules `correct_qwen` follows. Requires `with_qwen`.
+            Benchmarks, one per completion, whose rules `correct_qwen` follows. Requires `with_qwen`.
         with_qwen (`bool`, *optional*, defaults to `False`):
-            Whether to compute `correct_qwen`, the grade of the Qwen2.5-Math evaluation script. It doubles the cost.
+            Whether to compute `correct_qwen`, the result of the Qwen2.5-Math evaluation script. Doubles the cost.
         **settings:
-            Keywords of [`judge`](judge.py): `limit_s` (seconds of processor time per comparison, 3 by default),
+            Keyword arguments of [`judge`](judge.py): `limit_s` (CPU seconds per comparison, 3 by default),
             `first_limit_s` (bounds a batch), `thinking_prefilled`, `boxes_only` and `pool`.
 
     Returns:
-        `list[Grade]`: `correct` is `None` if the reference answer cannot be parsed or the comparison was not finished.
+        `list[Grade]`: `correct` is `None` if the reference answer cannot be parsed or the comparison did not finish.
 
     Raises:
-        `ValueError`: The sequences differ in length, or `benchmarks` are given without `with_qwen`.
+        `ValueError`: The sequences differ in length, or `benchmarks` is given without `with_qwen`.
         `TypeError`: A reference answer is neither a string nor `None`.
         `RuntimeError`: `with_qwen` is set, and sympy's LaTeX parser cannot run with the installed antlr and sympy.
 
@@ -70,13 +70,13 @@ def grade_many(
     check_lengths(answers, {"golds": golds, "benchmarks": benchmarks})
     names = [None] * len(answers) if benchmarks is None else benchmarks
 
-    def scripts() -> list[Pair | None]:
+    def script_pairs() -> list[Pair | None]:
         return [_script_pair(*row) for row in zip(answers, golds, names, strict=True)]
 
-    return judge(answers, golds, questions=questions, second=scripts if with_qwen else None, **settings)
+    return judge(answers, golds, questions=questions, second=script_pairs if with_qwen else None, **settings)
 
 
-def _script_pair(response: str, gold: str, benchmark: str | None) -> Pair | None:
+def _script_pair(completion: str, gold: str, benchmark: str | None) -> Pair | None:
     prepared = prepare_gold(gold, benchmark)
-    prediction = predict(response, prepared, benchmark)
+    prediction = predict(completion, prepared, benchmark)
     return None if prediction is None else ("equal_as_script", prepared, prediction)

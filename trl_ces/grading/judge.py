@@ -1,4 +1,4 @@
-"""Judges whole responses: cuts off the thinking, extracts the answer, compares it with the gold in bounded time."""
+"""Grade completions: remove the thinking, extract the answer and compare it with the gold in bounded time."""
 
 import hashlib
 import json
@@ -23,29 +23,29 @@ from .pool import DEFAULT_LIMIT_S, WorkerPool, shared_pool
 
 logger = logging.getLogger(__name__)
 
-# Pairs up to this length are compared in this process if they need no algebra; longer ones always in a worker.
+# Texts up to this length are compared in this process if they need no algebra; longer ones always in a worker.
 _QUICK_LENGTH = 300
 _usable_golds: dict[str | None, bool] = {}
 # (the rule, gold, answer)
 Pair = tuple[str, str, str]
-# What decides pairs that need no algebra, by rule; grader.py adds the script's.
+# The comparison function of each rule; grader.py adds the script's.
 RULES: dict[str, Callable[[str, str, Algebra], bool]] = {"equal": equal}
-# With `first_limit_s`, one comparison for so many answers gets the full limit, too, and at least _FULL_LIMITS.
+# With `first_limit_s`, one comparison per this many answers, but at least _FULL_LIMITS, gets the full limit.
 _ANSWERS_PER_FULL_LIMIT = 300
 _FULL_LIMITS = 3
-# By a pair's digest: a worker's reply, and up to which limit it holds. Nothing is computed twice, and a comparison
-# near the limit does not fall on either side of it in turn.
-_known: dict[bytes, tuple[float, dict]] = {}
-_REMEMBERED = 50_000
+# Worker replies, and the largest limit for which they hold, by the digest of the pair. The cache saves time and keeps
+# the results of comparisons near the limit from varying.
+_cached_replies: dict[bytes, tuple[float, dict]] = {}
+_CACHE_SIZE = 50_000
 
 
 @dataclass(frozen=True)
 class Grade:
     """
-    The verdict on one response, and its final answer as written.
+    Correctness of one completion, and its final answer as written.
 
     `correct` is `None` if the gold is unusable, the worker died twice, or the batch has no time left for an answer
-    that exceeded `first_limit_s`. `correct_qwen`, the verdict of the Qwen2.5-Math evaluation script, is for comparison
+    that exceeded `first_limit_s`. `correct_qwen`, the result of the Qwen2.5-Math evaluation script, is for comparison
     with published numbers (docs/evaluation.md); it is `None` only if it was not requested.
     """
 
@@ -55,7 +55,7 @@ class Grade:
 
 
 class _NeedsAlgebra(Exception):
-    """The pair needs computer algebra: a worker must compare it."""
+    """Raised for a pair that a worker must compare by algebra."""
 
 
 def judge(
@@ -71,53 +71,55 @@ def judge(
     second: Callable[[], Sequence[Pair | None]] | None = None,
 ) -> list[Grade]:
     r"""
-    Whether responses are correct.
+    Grade completions against golds.
 
-    `responses` are completions, thinking included; an answer inside unclosed thinking does not count.
-    `thinking_prefilled` says whether the prompt already opened `<think>`, for all or for each. `questions` say what
-    counts as the answer (asked.py), and a copy of their formulas is none (copies.py). With `boxes_only` an answer
-    needs a box.
+    `responses` are completions, including the thinking; an answer inside unclosed thinking does not count.
+    `thinking_prefilled` states, for all or for each, whether the prompt already opened `<think>`. `questions` define
+    what counts as the answer (asked.py), and copies of their formulas are rejected (copies.py). With `boxes_only`, the
+    answer must be boxed.
 
-    `limit_s` is the processor time of one comparison; an answer that exceeds it is wrong. `first_limit_s` bounds the
-    batch, for rewards: every comparison first gets this much, and of those that exceed it, one for every 300 answers,
-    at least 3, gets `limit_s`, chosen by their texts, not by their places. The others have no verdict. So a
-    hostile neighbour cannot make a right answer wrong.
+    `limit_s` is the CPU time per comparison; an answer that exceeds it is incorrect. `first_limit_s` bounds the batch,
+    for rewards: every comparison first gets this much. Of those that exceed it, one per 300 answers, but at least 3,
+    get `limit_s`; they are chosen by their text, not by their position. The others remain ungraded. Thus a hostile
+    answer cannot make a correct one incorrect.
 
-    `second` makes the pairs of another verdict, which are compared in the same round; see [`grade_many`](grader.py).
+    `second` returns pairs for another rule, which are compared in the same round; see [`grade_many`](grader.py).
 
-    Raises `ValueError` where the sequences differ in length, `TypeError` for a gold that is not a string.
+    Raises `ValueError` if the sequences differ in length, `TypeError` if a gold is not a string.
     """
     prefilled = [thinking_prefilled] * len(responses) if isinstance(thinking_prefilled, bool) else thinking_prefilled
     check_lengths(responses, {"golds": golds, "questions": questions, "thinking_prefilled": prefilled})
     are_usable = usable_golds(golds, limit_s=limit_s, pool=pool)
     answers: list[str | None] = []
-    asked = questions or [""] * len(responses)
-    lettered = [with_letters(*row) for row in zip(asked, responses, [gold or "" for gold in golds], strict=True)]
+    row_questions = questions or [""] * len(responses)
+    lettered = [
+        with_letters(*row) for row in zip(row_questions, responses, [gold or "" for gold in golds], strict=True)
+    ]
     for (question, response, gold), is_prefilled in zip(lettered, prefilled, strict=True):
         text = after_thinking(response, is_prefilled)
         if text is not None:
             text = extract_answer(without_asked_words(text, question), count_values(gold), boxes_only, question)
         answers.append(text)
-    judged: list[Pair | None] = [
+    pairs: list[Pair | None] = [
         ("equal", *as_asked(answer, gold, question))
         if gold_is_usable and answer is not None and not is_copy(answer, gold, question)
         else None
         for (question, _, gold), answer, gold_is_usable in zip(lettered, answers, are_usable, strict=True)
     ]
     scripts = [None] * len(responses) if second is None else second()
-    verdicts = _compare([pair for pair in (*judged, *scripts) if pair], limit_s, pool, first_limit_s)
+    results = _compare([pair for pair in (*pairs, *scripts) if pair], limit_s, pool, first_limit_s)
     return [
         Grade(
-            correct=(pair is not None and verdicts[pair]) if gold_is_usable else None,
+            correct=(pair is not None and results[pair]) if gold_is_usable else None,
             answer=answer,
-            correct_qwen=None if second is None else script is not None and bool(verdicts[script]),
+            correct_qwen=None if second is None else script is not None and bool(results[script]),
         )
-        for pair, answer, gold_is_usable, script in zip(judged, answers, are_usable, scripts, strict=True)
+        for pair, answer, gold_is_usable, script in zip(pairs, answers, are_usable, scripts, strict=True)
     ]
 
 
 def check_lengths(responses: Sequence[str], columns: Mapping[str, Sequence[Any] | None]) -> None:
-    """Raises `ValueError` for a column that has not one entry for each response."""
+    """Raise `ValueError` for a column that does not have one entry per response."""
     for name, values in columns.items():
         if values is not None and len(values) != len(responses):
             raise ValueError(f"{name} has {len(values)} entries for {len(responses)} answers: pass one for each.")
@@ -127,24 +129,24 @@ def usable_golds(
     golds: Sequence[str | None], *, limit_s: float = DEFAULT_LIMIT_S, pool: WorkerPool | None = None
 ) -> list[bool]:
     """
-    Decides for each gold whether answers can be graded against it, and remembers it for the life of the process.
+    Return for each gold whether answers can be graded against it. The process caches the results.
 
-    `False` for a gold that is missing, empty, malformed, too long, or that the algebra cannot parse within `limit_s`.
-    `TypeError` for one that is neither a string nor `None`.
+    A gold is unusable if it is missing, empty, malformed or too long, or if the algebra cannot parse it within
+    `limit_s`. Raises `TypeError` for a gold that is neither a string nor `None`.
     """
     for index, gold in enumerate(golds):
         if gold is not None and not isinstance(gold, str):
             raise TypeError(f"gold {index} is {gold!r}, of type {type(gold).__name__}: pass a string.")
-    asked: list[str] = []
+    pending: list[str] = []
     for gold in dict.fromkeys(gold for gold in golds if gold is not None and gold not in _usable_golds):
         try:
             _usable_golds[gold] = usable(gold, _algebra_in_worker)
         except _NeedsAlgebra:
-            asked.append(gold)
-    if asked:
-        replies = (pool or shared_pool()).map([{"op": "usable", "gold": gold} for gold in asked], limit_s)
-        for gold, reply in zip(asked, replies, strict=True):
-            if reply["status"] == "died":  # perhaps the machine's fault: not cached, asked again next time
+            pending.append(gold)
+    if pending:
+        replies = (pool or shared_pool()).map([{"op": "usable", "gold": gold} for gold in pending], limit_s)
+        for gold, reply in zip(pending, replies, strict=True):
+            if reply["status"] == "died":  # perhaps the machine's fault: do not cache, retry next time
                 logger.warning("A grading worker died twice on the gold %.200r. %s", gold, reply.get("error", ""))
             else:
                 _usable_golds[gold] = reply["status"] == "ok" and reply["verdict"]
@@ -154,42 +156,42 @@ def usable_golds(
 def _compare(
     pairs: list[Pair], limit_s: float, pool: WorkerPool | None, first_limit_s: float | None = None
 ) -> dict[Pair, bool | None]:
-    verdicts: dict[Pair, bool | None] = {}
-    asked: list[Pair] = []
+    results: dict[Pair, bool | None] = {}
+    pending: list[Pair] = []
     for pair in dict.fromkeys(pairs):
         try:
-            verdicts[pair] = _compare_quickly(pair)
+            results[pair] = _compare_quickly(pair)
         except _NeedsAlgebra:
-            asked.append(pair)
-    replies = _replies(asked, limit_s if first_limit_s is None else first_limit_s, pool)
-    verdicts |= {pair: _verdict(pair, reply) for pair, reply in replies.items()}
+            pending.append(pair)
+    replies = _replies(pending, limit_s if first_limit_s is None else first_limit_s, pool)
+    results |= {pair: _correctness(pair, reply) for pair, reply in replies.items()}
     if first_limit_s is not None:
         slow = sorted((pair for pair, reply in replies.items() if reply["status"] == "timeout"), key=_digest)
         admitted = slow[: max(_FULL_LIMITS, len(pairs) // _ANSWERS_PER_FULL_LIMIT)]
-        verdicts |= {pair: _verdict(pair, reply) for pair, reply in _replies(admitted, limit_s, pool).items()}
-        if left := slow[len(admitted) :]:
-            verdicts |= dict.fromkeys(left)
+        results |= {pair: _correctness(pair, reply) for pair, reply in _replies(admitted, limit_s, pool).items()}
+        if ungraded := slow[len(admitted) :]:
+            results |= dict.fromkeys(ungraded)
             logger.warning(
-                f"{len(slow)} comparisons exceeded {first_limit_s:g} s of processor time. {len(admitted)} of them got "
-                f"{limit_s:g} s, the others stay ungraded, for example that of the answer {left[0][2]!r:.200}."
+                f"{len(slow)} comparisons exceeded {first_limit_s:g} s of CPU time. {len(admitted)} of them got "
+                f"{limit_s:g} s; the others remain ungraded, for example the answer {ungraded[0][2]!r:.200}."
             )
-    return verdicts
+    return results
 
 
 def _replies(pairs: list[Pair], limit_s: float, pool: WorkerPool | None) -> dict[Pair, dict]:
-    """Replies of the workers to what is not known yet."""
-    known = {pair: _known[digest] for pair in pairs if (digest := _digest(pair)) in _known}
-    replies = {pair: reply for pair, (holds_s, reply) in known.items() if holds_s >= limit_s}
+    """Return cached replies, and request the others from workers."""
+    cached = {pair: _cached_replies[digest] for pair in pairs if (digest := _digest(pair)) in _cached_replies}
+    replies = {pair: reply for pair, (valid_s, reply) in cached.items() if valid_s >= limit_s}
     sent = [pair for pair in pairs if pair not in replies]
     if sent:
         messages = [{"op": op, "gold": gold, "answer": answer} for op, gold, answer in sent]
         replies |= zip(sent, (pool or shared_pool()).map(messages, limit_s), strict=True)
-    if len(_known) > _REMEMBERED:
-        _known.clear()  # an order of eviction would need a lock
-    holds = {"timeout": limit_s, "ok": math.inf}
+    if len(_cached_replies) > _CACHE_SIZE:
+        _cached_replies.clear()  # ordered eviction would need a lock
+    valid = {"timeout": limit_s, "ok": math.inf}
     for pair in sent:
-        if (status := replies[pair]["status"]) in holds:
-            _known[_digest(pair)] = holds[status], replies[pair]
+        if (status := replies[pair]["status"]) in valid:
+            _cached_replies[_digest(pair)] = valid[status], replies[pair]
     return replies
 
 
@@ -210,11 +212,11 @@ def _algebra_in_worker(*texts: str) -> bool:
     raise _NeedsAlgebra
 
 
-def _verdict(pair: Pair, reply: dict) -> bool | None:
+def _correctness(pair: Pair, reply: dict) -> bool | None:
     if reply["status"] == "died":
         _, gold, answer = pair
-        said = f"A grading worker died twice on the answer {answer!r:.200} to {gold!r:.200}, which stays ungraded."
-        logger.warning("%s %s", said, reply.get("error", ""))
+        warning = f"A grading worker died twice on the answer {answer!r:.200} to {gold!r:.200}, which stays ungraded."
+        logger.warning("%s %s", warning, reply.get("error", ""))
         return None
     if reply["status"] == "error" and reply["error"].startswith("ImportError"):
         raise RuntimeError(

@@ -1,5 +1,5 @@
 r"""
-Write synonyms in one notation. Inputs are short (support/limits.py).
+Rewrite synonyms to one notation. Inputs are short (support/limits.py).
 
 | gold | equal | different |
 |---|---|---|
@@ -21,33 +21,33 @@ _UNICODE |= {ord(name[0]): rf"\{name[1:]} " for name in _NAMED.split()}
 _UNICODE |= {0x2460 + n: rf"\textcircled{{{n + 1}}}" for n in range(20)}
 _UNICODE |= {ord(part): rf"\frac{{{top}}}{{{bottom}}}" for part, top, bottom in ("½12", "¼14", "¾34")}
 _NESTED = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
-_MAX_LAYERS = 10  # of wrappers around an answer: bounds the work
+_MAX_LAYERS = 10  # maximum number of removed wrappers
 BLANKS_AND_SIZES = re.compile(r"\s|\\left|\\right")
-LETTER = r"(?<![A-Za-z\\]){}(?![A-Za-z])"  # a letter that stands alone
+LETTER = r"(?<![A-Za-z\\]){}(?![A-Za-z])"  # a letter outside words
 # Soft hyphens, zero-width and direction marks, variation selectors.
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufe00-\ufe0f]")
 
 
 def visible(text: str) -> str:
-    """A text without characters that a reader does not see."""
+    """Remove invisible characters from a text."""
     return text if text.isascii() else _INVISIBLE.sub("", text)
 
 
 _RAISED = re.compile("[⁰¹²³⁴-⁹⁻ⁿ]+|[₀-₉]+")
-# What a command means, or "" for one that changes only the look.
-_LOOKS = (
+# Meanings of commands; "" for commands that only affect formatting.
+_FORMATTING = (
     "left right Bigl Bigr bigl bigr Biggl Biggr biggl biggr Big big Bigg bigg displaystyle textstyle limits nolimits "
     "tiny small normalsize large Large LARGE huge Huge bf it rm strut mathstrut"
 )
 _COMMANDS = {
-    **dict.fromkeys(_LOOKS.split(), ""),
+    **dict.fromkeys(_FORMATTING.split(), ""),
     **dict.fromkeys(["dfrac", "tfrac", "cfrac", "nicefrac", "sfrac"], r"\frac"),
     "ne": r"\neq ", "cr": r"\\ ", "varnothing": r"\emptyset ", "lbrace": r"\{", "rbrace": r"\}", "langle": "(",
     "rangle": ")", "mod": r"\pmod ", "dbinom": r"\binom", "ell": "l ", "lbrack": "[", "rbrack": "]",
     "lparen": "(", "rparen": ")", "colon": ":", "AA": "Å", "lvert": "|",
     "rvert": "|", "vert": "|",
 }  # fmt: skip
-# A separator of statements, as in y = 1 \quad z = 2, is followed by the next name.
+# A separator between statements, as in y = 1 \quad z = 2, precedes the next name.
 _BREAK = (
     r"(?:(?:\\q?quad(?![A-Za-z])|\\vee|\\lor|\\wedge|\\land|\\\\|\n)[^\S\n]*){1,8}"
     r"(?=[A-Za-z](?:_\{?\w+\}?)?\s*=|\\text\{\s*\w+\s*[:=])"
@@ -62,10 +62,10 @@ _GIVEN = r"\s*[A-Za-z](?:_\w)?\s*=[^\[\],=]+"
 _IF = re.compile(r"&\s*\\text\s*\{\s*(?:if|for|when)\s*\}\s*&")
 _MATRIX = r"\\begin\{pmatrix\}(?:(?!\\(?:begin|end)\{pmatrix\})(?s:.))*\\end\{pmatrix\}"
 _EXTREMUM = r"(?:(?:[Ll]ocal|[Rr]elative|[Aa]bsolute|[Gg]lobal) )?\\?[Mm](ax|in)(?:im(?:um|a))?\$?(?: points?)? at"
-_REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
+_REWRITES: list[tuple[re.Pattern[str], Any]] = [  # pattern, replacement
     (re.compile(pattern), replacement)
     for pattern, replacement in [
-        (r"(?<!\\)\\+\s*$", ""),  # \boxed{\ 5\ } ends in a blank
+        (r"(?<!\\)\\+\s*$", ""),  # \boxed{\ 5\ } ends in a space
         (r"\\math(?:bin|rel|ord|op|open|close|punct|inner)\s*\{([^{}]*)\}", r"\1"),
         (r"\\(math[a-z]+|text[a-z]+)\s+([A-Za-z\d])(?![A-Za-z])", r"\\\1{\2}"),
         (r"\\in(?![A-Za-z])\s*\\?([NZQR])(?![A-Za-z])", r"\\in \\mathbb{\1}"),
@@ -106,19 +106,19 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
         (r"(\\mathbb\s*\{?R\}?)\s*-\s*(?=\\\{)", r"\1\\setminus "),
         (r"\\\}\s*\\cup\s*\\\{", ","),  # \{0\}\cup\{1\}
         (r"\\\\\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm|in)\s*\]", r"\\\\ "),  # space between rows
-        # What a reader does not see, or sees struck out, is not said.
+        # Remove invisible and struck-out text.
         (rf"\\(?:[hv]?phantom|[bx]?cancel|sout|st)\s*\{{{_NESTED}\}}", ""),
         (rf"\\(?:text)?color\s*\{{\s*(?i:white|transparent|#?fff)[^{{}}]*\}}\s*(?:\{{{_NESTED}\}}|[^{{}}]*)", ""),
         (r"\\(?:textcolor|color)\s*\{[^{}]*\}", ""),
         (r"&\s*=|=\s*&", "="),
-        (r"\\begin\{cases\}([^&]*)\\end\{cases\}", r"\1"),  # not a function by cases
-        (r"\\begin\{((?:align|gather)(?:ed)?\*?)\}((?:(?!\\\\)(?s:.))*)\\end\{\1\}", r"\2"),  # of one line
+        (r"\\begin\{cases\}([^&]*)\\end\{cases\}", r"\1"),  # not piecewise
+        (r"\\begin\{((?:align|gather)(?:ed)?\*?)\}((?:(?!\\\\)(?s:.))*)\\end\{\1\}", r"\2"),  # one line
         (r"(?<=\d)(?:\{,\}|\{?\\,\}?)(?=\d{3}(?!\d))", ""),
         (r"(?<![\d.,])(\d{1,3}),(\d{3})(?=\s*\\(?:pi|sqrt)(?![A-Za-z]))", r"\1\2"),
         (rf"(?:([,;])[^\S\n]*)?{_BREAK}", lambda found: f"{found[1] or ','} "),
         (r"√\s*(?:(\d+(?:\.\d+)?)|\(([^()]*)\))", r"\\sqrt{\1\2}"),
         (r"√", r"\\sqrt "),
-        # Percent signs, degrees and currencies are dropped, and never join digits. % is no factor of 1/100.
+        # Remove percent, degree and currency signs without joining digits. % is not a factor of 1/100.
         (rf"(?<=\d)\s*{_SIGN}\s*(?=\d)", " "),
         (_SIGN, ""),
         (r"\$|(?<!\\)\\[()\[\]]", ""),  # math mode
@@ -166,7 +166,7 @@ _PREFACE = re.compile(rf"^(?:\\text\s*\{{{_ANSWER_IS}\}}|(\\text\s*\{{)?{_ANSWER
 
 @lru_cache(maxsize=8192)
 def tidy(text: str) -> str:
-    r"""Rewrites LaTeX synonyms to one form. Keeps `\text{...}`, by which later steps recognise lists and units."""
+    r"""Rewrite LaTeX synonyms to one form. Keep `\text{...}`, because lists and units are recognized by it."""
     text = visible(text)
     text = _RAISED.sub(lambda run: f"{'_' if run[0] >= '₀' else '^'}{{{normalize('NFKC', run[0])}}}", text)
     text = text.translate(_UNICODE).strip()
@@ -195,7 +195,7 @@ _WRAPPER = re.compile(
 
 @lru_cache(maxsize=8192)
 def unwrap(text: str) -> str:
-    r"""Replaces `\text{...}`, `\mathrm{...}` and the like by their content."""
+    r"""Replace `\text{...}`, `\mathrm{...}` and similar by their content."""
     for _ in range(_MAX_LAYERS):
         unwrapped = _WRAPPER.sub(r"\1", text)
         if unwrapped == text:
@@ -205,7 +205,7 @@ def unwrap(text: str) -> str:
 
 
 def balanced(text: str) -> bool:
-    r"""Whether all braces match. `\{` and `\}` are not syntax."""
+    r"""Whether all braces match. `\{` and `\}` do not count."""
     return _matched(text, {"{": 1, "}": -1})
 
 
@@ -215,7 +215,7 @@ def _without_group(union: str) -> str:
 
 
 def _matched(text: str, steps: dict[str, int]) -> bool:
-    """Whether all brackets match. `steps` maps opening ones to 1 and closing ones to -1."""
+    """Whether all brackets match. `steps` maps opening brackets to 1 and closing ones to -1."""
     depth = 0
     for bracket in re.findall(r"\\.|[{}()\[\]]", text, re.DOTALL):
         depth += steps.get(bracket, 0)
@@ -225,7 +225,7 @@ def _matched(text: str, steps: dict[str, int]) -> bool:
 
 
 def split_top(text: str, separators: str) -> list[str]:
-    """Splits at separators outside all brackets; returns one piece if brackets do not match."""
+    """Split at separators outside all brackets; return one piece if brackets do not match."""
     pieces, depth, start = [], 0, 0
     for match in re.finditer(rf"\\[A-Za-z]+|\\.|[{{}}()\[\]{re.escape(separators)}]", text, re.DOTALL):
         token = match.group()
@@ -247,7 +247,7 @@ _ENCLOSED = re.compile(r"(\(|\[|\\\{)(.*)(\)|\]|\\\})", re.DOTALL)
 
 
 def enclosed(text: str) -> tuple[str, str, str] | None:
-    r"""Opening bracket, content and closing bracket if one pair `( [ \{` ... `\} ] )` encloses the whole text."""
+    r"""Return the opening bracket, content and closing bracket if one pair encloses the whole text."""
     parts = _ENCLOSED.fullmatch(text)
     if not parts:
         return None

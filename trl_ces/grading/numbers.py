@@ -1,5 +1,5 @@
 r"""
-Read number literals exactly, as fractions and never as floats.
+Parse number literals exactly, as fractions instead of floats.
 
 | gold | equal | different |
 |---|---|---|
@@ -29,13 +29,13 @@ _REPEATING = re.compile(
     r"(\d*)\.(\d*)(?:\\(?:overline|bar)\s*\{(\d+)\}|\((\d+)\)|\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?)"
     r"(?:\\[cl]?dots|\.\.\.)?"
 )
-# 0.333\ldots: three times the same digits, at least; of two digits or more, twice
+# 0.333\ldots: the period at least three times, or twice if it has several digits
 _CONTINUED = re.compile(r"(\d*)\.(\d*?)(?:(\d+?)\3{2,}|(\d{2,}?)\4)\s*\\[cl]?dots")
 _MULTIPLE = re.compile(rf"([\d.,]*\d|[A-Za-z]+)\s*({'|'.join(_MULTIPLES)})", re.IGNORECASE)
 
 
 def number(text: str) -> Fraction | None:
-    r"""Reads a number literal."""
+    r"""Parse a number literal."""
     text = unwrap(text).strip()
     if len(text) > MAX_DIGITS:
         return None
@@ -51,7 +51,7 @@ def number(text: str) -> Fraction | None:
         return Fraction(text)
     if match := _REPEATING.fullmatch(text) or _CONTINUED.fullmatch(text):
         whole, places, *periods = (digits or "" for digits in match.groups())
-        period = "".join(periods)  # of 0.1\overline{6}, 0.1(6), 0.1\dot{6} and 0.\dot{1}4285\dot{7}
+        period = "".join(periods)  # 0.1\overline{6}, 0.1(6), 0.1\dot{6} and 0.\dot{1}4285\dot{7}
         rest = Fraction(int(period), (10 ** len(period) - 1) * 10 ** len(places))
         return Fraction(int((whole + places) or "0"), 10 ** len(places)) + rest
     if match := _FRACTION.fullmatch(text) or _SLASH.fullmatch(text):
@@ -63,14 +63,14 @@ def number(text: str) -> Fraction | None:
     if match := _MULTIPLE.fullmatch(text):
         value = number(match[1])
         return None if value is None else value * _MULTIPLES[match[2].lower()]
-    return _in_words(text.lower())
+    return _parse_words(text.lower())
 
 
 _PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "eighth": 8, "tenth": 10}
 
 
-def _in_words(text: str) -> Fraction | None:
-    """The value of `twenty-five`, `one half` and `three quarters`."""
+def _parse_words(text: str) -> Fraction | None:
+    """Parse `twenty-five`, `one half` and `three quarters`."""
     first, _, second = text.replace("-", " ").partition(" ")
     count, part = NUMBER_WORDS.get(first), _PARTS.get(second) or _PARTS.get(second.removesuffix("s"))
     if count is None or not second:
@@ -80,7 +80,7 @@ def _in_words(text: str) -> Fraction | None:
 
 
 def decimal_places(text: str) -> int | None:
-    """Decimal places of a decimal with at least six significant digits; else `None`."""
+    """Count the places of a decimal with at least six significant digits; else `None`."""
     text = unwrap(text).replace(",", "").strip().lstrip("+-")
     if not re.fullmatch(_DECIMAL, text) or "." not in text:
         return None

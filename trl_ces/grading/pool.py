@@ -1,7 +1,7 @@
 """
-The trainer's side of the grading workers, which can be killed at any time. Each is `python -c` with the supervisor of
-worker.py: neither a fork of this process, which holds CUDA and threads, nor a multiprocessing spawn, which would run
-the user's script again.
+Start grading workers, which can be killed at any time, and send them requests. `python -c` runs the supervisor of
+worker.py in a new process: a fork would inherit CUDA and threads, and multiprocessing's spawn would run the user's
+script again.
 """
 
 import atexit
@@ -25,21 +25,21 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_LIMIT_S = 3.0
 DEFAULT_MEMORY_BYTES = 1 << 30
-# The kernel ends a comparison at its limit; this much later the worker itself is lost and gets replaced.
+# The kernel ends a comparison at its limit; a worker that is silent for this much longer is replaced.
 GRACE_S = 30.0
 START_LIMIT_S = 120.0
-# The folder of this package comes last, because a file in it may have the name of a standard module.
+# The folder of this package comes last in the path, because its files may shadow standard modules.
 _ROOT = str(Path(__file__).resolve().parents[2])
 _COMMAND = f"import sys; sys.path.append({_ROOT!r}); from trl_ces.grading.worker import main; main()"
-_PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "VIRTUAL_ENV", "SYSTEMROOT")
+_INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "VIRTUAL_ENV", "SYSTEMROOT")
 
 
 class WorkerLost(RuntimeError):
-    """A grading worker ended or stopped answering during a request."""
+    """A grading worker exited or stopped responding during a request."""
 
 
 class Worker:
-    """One supervisor process and its pipe. Not thread-safe: a [`WorkerPool`] lends it to one thread at a time."""
+    """A supervisor process and its pipes. Not thread-safe: a [`WorkerPool`] lends it to one thread at a time."""
 
     def __init__(self, memory_bytes: int = DEFAULT_MEMORY_BYTES):
         self.memory_bytes = memory_bytes
@@ -49,7 +49,7 @@ class Worker:
         self._ids = itertools.count(1)
 
     def request(self, message: dict, limit_s: float) -> dict:
-        """Sends a request and waits for its reply."""
+        """Send a request and wait for its reply."""
         if self.process is None or self.process.poll() is not None:
             self._start()
         request_id = next(self._ids)
@@ -67,7 +67,7 @@ class Worker:
             raise WorkerLost(f"{error}{tail}") from error
 
     def stop(self) -> None:
-        """Kills the worker and its child."""
+        """Kill the worker and its child."""
         if self.process is None:
             return
         with contextlib.suppress(ProcessLookupError):  # already gone
@@ -76,7 +76,7 @@ class Worker:
         self.forget()
 
     def forget(self) -> None:
-        """Closes this process's ends of the pipes and leaves the worker to its owner."""
+        """Close this process's ends of the pipes without killing the worker."""
         if self.process is not None:
             for pipe in (self.process.stdin, self.process.stdout):
                 if pipe is not None:
@@ -86,9 +86,9 @@ class Worker:
 
     def _start(self) -> None:
         self.stop()
-        environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-        # Under RLIMIT_AS Python's integers raise MemoryError where gmpy2 aborts. A fixed hash seed makes sympy's
-        # choices, hence the verdicts, repeatable.
+        environment = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
+        # Under RLIMIT_AS, Python's integers raise MemoryError, whereas gmpy2 aborts. A fixed hash seed makes sympy's
+        # choices, and thus the grades, repeatable.
         environment |= {"SYMPY_GROUND_TYPES": "python", "PYTHONHASHSEED": "0"}
         try:
             self.process = subprocess.Popen(
@@ -97,7 +97,7 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
                 env=environment,
-                start_new_session=True,  # Ctrl-C reaches only the trainer, which then ends its workers
+                start_new_session=True,  # Ctrl-C reaches only the trainer, which then stops its workers
             )
             self._stdin, self._stdout = (pipe.fileno() for pipe in (self.process.stdin, self.process.stdout) if pipe)
             os.set_blocking(self._stdin, False)
@@ -107,7 +107,7 @@ class Worker:
             with contextlib.suppress(subprocess.TimeoutExpired):  # it hangs
                 was_killed = self.process is not None and self.process.wait(timeout=1) < 0
             self.stop()
-            if was_killed:  # perhaps for lack of memory, which may pass, unlike a missing package
+            if was_killed:  # perhaps a temporary lack of memory, unlike a missing package
                 raise
             raise RuntimeError(
                 f"A grading worker did not start. It needs math-verify installed for {sys.executable}, and memory for "
@@ -124,7 +124,7 @@ class Worker:
             self._wait_for(self._stdout, select.POLLIN, deadline)
             chunk = os.read(self._stdout, 65536)
             if not chunk:
-                raise WorkerLost("The grading worker ended.")
+                raise WorkerLost("The grading worker exited.")
             self._received += chunk
         line, _, self._received = self._received.partition(b"\n")
         return json.loads(line)
@@ -134,7 +134,7 @@ class Worker:
         poll = select.poll()
         poll.register(descriptor, event)
         if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            raise WorkerLost("The grading worker does not answer.")
+            raise WorkerLost("The grading worker does not respond.")
 
     def _stderr_tail(self) -> str:
         size = os.fstat(self._stderr.fileno()).st_size
@@ -143,7 +143,7 @@ class Worker:
 
 
 def default_worker_count() -> int:
-    """Number of cores available to this process, at least 1 and at most 8."""
+    """Return the number of cores available to this process, from 1 to 8."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(8, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
 
@@ -156,37 +156,37 @@ class WorkerPool:
         if count < 1:
             raise ValueError(f"workers={workers}: a pool needs at least 1 worker.")
         self.workers = [Worker(memory_bytes) for _ in range(count)]
-        self._lend_all()
+        self._reset()
         _POOLS.append(self)
 
-    def _lend_all(self) -> None:
-        # Last in, first out: a few requests start few workers.
+    def _reset(self) -> None:
+        # Last in, first out, so that few requests start few workers.
         self._idle: queue.LifoQueue[Worker] = queue.LifoQueue()
         for worker in self.workers:
             self._idle.put(worker)
         self._threads = ThreadPoolExecutor(len(self.workers), thread_name_prefix="trl_ces_grading")
 
     def map(self, messages: list[dict], limit_s: float = DEFAULT_LIMIT_S) -> list[dict]:
-        """Answers messages in parallel, in order. A lost worker gets a second try. See [`Worker.request`]."""
+        """Send requests in parallel and return the replies in order. Retry a request once if its worker dies."""
         if len(messages) <= 1:
-            return [self._answer(message, limit_s) for message in messages]
-        return list(self._threads.map(lambda message: self._answer(message, limit_s), messages))
+            return [self._request(message, limit_s) for message in messages]
+        return list(self._threads.map(lambda message: self._request(message, limit_s), messages))
 
     def close(self) -> None:
-        """Ends the workers. A later request starts them again."""
+        """Stop the workers. A later request restarts them."""
         for worker in self.workers:
             worker.stop()
 
-    def _answer(self, message: dict, limit_s: float) -> dict:
+    def _request(self, message: dict, limit_s: float) -> dict:
         worker = self._idle.get()
         try:
-            reply = _try(worker, message, limit_s)
-            return _try(worker, message, limit_s) if reply["status"] == "died" else reply
+            reply = _try_request(worker, message, limit_s)
+            return _try_request(worker, message, limit_s) if reply["status"] == "died" else reply
         finally:
             self._idle.put(worker)
 
 
-def _try(worker: Worker, message: dict, limit_s: float) -> dict:
+def _try_request(worker: Worker, message: dict, limit_s: float) -> dict:
     try:
         return worker.request(message, limit_s)
     except WorkerLost as lost:
@@ -199,7 +199,7 @@ _shared_lock = threading.Lock()
 
 
 def shared_pool() -> WorkerPool:
-    """The pool of this process, created on first use."""
+    """Return the pool of this process, created on first use."""
     global _shared
     with _shared_lock:
         if _shared is None:
@@ -213,13 +213,13 @@ def _close_pools() -> None:
 
 
 def _forget_pools() -> None:
-    # A forked process (a DataLoader worker) must not share its parent's pipes, nor wait for a lock or a worker held by
-    # a thread of the parent, nor for threads, which a fork does not copy.
+    # A forked process, such as a DataLoader worker, must neither share its parent's pipes nor wait for its parent's
+    # locks, workers or threads: a fork copies no threads.
     global _shared, _shared_lock
     for pool in _POOLS:
         for worker in pool.workers:
             worker.forget()
-        pool._lend_all()
+        pool._reset()
     _shared_lock = threading.Lock()
 
 

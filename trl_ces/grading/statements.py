@@ -1,6 +1,6 @@
 r"""
-Read statements: which name `x = 2` defines, which result `\log_2 32 = 5` gives, which interval `x < 1` is. Texts are
-tidied, and nothing here needs computer algebra.
+Parse statements: the name in `x = 2`, the result of `\log_2 32 = 5`, the interval of `x < 1`. Texts must be tidied.
+Nothing here needs computer algebra.
 
 | gold | equal | different |
 |---|---|---|
@@ -14,7 +14,7 @@ from .notation import split_top, unwrap
 
 _LETTER = r"\\?[A-Za-z]+"
 _VARIABLE = rf"{_LETTER}'*(?:_(?:\w|\{{[^{{}}]*\}}))?"
-# All that an expression without unknowns consists of: constants, functions, signs and the LaTeX around them.
+# Constants, functions, signs and LaTeX commands, which are not unknowns.
 _KNOWN = re.compile(
     r"\\(?:frac|sqrt|log|ln|lg|exp|a?rc(?:sin|cos|tan)|sin|cos|tan|cot|sec|csc|pi|infty|cdot|times|div|bullet|binom|quad|pm)"
     r"(?![A-Za-z])|\\(?:begin|end)\{pmatrix\}|(?<![A-Za-z\\])[ei](?![A-Za-z])"
@@ -23,7 +23,7 @@ _RELATION = re.compile(r"[<>]|\\(?:leq|geq|neq|lt|gt)(?![A-Za-z])")
 
 
 def sides(text: str) -> list[str]:
-    r"""Splits a text at `=` and `\approx`; without one, the text is the only side."""
+    r"""Split a text at `=` and `\approx`; return a text without them as one side."""
     return split_top(re.sub(r"\\approx(?![A-Za-z])", "≈", text), "=≈")
 
 
@@ -44,7 +44,7 @@ _NAME = re.compile("|".join(f"(?:{name})" for name in _NAMES))
 
 
 def is_name(text: str) -> bool:
-    r"""Whether a text is a name for a value: `x`, `f(x)`, `y_{1}`, `(x, y)`, `P(X=2)`, `\bar{x}`, `\|u\|`."""
+    r"""Whether a text names a value: `x`, `f(x)`, `y_{1}`, `(x, y)`, `P(X=2)`, `\bar{x}`, `\|u\|`."""
     return bool(_NAME.fullmatch(unwrap(text).strip())) and text.strip() != r"\infty"
 
 
@@ -53,7 +53,7 @@ _DOUBTFUL = re.compile(r"\b(?:not|wrong|false|incorrect|half|twice|double|guess|
 
 
 def may_be_named(text: str) -> bool:
-    r"""Whether a text can be what a value was asked for: a name or `m+n`; not the side of an equation, `x^2-4y`."""
+    r"""Whether a question can ask for this text: a name or `m+n`, but not a side of an equation such as `x^2-4y`."""
     if names := re.fullmatch(rf"\(\s*({_VARIABLE}(?:\s*,\s*{_VARIABLE})+)\s*\)", text):
         parts = [part.strip().lstrip("\\") for part in names.group(1).split(",")]
         return parts == sorted(parts)
@@ -69,7 +69,7 @@ def is_relation(text: str) -> bool:
 
 
 def is_unsolved(relation: str) -> bool:
-    """Whether a side of an inequality is an expression with a letter, as in `2x > 10`, not the letter alone."""
+    """Whether a side of an inequality contains a letter but is not a name, as in `2x > 10`."""
     pieces = map(str.strip, _RELATION.split(relation) if is_relation(relation) else [])
     return any(has_unknowns(side) and not is_name(side) for side in pieces)
 
@@ -83,12 +83,12 @@ _WORD = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,}(?![A-Za-z])")
 
 
 def has_words(text: str) -> bool:
-    """Whether a text contains words, or products of letters, which look the same."""
+    """Whether a text contains words, or products of letters, which look like words."""
     return bool(_WORD.search(_KNOWN.sub(" ", unwrap(text))))
 
 
 def results(statement: str) -> list[str]:
-    r"""Returns the results that a statement gives."""
+    r"""Return the results that a statement gives."""
     parts = sides(statement)
     if len(parts) < 2:
         return []
@@ -105,13 +105,13 @@ def results(statement: str) -> list[str]:
 
 
 def gives_different_names(items: list[str]) -> bool:
-    """Whether each item assigns a value to a different name: bare values then have that order."""
+    """Whether each item assigns a value to a different name."""
     names = ["".join(sides(item)[0].split()) for item in items if len(sides(item)) > 1]
     return len(names) == len(items) == len(set(names))
 
 
 def restated(text: str) -> str:
-    r"""The interval of `-1 < x \leq 1 : (-1, 1]`, which states it twice; any other text unchanged."""
+    r"""Reduce `-1 < x \leq 1 : (-1, 1]` to its interval; return other texts unchanged."""
     parts = split_top(text, ":")
     if len(parts) == 2 and is_relation(parts[0]) and re.match(r"[(\[].*[)\]]$", parts[1]):
         return parts[1]
@@ -122,7 +122,7 @@ _SINGLE_LETTER = re.compile(r"[A-Za-z](?:_\w)?")
 
 
 def interval_of(relation: str) -> str | None:
-    r"""`x < 1` as `(-\infty,1)`, `1 \leq x < 2` as `[1,2)`; `None` unless it bounds a single letter."""
+    r"""Convert `x < 1` to `(-\infty,1)`, `1 \leq x < 2` to `[1,2)`; `None` unless it bounds a single letter."""
     pieces = [piece.strip() for piece in re.split(r"(<|>|\\(?:leq|geq|lt|gt)(?![A-Za-z]))", relation)]
     signs, values = pieces[1::2], pieces[::2]
     if len(signs) not in (1, 2) or not all(values) or len({">" in sign or "g" in sign for sign in signs}) > 1:

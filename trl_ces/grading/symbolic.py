@@ -1,5 +1,5 @@
 r"""
-Compare by computer algebra. The only importer of math_verify; runs in workers only, under their limits.
+Compare by computer algebra. Only this module imports math_verify. It runs only in workers.
 
 | gold | equal | different |
 |---|---|---|
@@ -24,21 +24,21 @@ from .notation import split_top, unwrap
 from .numbers import decimal_places, number
 
 Parsed: TypeAlias = sympy.Basic | sympy.MatrixBase
-_DIGITS_TRIED, _NEGLIGIBLE = 40, sympy.Float("1e-25")
-_NOT_TRIED = (sympy.Sum, sympy.Product, sympy.Integral, sympy.Derivative, sympy.Limit, sympy.MatrixExpr, sympy.Subs)
+_PRECISION, _NEGLIGIBLE = 40, sympy.Float("1e-25")
+_UNSAMPLED = (sympy.Sum, sympy.Product, sympy.Integral, sympy.Derivative, sympy.Limit, sympy.MatrixExpr, sympy.Subs)
 _UNDEFINED = (sympy.zoo, sympy.nan)
-_NO_NUMBERS = (sympy.oo, -sympy.oo, *_UNDEFINED)
+_NOT_NUMBERS = (sympy.oo, -sympy.oo, *_UNDEFINED)
 
 
 class _Parser(_Latex2Sympy):
-    """Multiplies adjacent factors, except in a mixed number. The parent class adds numbers: 2(3) would be 5."""
+    """Parser that multiplies adjacent factors except in mixed numbers. The parent class reads 2(3) as 5."""
 
     def __init__(self) -> None:
         super().__init__(is_real=True, config=ConversionConfig(lowercase_symbols=False))
         self._converted: dict[ParserRuleContext, Any] = {}
 
     def convert_postfix(self, postfix: ParserRuleContext) -> Any:
-        if postfix not in self._converted:  # asked for twice below: exponential in nested brackets
+        if postfix not in self._converted:  # called twice below: uncached, exponential in the depth
             self._converted[postfix] = super().convert_postfix(postfix)
         return self._converted[postfix]
 
@@ -54,27 +54,27 @@ class _Parser(_Latex2Sympy):
 
 
 def _is_rate(expr: sympy.Basic) -> bool:
-    """Whether `expr` is dy/dx, which sympy evaluates to 0 because its y is not a function of x."""
+    """Whether `expr` is dy/dx, which sympy evaluates to 0 because y is not a function of x."""
     return isinstance(expr, sympy.Derivative) and expr.expr.is_Symbol
 
 
 def _named_rate(rate: sympy.Basic) -> sympy.Symbol:
-    r"""The symbol that the parser has for `\dot{v}` stands for dv/dt, another for dy/dx."""
+    r"""Return a symbol for the rate; for dv/dt, this is the parser's symbol for `\dot{v}`."""
     name = str(rate.expr) if len(str(rate.expr)) == 1 else rf"\{rate.expr}"
     name = name if str(rate.variables[0]) == "t" else f"{name}/{rate.variables[0]}"
     return sympy.Symbol(f"dot{{{name}}}", real=True)
 
 
-# math-verify's parser and clean-up without two of its defaults: lowercasing symbols (a/A would be 1) and dropping
-# trailing letters as units (3t would be 3).
+# math-verify's normalization without two of its defaults: lowercasing symbols (a/A would be 1) and removing trailing
+# letters as units (3t would be 3).
 _NORMALIZATION = NormalizationConfig(malformed_operators=True, boxed="none")
-# The parser reads i as a symbol. It is the imaginary unit unless it is an index.
+# The parser reads i as a symbol; unless it is an index, it is the imaginary unit.
 _INDEX_I = re.compile(r"\\(?:sum|prod)|_\s*(?:i|\{[^{}]*i)")
 _ARGUMENT = r"\s*(?:\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}|(\d|[A-Za-z]|\\(?!frac|sqrt|left)[A-Za-z]+))"
 _FUNCTION = "(?:arc)?(?:sin|cos|tan)h?|csc|cot|sec|ln|log|exp"
 _DIGITS = r"(?:\{\s*(\d+)\s*\}|(\d+))"
 _OPERAND = r"\s*(\((?:[^()]|\([^()]*\))*\)|\\frac\{[^{}]*\}\{[^{}]*\}|\{[^{}]*\}|\d*\s*(?:\\[a-z]+|[a-z])|\d+)"
-_REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
+_REWRITES: list[tuple[re.Pattern[str], Any]] = [  # pattern, replacement
     # Arguments without braces: \sqrt10, \sqrt[3]2, \frac\pi2, \frac{a}b, x^-1, 2^\frac12.
     (re.compile(r"\\sqrt(?![A-Za-z])(\[[^\[\]]*\])?\s*(\d+(?:\.\d+)?|[A-Za-z]|\\pi(?![A-Za-z]))"), r"\\sqrt\1{\2}"),
     (re.compile(rf"\\(frac|binom)(?![A-Za-z]){_ARGUMENT}{_ARGUMENT}"), r"\\\1{\2\3}{\4\5}"),
@@ -83,10 +83,10 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     (re.compile(rf"(?<![A-Za-z\\}}])([ACP])\s*\^\s*{_DIGITS}\s*_\s*{_DIGITS}"), r"\1_{\4\5}^{\2\3}"),  # C^2_5
     (re.compile(rf"(?<![A-Za-z\\}}])C\s*_\s*{_DIGITS}\s*\^\s*{_DIGITS}"), r"\\binom{\1\2}{\3\4}"),
     (re.compile(rf"(?<![A-Za-z\\}}])[AP]\s*_\s*{_DIGITS}\s*\^\s*{_DIGITS}"), r"\\frac{\1\2!}{(\1\2-\3\4)!}"),
-    # Of \log_{2}32 in a fraction the parser takes 3 for the argument.
+    # In a fraction, the parser reads the argument of \log_{2}32 as 3.
     (re.compile(r"\\log\s*_\s*(?:\{\s*(\w+)\s*\}\s*|(\d+)\s+|(\w))(\d+(?:\.\d+)?)(?![\d.])"), r"\\log_{\1\2\3}{\4}"),
     (re.compile(r"_\s*\{\s*([a-z])\s*\\geq\s*(\d)\s*\}"), r"_{\1=\2}^{\\infty}"),
-    # Functions and constants in program notation, which the parser would read as products of letters.
+    # Functions and constants in code notation, which the parser would read as products of letters.
     (re.compile(r"(?<![\\A-Za-z])(?:np|math)\.log\s*(?=\()"), r"\\ln"),
     (re.compile(r"(?<![\\A-Za-z])(?:np|math)\.(?=[a-z])"), ""),
     (re.compile(r"(?<![\\A-Za-z])sqrt\s*\(([^()]*)\)"), r"\\sqrt{\1}"),
@@ -96,12 +96,12 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
         ),
         r"\\\1",
     ),
-    (re.compile(r"(?<![\\A-Za-z])sec(?=\s*(?:\(|\\|[a-z](?![a-z])))"), r"\\sec"),  # 5 sec are seconds
+    (re.compile(r"(?<![\\A-Za-z])sec(?=\s*(?:\(|\\|[a-z](?![a-z])))"), r"\\sec"),  # not in 5 sec
     (re.compile(rf"\\?(?<![A-Za-z])cis(?![A-Za-z]){_OPERAND}"), r"e^{i\1}"),
     (re.compile(r"(?<![\\A-Za-z])pi(?![A-Za-z])"), r"\\pi "),
-    # A letter, which the parser takes for the gamma function.
+    # A letter, which the parser reads as the gamma function.
     (re.compile(r"\\gamma(?![A-Za-z])"), r"\\varpi "),
-    # \ln|x| / 2 is no logarithm of |x|/2, \cos^5 t (1 - t) no cosine of t (1 - t).
+    # \ln|x| / 2 is not \ln(|x|/2), and \cos^5 t (1 - t) is not \cos^5(t (1 - t)).
     (re.compile(rf"\\({_FUNCTION})\s*\|([^|]+)\|(?!\s*\^)"), r"\\\1(|\2|)"),
     (
         re.compile(
@@ -113,7 +113,7 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     (re.compile(r"(\\pi|(?<![A-Za-z\\_])[ei])\s*(?=\()"), r"\1\\cdot "),
     (re.compile(r"\\lg(?![A-Za-z])"), r"\\log_{10}"),
     (re.compile(r"\\log\s*_\s*(?:e|\{\s*e\s*\})"), r"\\ln "),
-    (re.compile(r"(?<![\\A-Za-z])E(?=_)"), r"\\Xi"),  # an energy or a field: the parser defines E otherwise
+    (re.compile(r"(?<![\\A-Za-z])E(?=_)"), r"\\Xi"),  # an energy or field; E has another meaning in the parser
     (re.compile(r"(?<![\\A-Za-z])e(?=_)"), r"\\xi "),  # a unit vector
     (re.compile(r"(?<=\d),(?=\d{3}(?!\d))"), ""),  # lists are already split
     (re.compile(r"_\s*(?:\{\s*\\odot\s*\}|\\odot(?![A-Za-z]))"), "_{o}"),  # solar masses and luminosities
@@ -122,17 +122,17 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     (re.compile(r"(?<!pmatrix\})\^\s*(?:T|\{\s*T\s*\}|\\top(?![A-Za-z])|\{\s*\\top\s*\})"), "^{T_{0}}"),
     (re.compile(r"(?<=[A-Za-z\d})])['′’]+"), lambda primes: "^{" + r"\prime" * len(primes.group()) + "}"),
 ]
-# The parser adds or multiplies two numbers side by side, which nobody means: 3 4 is neither 7 nor 12.
+# The parser adds or multiplies adjacent numbers, but 3 4 is neither 7 nor 12.
 _TWO_NUMBERS = re.compile(r"(?<![_^\d.])\d+\.?\d*\s+\.?\d")
 
 
 @lru_cache(maxsize=4096)
 def expression(text: str) -> Parsed | None:
-    """Parses a tidied LaTeX text; `None` if the parser cannot read it."""
+    """Parse a tidied LaTeX text; return `None` if this fails."""
     text = unwrap(text)
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
-    if _TWO_NUMBERS.search(text) and "prime" not in text:  # 63 45' are minutes of arc
+    if _TWO_NUMBERS.search(text) and "prime" not in text:  # 63 45' has minutes of arc
         return None
     try:
         parsed = _Parser().parse(normalize_latex(text, _NORMALIZATION))
@@ -143,9 +143,9 @@ def expression(text: str) -> Parsed | None:
         if isinstance(parsed, sympy.Rel):  # sympy evaluates x = 3+4i to False for a real x
             return parsed.func(parsed.lhs.xreplace(units), parsed.rhs.xreplace(units), evaluate=False)
         return parsed.xreplace(units)
-    except MemoryError:  # depends on this worker's free memory, not on the text: keep it out of the cache
+    except MemoryError:  # depends on this worker's free memory, not on the text: do not cache it
         raise
-    except Exception:  # the parser raises any built-in error on what it cannot read
+    except Exception:  # the parser can raise any built-in exception
         return None
 
 
@@ -160,7 +160,7 @@ def same(gold: str, answer: str) -> bool:
         return _same_family(_family(gold), _family(answer))
     left, right = expression(gold), expression(answer)
     if not (isinstance(left, _COMPARED) and isinstance(right, _COMPARED)):
-        return False  # one is unreadable, or says nothing: x = x is parsed to True
+        return False  # one cannot be parsed or states nothing: x = x is parsed as True
     if left.has(*_UNDEFINED) or right.has(*_UNDEFINED):
         return False  # 1/0 is not 2/0
     if sympy.S.EmptySet in (left, right):
@@ -179,7 +179,7 @@ def same(gold: str, answer: str) -> bool:
     if (agreed := _agree(_exact(left), _exact(right))) is not None:
         return agreed
     if isinstance(left, sympy.Expr) and isinstance(right, sympy.Expr) and (left.is_Symbol or right.is_Symbol):
-        return sympy.simplify(_exact(left - right)) == 0  # math-verify would compare the letters
+        return sympy.simplify(_exact(left - right)) == 0  # math-verify would compare the names
     return verify(_exact(left), _exact(right), allow_set_relation_comp=True, timeout_seconds=None)
 
 
@@ -187,7 +187,7 @@ _COMPARED_TERMS = 8
 
 
 def _terms(expr: Parsed) -> list[sympy.Expr]:
-    """The first terms of a series that are not 0; none for anything else."""
+    """Return the first nonzero terms of a series; else an empty list."""
     if not isinstance(expr, sympy.Expr):
         return []
     factor, series = expr.as_independent(sympy.Sum, as_Add=False)
@@ -199,7 +199,7 @@ def _terms(expr: Parsed) -> list[sympy.Expr]:
 
 
 def _family(text: str) -> list[list[float]]:
-    r"""The values of each item of `k\in\mathbb{Z}: 2k\pi; \pi+2k\pi` for the integers about zero."""
+    r"""Return the values of each item of `k\in\mathbb{Z}: 2k\pi; \pi+2k\pi` for integers around zero."""
     letter, _, items = text.partition(r"\in\mathbb{Z}: ")
     name, exprs = sympy.Symbol(letter, real=True), [expression(item) for item in split_top(items, ";")]
     known = [expr for expr in exprs if isinstance(expr, sympy.Expr) and expr.free_symbols == {name}]
@@ -209,21 +209,21 @@ def _family(text: str) -> list[list[float]]:
 
 
 def _same_family(one: list[list[float]], other: list[list[float]]) -> bool:
-    """Whether both have the same values as far as each item of either reaches."""
+    """Whether both have the same values in the range that all items cover."""
     reach = 0.8123 * min((min(abs(item[0]), abs(item[-1])) for item in one + other), default=0)
     near = [{round(value * 1e6) for item in items for value in item if abs(value) < reach} for items in (one, other)]
     return near[0] == near[1] != set()
 
 
-def _by_cases(text: str) -> Parsed | None:
-    """A function by cases, or any other expression; `None` if unreadable."""
+def _parse_cases(text: str) -> Parsed | None:
+    """Parse a piecewise function or another expression; `None` if this fails."""
     body = re.fullmatch(r"\\begin\{cases\}(.*)\\end\{cases\}", text, re.DOTALL)
     if not body:
         return expression(text)
     rows = [row.partition("&")[::2] for row in body[1].split(r"\\") if row.strip()]
     cases = [(expression(value.strip(" ,;")), _condition(condition)) for value, condition in rows]
-    readable = all(isinstance(value, sympy.Expr) and condition is not None for value, condition in cases)
-    return sympy.Piecewise(*cases, (sympy.nan, True)) if readable else None
+    is_valid = all(isinstance(value, sympy.Expr) and condition is not None for value, condition in cases)
+    return sympy.Piecewise(*cases, (sympy.nan, True)) if is_valid else None
 
 
 _IF = re.compile(
@@ -232,7 +232,7 @@ _IF = re.compile(
 
 
 def _condition(text: str) -> Any:
-    """A condition for sympy; of relations in a list, any may hold. `None` if it is none."""
+    """Convert a condition to sympy; relations in a list are alternatives. `None` if this fails."""
     text = _IF.sub("", unwrap(text)).strip(" ,;.")
     if re.fullmatch("else|otherwise|其他|其它|否则", text):
         return sympy.true
@@ -253,8 +253,8 @@ def _condition(text: str) -> Any:
 
 
 def _same_by_cases(gold: str, answer: str) -> bool:
-    """Whether two functions have the same values around the ends of their cases, or for the first integers."""
-    pair = [_by_cases(gold), _by_cases(answer)]
+    """Whether two piecewise functions are equal around the ends of their cases, or for the first integers."""
+    pair = [_parse_cases(gold), _parse_cases(answer)]
     relations = [relation for one in pair if isinstance(one, sympy.Expr) for relation in one.atoms(sympy.Rel)]
     letters = {letter for relation in relations for letter in relation.free_symbols}
     if not letters or not all(isinstance(one, sympy.Expr) for one in pair):
@@ -267,7 +267,7 @@ def _same_by_cases(gold: str, answer: str) -> bool:
     if any(relation.has(sympy.Mod) for relation in relations):
         places = [sympy.Integer(count) for count in range(1, 25)]
     values = [[one.subs(given).subs(name, place) for one in pair] for place in places]  # type: ignore[union-attr]
-    known = [[not value.has(*_NO_NUMBERS) for value in both] for both in values]
+    known = [[not value.has(*_NOT_NUMBERS) for value in both] for both in values]
     return any(map(all, known)) and all(
         here == [False, False] or (all(here) and abs(sympy.N(one - other)) < 1e-12)
         for here, (one, other) in zip(known, values, strict=True)
@@ -278,7 +278,7 @@ _C = sympy.Symbol("C", real=True)
 
 
 def _differ_by_a_constant(one: Parsed, other: Parsed) -> bool:
-    """Whether both are antiderivatives, f + C, of one function; `\\ln x` and `\\ln |x|` count as the same."""
+    """Whether both are antiderivatives f + C of the same function; `\\ln x` and `\\ln |x|` count as equal."""
     if not all(isinstance(expr, sympy.Expr) and expr.diff(_C) == 1 for expr in (one, other)):
         return False
     one, other = (
@@ -294,28 +294,28 @@ def _equals(one: sympy.Expr, other: sympy.Expr) -> bool:
     return bool(sympy.simplify(one - other) == 0) if agreed is None else agreed
 
 
-_PLACES = [sympy.Rational(*place) for place in ((13, 37), (71, 59), (-31, 43), (229, 83), (-163, 97))]
-_ZERO = sympy.Float("1e-90")  # zero comes out as about 1e-120
+_TEST_POINTS = [sympy.Rational(*place) for place in ((13, 37), (71, 59), (-31, 43), (229, 83), (-163, 97))]
+_ZERO = sympy.Float("1e-90")  # zero is computed as about 1e-120
 _NOT_SMOOTH = (sympy.Abs, sympy.floor, sympy.ceiling, sympy.Mod, sympy.Piecewise, sympy.sign, sympy.Max, sympy.Min)
 
 
 def _agree(one: Parsed, other: Parsed) -> bool | None:
-    """Whether two expressions agree at all places tried, or at none; `None` if this decides nothing."""
-    if not all(isinstance(expr, sympy.Expr) and not expr.has(*_NOT_TRIED) for expr in (one, other)):
+    """Whether two expressions agree at all test points (`True`) or none (`False`); `None` if undecided."""
+    if not all(isinstance(expr, sympy.Expr) and not expr.has(*_UNSAMPLED) for expr in (one, other)):
         return None
     if one == other:
         return True
     letters = sorted(one.free_symbols | other.free_symbols, key=str)
     if not letters:
         return None
-    # A difference between values that are not real does not count: \\ln(1/x) is -\\ln x for positive x. With a root of
-    # odd degree both must be real: for negative x sympy takes another branch of x^{2/3} than of \\sqrt[3]{x^2}.
+    # Ignore differences between values that are not real: \\ln(1/x) is -\\ln x for positive x. With a root of odd
+    # degree, both must be real: for negative x, sympy uses different branches of x^{2/3} and \\sqrt[3]{x^2}.
     exponents = [power.exp for expr in (one, other) for power in expr.atoms(sympy.Pow) if power.exp.is_Rational]
     real = all if any(exponent.q % 2 and exponent.q > 1 for exponent in exponents) else any
     same = different = 0
-    for place in _PLACES:
+    for place in _TEST_POINTS:
         at = {letter: place * (1 + sympy.Rational(index, 7)) for index, letter in enumerate(letters)}
-        values = [expr.evalf(_DIGITS_TRIED, subs=at) for expr in (one, other)]
+        values = [expr.evalf(_PRECISION, subs=at) for expr in (one, other)]
         if not all(value.is_number and value.is_finite for value in values):
             continue
         if abs((values[0] - values[1]).evalf()) <= abs(values[0]) * _NEGLIGIBLE + _ZERO:
@@ -333,20 +333,20 @@ def _exact(expr: Parsed) -> Parsed:
 
 
 def _clearly_different(one: Parsed, other: Parsed) -> bool:
-    """Whether two constants differ in their first nine digits, as most wrong answers do: no need to simplify."""
+    """Whether two constants differ in their first nine digits, so that they need not be simplified."""
     if not all(isinstance(expr, sympy.Expr) and expr.is_number for expr in (one, other)):
         return False
-    if sympy.N(one).has(*_NO_NUMBERS) != sympy.N(other).has(*_NO_NUMBERS):
-        return True  # sympy draws random numbers to simplify infinities, and has found one equal to 42
+    if sympy.N(one).has(*_NOT_NUMBERS) != sympy.N(other).has(*_NOT_NUMBERS):
+        return True  # sympy simplifies infinities with random numbers, and once found one equal to 42
     difference, size = abs(sympy.N(one - other)), abs(sympy.N(one))
     if not (difference.is_Float and size.is_Float):
         return False
-    least = sympy.Float("0" if 0 < size < 1e-200 else "1e-100")  # zero comes out as about 1e-120
+    least = sympy.Float("0" if 0 < size < 1e-200 else "1e-100")  # zero is computed as about 1e-120
     return bool(difference > size * sympy.Float("1e-9") + least)
 
 
 def _rounds_to(literal: str, expr: Parsed) -> bool:
-    """Whether a decimal has at least six significant digits, all right: 1.414214 for the square root of 2."""
+    """Whether a decimal has at least six significant digits, all correct: 1.414214 for the square root of 2."""
     places, value = decimal_places(literal), number(literal)
     if places is None or value is None or not isinstance(expr, sympy.Expr) or not expr.is_number:
         return False
@@ -355,23 +355,23 @@ def _rounds_to(literal: str, expr: Parsed) -> bool:
 
 
 def _relations(expr: Parsed) -> list[sympy.Rel]:
-    """The links of a chain such as a < b <= c, one for a single relation, none for anything else."""
+    """Return the relations in a chain such as a < b <= c or a single relation; else an empty list."""
     links = expr.args if isinstance(expr, And) else (expr,)
     relations = [link for link in links if isinstance(link, sympy.Rel)]
     return relations if len(relations) == len(links) else []
 
 
 def _same_relation(gold: sympy.Rel, answer: sympy.Rel) -> bool:
-    """Whether one left side minus right is a constant times the other; its sign matters to inequalities."""
+    """Whether the differences of the sides are proportional; inequalities also require a matching sign."""
     difference, other = _exact(gold.lhs - gold.rhs), _exact(answer.lhs - answer.rhs)
     if _equals(difference, other):
         return type(gold) is type(answer)
     letters = sorted(difference.free_symbols | other.free_symbols, key=str)
     at = {letter: sympy.Rational(41 + index, 29) for index, letter in enumerate(letters)}
-    if not (difference.has(*_NOT_TRIED) or other.has(*_NOT_TRIED)):
-        here = (difference / other).evalf(_DIGITS_TRIED, subs=at)
-        if here.is_number and here.is_finite and _agree(difference, here * other) is False:
-            return False  # to simplify would take seconds
+    if not (difference.has(*_UNSAMPLED) or other.has(*_UNSAMPLED)):
+        sampled_ratio = (difference / other).evalf(_PRECISION, subs=at)
+        if sampled_ratio.is_number and sampled_ratio.is_finite and _agree(difference, sampled_ratio * other) is False:
+            return False  # simplification would take seconds
     ratio = sympy.simplify(difference / other)
     if not ratio.is_number or ratio.is_zero or not ratio.is_finite:
         return False

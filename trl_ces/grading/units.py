@@ -1,6 +1,6 @@
 r"""
-Split a unit off a number and compare units. A word counts as a unit only if it is known to be one, or stands in the
-question: any other word behind a number may change it.
+Split units off numbers and compare units. A word counts as a unit only if it is a known unit or occurs in the
+question: other words after a number may change its value.
 
 | gold | equal | different |
 |---|---|---|
@@ -19,7 +19,7 @@ from .numbers import number
 _TEXT = r"\\(?:text|mathrm|mbox|textrm|textbf|operatorname)"
 _PREFIXES = {"k": "kilo", "c": "centi", "m": "milli", "d": "deci", "M": "mega", "G": "giga", "μ": "micro", "n": "nano"}
 _POWERS_OF_TEN = dict(zip(["", *_PREFIXES], (0, 3, -2, -3, -1, 6, 9, -6, -9), strict=True))
-# Nouns that answers of the benchmarks count. A question's own are known too, where it is given.
+# Nouns in benchmark answers. If the question is given, its nouns are known, too.
 _COUNTED = (
     "apple orange banana egg cookie cake pie pizza slice candy marble ball coin card book page pen pencil ticket "
     "stamp toy flower tree bird dog cat fish student teacher boy girl worker player team family families house room "
@@ -32,7 +32,7 @@ _METRIC = {
     "N": "newton", "V": "volt", "A": "ampere amp", "Hz": "hertz", "Pa": "pascal", "eV": "electronvolt", "mol": "mole",
     "Ω": "ohm",
 }  # fmt: skip
-# The first word of a line names the unit; the others are its spellings.
+# The first word of an entry names the unit; the others are its spellings.
 _OTHERS = """
     in inch inche|ft foot feet|yd yard|mi mile|h hr hour 小时|min minute 分钟|day 天|week wk|month|year yr 年
     t ton tonne 吨|cm 厘米|m 米|km 千米 公里|mm 毫米|dm 分米|kg 千克 公斤|g 克|L 升|mL 毫升|s 秒
@@ -55,14 +55,14 @@ def _spellings() -> dict[str, str]:
 
 
 _KNOWN = _spellings()
-# Units of measurement: a number of these is another number of another.
+# Units of measurement, whose conversion changes the number.
 MEASURES = frozenset(_KNOWN.values()) - {*f"{_COUNTED} unit person child man woman percent mass".split()}
-# Units that measure the same thing, in the first one.
+# Units of the same quantity, in multiples of the first.
 _SIZES: dict[str, tuple[str, Fraction]] = {}
-_TO_FIRST = """m in 0.0254 ft 0.3048 yd 0.9144 mi 1609.344|g t 1e6 lb 453.59237 oz 28.349523125|W|J|N|V|A|
+_CONVERSIONS = """m in 0.0254 ft 0.3048 yd 0.9144 mi 1609.344|g t 1e6 lb 453.59237 oz 28.349523125|W|J|N|V|A|
     Hz|Pa|s min 60 h 3600 day 86400 wk 604800|L gal 3.785411784 qt 0.946352946 pt 0.473176473|dollar cent 0.01|
     元 角 0.1 分 0.01"""
-for _line in _TO_FIRST.split("|"):
+for _line in _CONVERSIONS.split("|"):
     _first, *_rest = _line.split()
     _SIZES |= {prefix + _first: (_first, Fraction(10) ** power) for prefix, power in _POWERS_OF_TEN.items()}
     _SIZES |= {name: (_first, Fraction(size)) for name, size in zip(_rest[::2], _rest[1::2], strict=True)}
@@ -75,7 +75,7 @@ CHINESE = sorted((word for word in _KNOWN if not word.isascii() and word not in 
 
 @lru_cache(maxsize=256)
 def measures_in(question: str) -> frozenset[str]:
-    """The measures that a question names: whole words, symbols behind a number or in `\\text{}`, signs of money."""
+    """Return the measures in a question: whole words, symbols after numbers or in `\\text{}`, currency signs."""
     symbols = re.findall(rf"(?:\d[\s~\\,]*|°|{_TEXT}\s*\{{[^{{}}A-Za-zμ]*)([A-Za-zμ]+)", question)
     words = [word for word in re.findall("[A-Za-z]{3,}", question) if word not in {"second", "minute", "foot", "min"}]
     named = {name for word in [*symbols, *words] if (name := _name(word))}
@@ -92,7 +92,7 @@ def measures_in(question: str) -> frozenset[str]:
 
 
 _POWER = r"(?:\s*\^\s*\{?\s*-?\d\s*\}?)?"
-# `\text{ cm}^2`, `\mathrm{m} / \mathrm{s}`, `\Omega` behind a value
+# `\text{ cm}^2`, `\mathrm{m} / \mathrm{s}`, `\Omega` after a value
 _IN_TEXT = re.compile(
     rf"^(.*?[^\s=+*/^,(\[{{<>-])\s*((?:(?:{_TEXT}\s*\{{(?:[^{{}}]|\{{[^{{}}]*\}})*\}}|\\Omega(?![A-Za-z])|μ){_POWER}(?:[\s/]|\\cdot)*)+)$",
     re.DOTALL,
@@ -104,7 +104,7 @@ _ALL_IN_TEXT = re.compile(rf"^{_TEXT}\s*\{{\s*([-+]?[\d.,/]*\d[^{{}}]*)\}}$")
 
 
 def split_unit(text: str, nouns: frozenset[str] = frozenset()) -> tuple[str, str]:
-    """Splits a tidied text into its value and trailing unit (`""` if there is none). `nouns`: see [`parse_unit`]."""
+    """Split a tidied text into its value and trailing unit (`""` if there is none). `nouns` also count as units."""
     if whole := _ALL_IN_TEXT.match(text):
         text = whole.group(1).strip()
     in_text = _IN_TEXT.match(_QUOTIENT.sub(r"\1/\2", re.sub(r"\\mu(?![A-Za-z])", "μ", text))) or _GLUED.match(text)
@@ -113,7 +113,7 @@ def split_unit(text: str, nouns: frozenset[str] = frozenset()) -> tuple[str, str
         if parse_unit(unit, nouns) is not None:
             return in_text.group(1).strip(), unit
     plain = re.match(rf"^({_LITERAL})(\s*[A-Za-zΩμÅ一-鿿][A-Za-zΩμÅ一-鿿./\s-]*{_POWER})$", text)
-    # A lone letter is a variable (3t, 7 m); as a unit it is in \text{} or \mathrm{}.
+    # A single letter is a variable (3t, 7 m) unless it is in \text{} or \mathrm{}.
     if plain and number(plain.group(1)) is not None and not re.fullmatch(r"\s*[A-Za-z]", plain.group(2)):
         unit = plain.group(2).strip()
         if parse_unit(unit, nouns) is not None:
@@ -130,7 +130,7 @@ _JOINERS.add("metric")
 
 @lru_cache(maxsize=4096)
 def parse_unit(unit: str, nouns: frozenset[str] = frozenset()) -> dict[str, int] | None:
-    """Reads a unit."""
+    """Return the power of each unit; `None` if a word is not a unit."""
     for short, long in (r"\Omega", "Ω"), (r"\mu", "μ"), ("mph", "mi/h"), ("kph", "km/h"), ("/时", "/小时"):
         unit = unit.replace(short, long)
     powers: dict[str, int] = {}
@@ -155,12 +155,12 @@ def parse_unit(unit: str, nouns: frozenset[str] = frozenset()) -> dict[str, int]
             return None
     if len(powers) > 1:
         powers.pop("deg", None)  # degrees Celsius
-    # "5 in total", "5 each" have no unit; "per" and "square" alone are none.
+    # "in total" and "each" mean no unit; "per" and "square" alone are not units.
     return powers if powers or (tokens and sign == scale == 1) else None
 
 
 def _name(word: str) -> str | None:
-    """The unit of a spelling. Short ones are symbols, whose case matters: a mW is not a MW, an M is no meter."""
+    """Return the unit of a spelling. Symbols are case-sensitive: mW is not MW, and M is not a meter."""
     forms = [word, word.removesuffix("s"), word.removesuffix("es")] if len(word) > 2 else [word]
     for form in forms:
         if name := _KNOWN.get(form) or (_KNOWN.get(form.lower()) if len(form) > 2 else None):
@@ -172,13 +172,13 @@ _COMPOUND = re.compile(r"(?:\d+(?:\.\d+)?\s*[A-Za-z一-鿿]+[\s,]*){2,4}")  # 2 
 
 
 def quantity(text: str) -> tuple[str, dict[str, int], Fraction] | None:
-    r"""The value of `75\text{ cm}` or `2\text{ hours }30\text{ minutes}` in the first units of their kinds, these, and
-    the size of the unit; `None` for a text without a measure."""
+    r"""Return the value of `75\text{ cm}` or `2\text{ hours }30\text{ minutes}` in base units, the powers of the base
+    units and the size of the unit; `None` for a text without a measure."""
     bare = unwrap(tidy(text))
     if _COMPOUND.fullmatch(bare):
         bare = re.sub("(?<=时)(.*)分$", r"\1分钟", re.sub("(?<!小)时", "小时", bare))
         pieces = re.findall(r"([\d.]+)\s*([A-Za-z一-鿿]+)", bare)
-        parts = [part for found, unit in pieces if (part := quantity(rf"{found}\text{{ {unit}}}"))]
+        parts = [part for digits, unit in pieces if (part := quantity(rf"{digits}\text{{ {unit}}}"))]
         if len(parts) < len(pieces) or any(a[1] != b[1] or a[2] <= b[2] for a, b in pairwise(parts)):
             return None
         return str(sum(Fraction(part[0]) for part in parts)), parts[0][1], Fraction(0)
@@ -189,15 +189,15 @@ def quantity(text: str) -> tuple[str, dict[str, int], Fraction] | None:
     size, kinds = Fraction(1), dict[str, int]()
     for name, power in unit.items():
         first, scale = _SIZES.get(name, (name, Fraction(1)))
-        first, degree = ("m", 3) if first == "L" else (first, 1)  # a litre is a cubic decimetre
+        first, degree = ("m", 3) if first == "L" else (first, 1)  # a liter is a cubic decimeter
         size *= (scale / 1000 if degree == 3 else scale) ** power
         kinds[first] = kinds.get(first, 0) + degree * power
-    found = number(value)
-    return rf"{size} \cdot ({value})" if found is None else str(found * size), kinds, size
+    literal = number(value)
+    return rf"{size} \cdot ({value})" if literal is None else str(literal * size), kinds, size
 
 
 def unit_fits(unit: str, gold: str) -> bool:
-    """Whether an answer's unit may stand behind the number where the gold's stands."""
+    """Whether an answer's unit is compatible with the gold's."""
     given, expected = parse_unit(unit), parse_unit(gold)
     if not given or not expected or given == expected:
         return True
@@ -216,18 +216,18 @@ _SIGNS = {
 
 
 def implied_unit(text: str) -> str:
-    r"""The unit that the sign of a text means, which `tidy` drops: of `\$9`, `60^\circ` and `20\%`; else `""`."""
+    r"""Return the unit of the sign that `tidy` removes from `\$9`, `60^\circ` or `20\%`; else `""`."""
     return next((unit for unit, sign in _SIGNS.items() if sign.search(text)), "")
 
 
 @lru_cache(maxsize=256)
 def stems(text: str) -> frozenset[str]:
-    """The words of a text, singular and plural alike."""
+    """Return a text's words without plural endings."""
     return frozenset(re.sub("(?<=..)(?:es|s|e)$", "", word) for word in re.findall("[a-z]+", text.lower()))
 
 
-# Words of a question that behind a number would change the value or doubt it.
-_NO_NOUNS = stems(
+# Words that, after a number, change its value or express doubt.
+_NOT_NOUNS = stems(
     "at most least than less fewer under above below about around almost nearly or and not no wrong false incorrect "
     "is by if for where minus plus times over half third quarter pair dozen double triple square percent "
     "base mod hundred thousand million billion trillion zero one two three four five six seven eight nine ten pi e i "
@@ -236,5 +236,5 @@ _NO_NOUNS = stems(
 
 
 def nouns(question: str) -> frozenset[str]:
-    """The words of a question that behind a number say what is counted."""
-    return stems(question) - _NO_NOUNS
+    """Return the words of a question that may state what a number counts."""
+    return stems(question) - _NOT_NOUNS

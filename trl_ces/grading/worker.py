@@ -1,15 +1,15 @@
 """
-The process that compares answers: a single-threaded supervisor imports the algebra once and forks a child, which
-serves requests. The kernel, not Python, ends what takes too long: the default action of an interval timer's signal
-stops even a big-integer power inside C, and RLIMIT_AS bounds memory. The supervisor then forks the next child in 10 ms
+Compare answers in a separate process. A single-threaded supervisor imports the algebra once and forks a child, which
+serves requests. The kernel, not Python, ends slow requests: the default action of an interval timer's signal stops
+even a big-integer power inside C, and RLIMIT_AS bounds memory. The supervisor then forks the next child in 10 ms
 instead of importing everything again.
 
-The limit counts processor time, so that an answer scores the same on a busy machine. A second timer ends requests that
-wait instead of computing, and calls them "died": they are tried once more, and then stay ungraded.
+The limit counts CPU time, so that grades do not depend on the load of the machine. A second timer ends requests that
+wait instead of computing and reports them as "died": they are retried once and then remain ungraded.
 
-Protocol, one JSON object a line: `{"id", "op": "equal" or "equal_as_script", "gold", "answer", "limit"}` or
+Protocol, one JSON object per line: `{"id", "op": "equal" or "equal_as_script", "gold", "answer", "limit"}` or
 `{"id", "op": "usable", "gold", "limit"}` on stdin, one at a time; `{"id", "status": "ok", "verdict"}` on stdout, or
-status "timeout", "died", "error".
+status "timeout", "died" or "error".
 """
 
 import json
@@ -22,12 +22,12 @@ import struct
 import sys
 from collections.abc import Callable
 
-# A child is replaced after this many requests, so that the algebra's caches do not grow for days,
+# Replace a child after this many requests, because the algebra's caches grow.
 REQUESTS_PER_CHILD = 5000
-# and after using this share of its memory, so that every answer finds about as much as the first.
+# Replace a child that uses this fraction of its memory, so that all requests have enough.
 FULL_AT = 0.5
-# Wall-clock seconds beyond the limit on processor time; less than GRACE_S in pool.py. Many, because on a machine with
-# ten busy processes a core a comparison needs ten times its limit, and nothing in the algebra waits.
+# Wall-clock seconds beyond the CPU time limit; less than GRACE_S in pool.py. The value is large because, with ten busy
+# processes per core, a comparison takes ten times its CPU time, and nothing in the algebra waits.
 CLOCK_GRACE_S = 20.0
 _TIMER_SIGNALS = (signal.SIGALRM, signal.SIGPROF)
 _STDIN, _STDOUT = 0, 1
@@ -35,22 +35,22 @@ _EXIT_END_OF_INPUT, _EXIT_RECYCLE = 0, 3
 
 
 def main() -> None:
-    """Supervises children until stdin ends. Arguments: the memory limit of a child in bytes."""
+    """Supervise children until stdin ends. Argument: the memory limit per child in bytes."""
     memory_bytes = int(sys.argv[1])
     logging.disable(logging.CRITICAL)  # math-verify warns in each process that its timeouts are off
-    sys.stdout = sys.stderr  # a parser's prints must not reach the protocol
+    sys.stdout = sys.stderr  # a parser's output must not reach the protocol
     from sympy.core.random import seed
 
     compare = load_algebra()  # once for all children
 
     def answer_request(request: dict) -> bool:
-        seed(0)  # simplify() tries random numbers: a result must not depend on earlier requests
+        seed(0)  # simplify() uses random numbers, but results must not depend on earlier requests
         return compare(request)
 
     for number in _TIMER_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _TIMER_SIGNALS)
-    current = mmap.mmap(-1, 8)  # id of the current request (0: none), readable after the child died
+    current = mmap.mmap(-1, 8)  # id of the current request (0: none), readable after the child dies
     _reply({"status": "ready"})
     while True:
         child = os.fork()
@@ -63,12 +63,12 @@ def main() -> None:
         (request_id,) = struct.unpack("q", current[:])
         current[:] = struct.pack("q", 0)
         if request_id:
-            # A request that waited instead of computing says nothing about the answer: "died", as if it were killed.
+            # "died" if the request waited instead of computing, because this says nothing about the answer.
             _reply({"id": request_id, "status": "timeout" if os.WTERMSIG(status) == signal.SIGPROF else "died"})
 
 
 def load_algebra() -> Callable[[dict], bool]:
-    """Imports the algebra and returns the function that answers a request."""
+    """Import the algebra and return the function that answers a request."""
     from .equality import equal
     from .golds import usable
     from .qwen.equality import equal_as_script, parser_problem
@@ -78,7 +78,7 @@ def load_algebra() -> Callable[[dict], bool]:
     same(r"\frac{-3x^{2}+\sqrt{5}}{2(y-1)}", r"y=e^{-2t}\cos(3t)+C_{1}\ln x")
     same(r"\begin{pmatrix}1 & x \\ 2 & y\end{pmatrix}", r"\pi r^2+2ab-5i")
     same(r"2\sqrt{2}+x", r"\sqrt{8}+x")
-    # Only `correct_qwen` needs sympy's generated parser, which other versions of sympy may have in another place.
+    # Only `correct_qwen` needs sympy's generated parser, whose location depends on the version of sympy.
     script_problem = parser_problem()
     if script_problem is None:
         try:
@@ -126,7 +126,7 @@ def _serve(current: mmap.mmap, answer_request: Callable[[dict], bool], memory_by
         try:
             reply = {"status": "ok", "verdict": answer_request(request)}
         except Exception as error:
-            # Includes MemoryError and RecursionError: the parent counts a pair that cannot be compared as not equal.
+            # Includes MemoryError and RecursionError: to the parent, pairs that cannot be compared are not equal.
             reply = {"status": "error", "error": f"{type(error).__name__}: {str(error)[:200]}"}
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -138,7 +138,7 @@ def _serve(current: mmap.mmap, answer_request: Callable[[dict], bool], memory_by
 
 
 def _read_line() -> bytes | None:
-    # Unbuffered; the parent sends a request only after the last reply, so a killed child loses none.
+    # Unbuffered: the parent sends one request at a time, so a killed child loses no others.
     line = b""
     while not line.endswith(b"\n"):
         chunk = os.read(_STDIN, 65536)

@@ -1,4 +1,4 @@
-"""When the Qwen2.5-Math evaluation script calls two answers equal."""
+"""Compare answers like the Qwen2.5-Math evaluation script."""
 
 import math
 import re
@@ -23,18 +23,18 @@ _WITHOUT_BRACKETS = str.maketrans("", "", "(){}")
 
 @cache
 def parser_problem() -> str | None:
-    """Says why sympy's LaTeX parser cannot run here and what to do; `None` if it can."""
-    found = version("antlr4-python3-runtime")
-    if (4, 11) <= tuple(int(part) for part in found.split(".")[:2]) < (5,):
+    """Return why sympy's LaTeX parser cannot run here and what to do; `None` if it can."""
+    installed = version("antlr4-python3-runtime")
+    if (4, 11) <= tuple(int(part) for part in installed.split(".")[:2]) < (5,):
         return None
     return (
-        f"`correct_qwen` needs antlr4-python3-runtime 4.11 to 4.13, not {found}: run `pip install "
+        f"`correct_qwen` needs antlr4-python3-runtime 4.11 to 4.13, not {installed}: run `pip install "
         "antlr4-python3-runtime==4.13.2`, or pass `with_qwen=False`."
     )
 
 
 def equal_as_script(gold: str, answer: str | None, algebra: Algebra) -> bool:
-    """Decides, as the script would, whether a prepared answer is the gold."""
+    """Whether the script would accept a prepared answer."""
     if answer is None:
         return False
     if gold.strip().casefold() == answer.strip().casefold():

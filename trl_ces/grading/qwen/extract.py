@@ -1,28 +1,28 @@
 """
-Where the Qwen2.5-Math evaluation script finds the answer of a response and of a gold. Thinking is not special to it: a
-box inside counts.
+Extract answers from completions and golds like the Qwen2.5-Math evaluation script, which also accepts a box inside the
+thinking.
 """
 
 import re
 
 from .normalise import normalise
 
-# Golds and answers of Minerva keep their units.
+# Golds and answers of Minerva Math keep their units.
 _KEEPS_UNITS = frozenset({"minerva_math"})
 _CHOICES = re.compile(r"[A-E]+")
 _CHOICE = re.compile(r"\b[A-E]\b")
 _CHOICE_STATEMENT = re.compile(r"(?:answer|choice) is", re.IGNORECASE)
 _BRACE = re.compile(r"[{}]")
 _NUMBER = re.compile(r"-?\d*\.?\d+")
-_HOPE = ("final answer is $", "$. I hope")
+_FINAL_ANSWER_MARKS = ("final answer is $", "$. I hope")
 _STATEMENTS = ("he answer is", "final answer is")
 _CHINESE_STATEMENT = "答案是"
 
 
 def prepare_gold(gold: str, benchmark: str | None = None) -> str:
-    """Brings a gold into the form in which the script compares it."""
+    """Convert a gold to the form that the script compares."""
     if benchmark == "minerva_math":
-        return _clean(_stated(gold) if "boxed" in gold else gold, keep_units=True)
+        return _clean(_stated_answer(gold) if "boxed" in gold else gold, keep_units=True)
     if benchmark == "gsm8k":
         gold = gold.rpartition("####")[2]
     if benchmark in {"college_math", "gaokao2023en", "gaokao_math_cloze", "olympiadbench"}:
@@ -33,7 +33,7 @@ def prepare_gold(gold: str, benchmark: str | None = None) -> str:
 
 
 def _plain_number(gold: str) -> str:
-    """Converts a numeric gold of TABMWP to the decimal that Python prints; returns others unchanged."""
+    """Convert a numeric TabMWP gold to the decimal that Python prints; return others unchanged."""
     bare = gold.strip().replace(",", "")
     top, slash, bottom = bare.partition("/")
     try:
@@ -45,9 +45,9 @@ def _plain_number(gold: str) -> str:
 
 
 def extract(response: str, benchmark: str | None = None) -> str:
-    """Extracts an answer by the first of the script's six rules that matches, and normalises it."""
+    """Extract an answer by the first of the script's six rules that matches, and normalize it."""
     keep_units = benchmark in _KEEPS_UNITS
-    return normalise(_clean(_stated(response), keep_units), keep_units)
+    return normalise(_clean(_stated_answer(response), keep_units), keep_units)
 
 
 def _clean(text: str, keep_units: bool) -> str:
@@ -56,10 +56,10 @@ def _clean(text: str, keep_units: bool) -> str:
     return normalise(text, keep_units)
 
 
-def _stated(response: str) -> str:
-    if all(mark in response for mark in _HOPE):
-        after = response.partition(_HOPE[0])[2]
-        return after.partition(_HOPE[1])[0].strip()
+def _stated_answer(response: str) -> str:
+    if all(mark in response for mark in _FINAL_ANSWER_MARKS):
+        after = response.partition(_FINAL_ANSWER_MARKS[0])[2]
+        return after.partition(_FINAL_ANSWER_MARKS[1])[0].strip()
     if "boxed" in response:
         return _last_box(response)
     for statement in _STATEMENTS:
@@ -87,7 +87,7 @@ def _last_box(response: str) -> str:
 
 
 def predict(response: str, gold: str, benchmark: str | None = None) -> str | None:
-    """Extracts the text that the script compares with a gold."""
+    """Return the text that the script compares with a gold."""
     if not response:
         return None
     answer = extract(response, benchmark)
@@ -95,10 +95,10 @@ def predict(response: str, gold: str, benchmark: str | None = None) -> str | Non
         return answer
     if len(gold) > 1:
         return "".join(character for character in answer if character in "ABCDE")
-    return answer if answer in set("ABCDE") else _chosen(response)
+    return answer if answer in set("ABCDE") else _chosen_letter(response)
 
 
-def _chosen(response: str) -> str:
+def _chosen_letter(response: str) -> str:
     statements = list(_CHOICE_STATEMENT.finditer(response))
     text = response[statements[-1].end() :] if statements else response
     letters = _CHOICE.findall(text.upper())

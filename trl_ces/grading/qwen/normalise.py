@@ -1,6 +1,6 @@
 r"""
-How the Qwen2.5-Math evaluation script rewrites an answer before comparing it. Like the script, it loses information
-(units, single letters, `x=`). Every search is linear or bounded by `MAX_NORMALISED`.
+Normalize answers like the Qwen2.5-Math evaluation script. This loses information (units, single letters, `x=`). Every
+search is linear or bounded by `MAX_NORMALISED`.
 """
 
 import re
@@ -8,10 +8,10 @@ from functools import lru_cache
 
 from ...support.comparison import NUMBER_WORDS
 
-# Longer texts are compared as they are: a truncated box may extend over the whole response.
+# Longer texts are compared unchanged: a truncated box may extend over the whole completion.
 MAX_NORMALISED = 2_000
 
-# Words to drop unless they touch a letter, digit or underscore. Our own list; "dollars" stays.
+# Words to remove unless they touch a letter, digit or underscore. The list is our own; "dollars" stays.
 _SINGULAR = """
 o'clock a c d g h l m o s t th mm cm dm km ft yd mi inch inches foot feet mg gm kg oz ml cl kl lt am pm mph kmph kmh
 kph rpm hz kelvin celsius fahrenheit rad square cubic sq rs pence paise usd candy candies man men woman women child
@@ -24,7 +24,7 @@ acre hectare cent rupee euro percent apple orange banana pear egg cookie cake bo
 card ticket coin flower tree bag bottle piece item toy shirt tile stone brick boy girl person worker friend player
 passenger monkey dog cat bird cow horse way step number side digit question game goal vote
 """
-# An option's letter, a blank and one more character are dropped together: `a x`, `b >`.
+# An option's letter, a space and one more character are removed together: `a x`, `b >`.
 _OPTION = r"[abc] ."
 _UNITS = re.compile(
     rf"(?<!\w)(?:{_OPTION}|{'|'.join(_SINGULAR.split())}|(?:{'|'.join(_SINGULAR_AND_PLURAL.split())})s?)(?!\w)"
@@ -60,9 +60,9 @@ _SLASH = re.compile(r"(-?\d+)/(-?\d+)")
 
 
 def normalise(text: str, keep_units: bool = False) -> str:
-    r"""Rewrites an answer as the script does."""
+    r"""Rewrite an answer as the script does."""
     if len(text) > MAX_NORMALISED:
-        return "".join(text.split())  # bypasses the cache: thousands of long answers would fill the memory
+        return "".join(text.split())  # bypass the cache: thousands of long answers would fill memory
     return _normalise(text, keep_units)
 
 
@@ -110,10 +110,10 @@ def _whole_fraction(match: re.Match[str]) -> str:
 
 
 def number_words(text: str) -> int | None:
-    """Reads a number spelled in words."""
+    """Parse a number spelled in words."""
     if text.strip().isdecimal():
         return int(text)
-    found = False
+    has_number = False
     total = current = 0
     for word in text.lower().replace("-", " ").split():
         if word in NUMBER_WORDS:
@@ -124,5 +124,5 @@ def number_words(text: str) -> int | None:
             total, current = total + _SCALES[word] * (current or 1), 0
         else:
             continue
-        found = True
-    return total + current if found else None
+        has_number = True
+    return total + current if has_number else None

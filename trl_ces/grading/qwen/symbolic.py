@@ -1,10 +1,10 @@
 r"""
-The computer algebra behind the Qwen2.5-Math evaluation script's verdict: sympy's LaTeX parser, else latex2sympy; then
-equality, a numeric tolerance, equations up to sign, rounded matrices. Runs only in worker processes, subject to their
-time and memory limits.
+Compare by computer algebra like the Qwen2.5-Math evaluation script: parse with sympy, or else with latex2sympy; then
+compare by equality, a numeric tolerance, equations up to sign, or rounded matrices. Runs only in worker processes,
+under their time and memory limits.
 
-Omitted: sympy's `parse_expr`, which evaluates model output as Python; none of the verdicts on the judged answers
-depend on it. Sets and intervals, which the script's older latex2sympy cannot read, count as unreadable here, too.
+sympy's `parse_expr` is omitted because it evaluates model output as Python; no result on the judged answers depends on
+it. Sets and intervals are not parsed, because the script's older latex2sympy cannot parse them.
 """
 
 import cmath
@@ -26,13 +26,13 @@ from .equality import numbers_close
 
 Parsed: TypeAlias = Basic | MatrixBase | None
 
-# Values for the symbols of an expression; arbitrary.
+# Arbitrary values for the symbols of an expression.
 _POINT = tuple(map(Float, ["0.43", "0.62", "0.78", "0.91", "1.09", "1.17", "1.31", "1.46"]))
 
 
 class _Lexer(LaTeXLexer):
     def checkVersion(self, toolVersion):
-        """Skips the check: antlr 4.11, which wrote the tables, and 4.13, which reads them, share a format."""
+        """Skip the check: antlr 4.11, which wrote the tables, and 4.13, which reads them, share a format."""
 
 
 class _Parser(LaTeXParser):
@@ -46,7 +46,7 @@ class _Strict(ErrorListener):
 
 
 def _parse_with_sympy(text: str) -> Parsed:
-    """Parses the longest prefix that the grammar accepts: `2a+b,3` is read as `2a+b`, a known error in the script."""
+    """Parse the longest prefix that the grammar accepts: `2a+b,3` is read as `2a+b`, a known error of the script."""
     lexer = _Lexer(InputStream(text.strip()))
     parser = _Parser(CommonTokenStream(lexer))
     for reader in (lexer, parser):
@@ -56,7 +56,7 @@ def _parse_with_sympy(text: str) -> Parsed:
 
 
 def _parse_with_latex2sympy(text: str) -> Parsed:
-    if "," in text and "pmatrix" not in text:  # a tuple, an interval, a set: slow to read, and rejected below
+    if "," in text and "pmatrix" not in text:  # a tuple, interval or set: slow to parse, and rejected below
         return None
     parsed = latex2sympy(text)
     return parsed if isinstance(parsed, (Expr, MatrixBase, Eq)) else None
@@ -64,7 +64,7 @@ def _parse_with_latex2sympy(text: str) -> Parsed:
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Parsed:
-    """Parses a string as the script does; `None` if neither parser can read it."""
+    """Parse a text as the script does; `None` if neither parser can read it."""
     readings = dict.fromkeys([text.replace("\\\\", "\\"), text])
     parsers: tuple[Callable[[str], Parsed], ...] = (_parse_with_sympy, _parse_with_latex2sympy)
     for parser, reading in product(parsers, readings):
@@ -78,7 +78,7 @@ def parse(text: str) -> Parsed:
 
 
 def same_as_script(gold: str, answer: str) -> bool:
-    """Decides, as the script would, whether two prepared strings are algebraically equal."""
+    """Whether the script would find two prepared texts algebraically equal."""
     left, right = parse(gold), parse(answer)
     if left is None or right is None:
         return False
@@ -114,7 +114,7 @@ def _same_expression(left: Expr, right: Expr) -> bool:
 
 
 def _values(left: Expr, right: Expr, point: dict[Basic, Float]) -> tuple[complex, complex] | None:
-    """Evaluates two expressions at a point; `None` if one is not a number there or may take long to evaluate."""
+    """Evaluate two expressions at a point; `None` if one is not a number there or may take long to evaluate."""
     if point and any(side.has(Sum, Product, Integral, Limit, Derivative) for side in (left, right)):
         return None
     try:
