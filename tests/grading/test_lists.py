@@ -1,10 +1,10 @@
 """
 Grade answers by authors who had not read the grading rules, with the question as in the trainer.
 
-Each pair of lists in `lists/` was graded before its failures were used to improve the rules. Lists 6 and 26 were not
-used for improvements. Lists 22 to 29 contain ordinary answers; initially, 7, 22, 7, 14, 1, 18, 10 and 15 of 400
-correct answers were rejected, and 1, 0, 0, 1, 0, 1, 0 and 0 of 400 wrong answers were accepted. The numbers of
-accepted hostile answers and of rejected correct answers must not increase.
+Each pair of lists in `lists/` was graded before its failures were used to improve the rules. Lists 6, 26 and 30 were
+not used for improvements. Lists 22 to 31 contain ordinary answers; at the first count, 7, 22, 7, 14, 1, 18, 10, 15, 6
+and 1 of 400 correct answers were rejected, and 1, 0, 0, 1, 0, 1, 0, 0, 0 and 1 of 400 wrong answers accepted. The
+numbers of accepted hostile answers and of rejected correct answers must not increase.
 """
 
 import json
@@ -78,6 +78,10 @@ BLIND_LISTS = [
     ("blind28-correct", 400, 1.0, 3),
     ("blind29-hostile", 400, 0.0, 0),  # initially 0, and 15 correct answers rejected
     ("blind29-correct", 400, 1.0, 3),
+    ("blind30-hostile", 400, 0.0, 0),
+    ("blind30-correct", 400, 1.0, 6),
+    ("blind31-hostile", 400, 0.0, 0),  # at first 1, and 1 correct one rejected
+    ("blind31-correct", 400, 1.0, 1),
 ]
 NEWEST = 4  # `make test` grades this many lists; `make test-slow` grades all
 
@@ -128,6 +132,8 @@ def test_the_number_of_misgraded_answers_in_blind_lists_does_not_increase(name, 
         (27, 1, 18),
         (28, 0, 10),
         (29, 0, 15),
+        (30, 0, 6),
+        (31, 1, 1),
     ],
 )
 def test_trls_reward_misgrades_more_than_twice_as_many_answers(number, accepted, rejected):
@@ -140,5 +146,5 @@ def test_trls_reward_misgrades_more_than_twice_as_many_answers(number, accepted,
     print(f"\nTRL's reward on list {number}: {misgraded[0]} hostile accepted, {misgraded[1]} correct rejected")
     assert sum(misgraded) > 2 * (accepted + rejected)
     assert misgraded[1] > 2 * rejected
-    # Wrong answers in lists 22 to 29 are not hostile, so TRL's reward accepts few of them, too.
+    # Wrong answers in lists 22 to 31 are not hostile, so TRL's reward accepts few of them, too.
     assert number >= 22 or misgraded[0] > 2 * accepted
