@@ -178,7 +178,7 @@ def quantity(text: str) -> tuple[str, dict[str, int], Fraction] | None:
     if _COMPOUND.fullmatch(bare):
         bare = re.sub("(?<=时)(.*)分$", r"\1分钟", re.sub("(?<!小)时", "小时", bare))
         pieces = re.findall(r"([\d.]+)\s*([A-Za-z一-鿿]+)", bare)
-        parts = [part for digits, unit in pieces if (part := quantity(rf"{digits}\text{{ {unit}}}"))]
+        parts = [part for amount, unit in pieces if (part := quantity(rf"{amount}\text{{ {unit}}}"))]
         if len(parts) < len(pieces) or any(a[1] != b[1] or a[2] <= b[2] for a, b in pairwise(parts)):
             return None
         return str(sum(Fraction(part[0]) for part in parts)), parts[0][1], Fraction(0)
@@ -192,8 +192,8 @@ def quantity(text: str) -> tuple[str, dict[str, int], Fraction] | None:
         first, degree = ("m", 3) if first == "L" else (first, 1)  # a liter is a cubic decimeter
         size *= (scale / 1000 if degree == 3 else scale) ** power
         kinds[first] = kinds.get(first, 0) + degree * power
-    literal = number(value)
-    return rf"{size} \cdot ({value})" if literal is None else str(literal * size), kinds, size
+    amount = number(value)
+    return rf"{size} \cdot ({value})" if amount is None else str(amount * size), kinds, size
 
 
 def unit_fits(unit: str, gold: str) -> bool:
