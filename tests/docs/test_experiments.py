@@ -9,7 +9,7 @@ import pytest
 import yaml
 from docs_blocks import ROOT
 
-ARENA, FORTY = ROOT / "experiments" / "arena", ROOT / "experiments" / "forty_more_worlds"
+FORTY = ROOT / "experiments" / "forty_more_worlds"
 
 
 def output_of(script, monkeypatch, capsys):
@@ -29,8 +29,10 @@ def test_the_four_expectations_of_the_forty_tasks_hold(monkeypatch, capsys):
     assert [line.split()[:2] for line in lines] == [["holds", str(number)] for number in (1, 2, 3, 4)]
 
 
-def test_the_arena_script_prints_the_table_in_its_readme(monkeypatch, capsys):
-    assert output_of(ARENA / "judge.py", monkeypatch, capsys) in (ARENA / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["arena", "optimization_speed"])
+def test_a_script_prints_the_table_in_its_readme(name, monkeypatch, capsys):
+    folder = ROOT / "experiments" / name
+    assert output_of(folder / "judge.py", monkeypatch, capsys) in (folder / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_figures_on_the_results_page_and_in_the_readme_match_the_csv_files(monkeypatch, capsys):
