@@ -77,7 +77,7 @@ BLIND_LISTS = [
     ("blind28-hostile", 400, 0.0, 0),  # initially 0, and 10 correct answers rejected
     ("blind28-correct", 400, 1.0, 3),
     ("blind29-hostile", 400, 0.0, 0),  # initially 0, and 15 correct answers rejected
-    ("blind29-correct", 400, 1.0, 3),
+    ("blind29-correct", 400, 1.0, 4),
     ("blind30-hostile", 400, 0.0, 0),
     ("blind30-correct", 400, 1.0, 6),
     ("blind31-hostile", 400, 0.0, 0),  # at first 1, and 1 correct one rejected

@@ -29,8 +29,10 @@ def main(argv: list[str] | None = None) -> int:
     try:
         try:
             code = _run(command, args)
-        except SystemExit as end:  # of argparse
-            code = int(end.code or 0)
+        except SystemExit as end:
+            if not isinstance(end.code, int | None):
+                raise
+            code = end.code or 0  # of argparse
         print(end="", flush=True)  # at exit, Python would report a closed pipe
         return code
     except UserError as error:

@@ -92,7 +92,9 @@ def _matching_braces(text: str) -> dict[int, int]:
 
 def find_statement(text: str, question: str = "") -> str | None:
     """Return the last explicitly stated value, else the value of the final expression or sentence."""
-    text = _ATTAINED.sub(".", _without_ornaments(text))
+    text = _without_ornaments(text)
+    if not re.search("attain|achiev|reach", question):
+        text = _ATTAINED.sub(".", text)
     if statements := list(_STATEMENT.finditer(text)):
         last = statements[-1]
         # "the values are 1, 2: **3**"
@@ -107,7 +109,8 @@ _CLOSING_TAIL = re.compile(r"[^\d$\\?？]{0,40}")
 _PARTS = r"\d[\d.,]* [A-Za-z]+(?:,? (?:and )?\d[\d.,]* [A-Za-z]+)"
 _IN_OTHER_UNITS = re.compile(rf"\s*\((?:or {_PARTS}|(?:= ?|i\.e\.,? )?{_PARTS}*)\)")
 _ATTAINED = re.compile(
-    r"(?<!\bnot)(?<!\bnever)(?<!\bbe),?\s(?:and (?:it )?is |which is )?(?:attained|achieved|reached|with equality)\b"
+    r"(?<=[\d)}$*%]),?\s(?:and (?:it )?is |which is )?(?:attained|achieved|reached|with equality)\b"
+    r"(?! (?:is|was|by)\b)"
     r"(?![^\n]*(?:[.!?]\s|\b(?:so|hence|thus|not|but)\b))[^\n]*\Z"
 )
 # A last line that starts with an unboxed yes or no: "**Yes**, because ...".
@@ -119,6 +122,7 @@ _LAST_LINE = re.compile(
 _BOLD_AT_END = re.compile(r"\*\*([^*\n]+)\*\*\Z")
 _BOLD_BEFORE = re.compile(r"\*\*([^*\n]+)\*\*[^*]*\band\b[^*]*\Z")
 _SENTENCE_IN_BOLD = re.compile(r"[A-Za-z]{2,} .*(?:=|\b(?:is|are|at)\b)")
+_FORMULA = re.compile(r"\$[^$]*\$|\\[A-Za-z]+")
 # Text that introduces a closing expression: "Hence", "we obtain", "it must be", "x =".
 _INTRODUCED = re.compile(
     r"(?:^|[=:：]|\b(?:(?:is|are|was)(?: (?:about|approximately|roughly))?|be|equals?|gets?|obtains?|have|has|"
@@ -162,7 +166,7 @@ def _closing(text: str, question: str = "") -> str | None:
     is_introduced = bold or _INTRODUCED.search(before)
     if _DISCLAIMED.search(before) or not is_introduced or not stands(text, start, end, text[start:end]):
         return None
-    if not bold or start < bold.start() or not re.search("[A-Za-z]{2}", bold[1]):
+    if not bold or start < bold.start() or not re.search("[A-Za-z]", _FORMULA.sub("", bold[1])):
         return _with_measure(text[start:end].replace("**", "").strip(), text[end:]) or None
     if earlier := _BOLD_BEFORE.search(before):  # "one drives at **56 km/h** and the other at **76 km/h**"
         return f"{earlier[1]}; {bold[1]}"
@@ -172,7 +176,7 @@ def _closing(text: str, question: str = "") -> str | None:
 
 _BEFORE_OPTION = re.compile(
     r"(?:^|[:：→是为即项案]|(?<![不先若如])选择?|(?:因此|所以)[,，]?|"
-    r"\b(?:is|it's|are|be|option|choice|choose|pick|select|go with|answer|[a]ns\.|i\.e\.|—|"
+    r"\b(?:is|it's|are|be|option|choice|choose|pick|select|(?:I|I'd|I'll|we|let's) go with|answer|[a]ns\.|i\.e\.|—|"
     r"so|thus|hence|therefore),?)[\s*(（-]*\Z",
     re.IGNORECASE,
 )
@@ -196,7 +200,7 @@ def _final_option(text: str, options: dict[str, str]) -> str | None:
     """Return the option that the last line names by letter and text ("coal (A)") or ends with ("it is (B)")."""
     line = max(text.rfind("\n") + 1, len(text) - _LONGEST_SENTENCE)
     letters = [letter for letter in _OPTION_LETTER.finditer(text, line) if letter[0] in options]
-    for letter in letters if len(letters) < 13 else []:
+    for letter in letters[-12:]:
         before, after = _sentence_before(text, letter.start()), text[letter.end() :]
         sentence = before + _CLAUSE_BREAK.split(letter[0] + after)[0]
         is_last = len(before) + len(letter[0] + after) - len(sentence) < 3
@@ -222,19 +226,23 @@ _UNCERTAIN = re.compile(
     r"textbook|says|said|choices|impossible|verify|recompute|solve|find|prove|think|believe|suppose|assume|let|pairs?|dozens?|"
     r"tr(?:y|ied)|check(?:ed)?|consider|guess\w*|"
     r"(?:step|case|theorem|lemma|figure|table|part|question|problem|example|method|option|line|equation|page) \d)\b|"
-    r"[?？]|[大小高低]于|超过|至[少多]|最[少多]|[将接]近|[倍约第]|相反|平方|倒数",
+    r"[?？]|[大小高低]于|超过|第\d|[将接]近|至[少多]|最[少多]|倍|相反数|倒数",
     re.IGNORECASE,
 )
+# Words among these that are no reason for doubt if the question contains them.
+_REQUESTED = re.compile("至[少多]|最[少多]|倍|相反数|倒数|dozen")
 # Text before a number that is a bound or part of an equation, not a value: "x > 7", "2x = 7", "x + 1 = 7".
 _RELATION_BEFORE = re.compile(
     r"[<≤≥≠²³√^]|(?<![-=])>|sqrt|[-+−×÷/·]\s*\Z|"
-    r"\b(?:by|us(?:e|ing)|add|subtract|multiply|divide|mod(?:ulo)?|number|problem)\s*\Z",
+    r"^\W*(?:(?:now|then|so|next|first),? )?(?:us(?:e|ing)|add|subtract|multiply|divide)\s*\Z|"
+    r"\b(?:divid|multipl)\w*(?: \w+){0,3} by\s*\Z|\b(?:mod(?:ulo)?|problem number)\s*\Z",
     re.IGNORECASE,
 )
 _NAME_BEFORE = re.compile(  # "x =", "m + n =", "Total ="
     r"(?:^|(?:^|(?<![-+−×÷*/·^=])[\s,:，：、一-鿿])(?<!(?:sin|cos|tan|log)\s)"
     r"(?:[A-Za-z]+'?|[A-Za-z] ?\+ ?[A-Za-z]))\s*=\s*\Z"
 )
+_NAMED_PAIR = re.compile(r"\b[A-Z][a-z]+ is \d+(?: [a-z ]+)?,? and [A-Z][a-z]+ is \d+(?: [a-z ]+)?\Z")
 _LETTER_BEFORE = re.compile(r"(?<![A-Za-z+])(?<!\+ )[a-z]\s*=\s*\Z")
 # A number after these needs no full stop; elsewhere, a missing full stop may indicate truncation.
 _BEFORE_RESULT = re.compile(r"(?:[:：→=>是为]|等于|\b(?:is|final|answer))[\s(*]*\Z", re.IGNORECASE)
@@ -244,9 +252,12 @@ def _final_number(text: str, question: str) -> str | None:
     """Return the last sentence's only number that is not in the question: 5 in "So Jill has 8 − 3 = 5 peaches."."""
     body = text.rstrip(" *.。!！")
     sentence = _CLAUSE_BREAK.split(body[-_LONGEST_SENTENCE:])[-1]
-    is_claim = re.search("[A-Za-z一-鿿=]", sentence) and not any(
-        pattern.search(sentence) for pattern in (_DISCLAIMED, _UNCERTAIN, MATH)
+    claim = _REQUESTED.sub(lambda word: "" if word[0] in question else word[0], sentence)
+    is_claim = re.search("[A-Za-z一-鿿=]", claim) and not any(
+        pattern.search(claim) for pattern in (_DISCLAIMED, _UNCERTAIN, MATH)
     )
+    if is_claim and (pair := _NAMED_PAIR.search(sentence)) and text[len(body) :].strip(" *"):
+        return pair[0]
     matches = [*_CALCULATION.finditer(body, len(body) - len(sentence))] if is_claim else []
     if len({match[2] for match in matches}) == 1 or (matches and matches[-1][1] and matches[-1].end() == len(body)):
         matches = matches[-1:]
@@ -332,7 +343,7 @@ def _stated(text: str, statement: re.Match[str], question: str) -> str | None:
 # A currency symbol, not a math delimiter: the next dollar sign on the line, if any, also precedes a number.
 _PRICE = re.compile(r"(?<![\\$\w])\$(?=\d(?:[^$\n\\]|\\boxed|\\\$)*(?:(?<=[\s(*={])\$(?:\d|\\boxed)|$))", re.MULTILINE)
 _SEVERAL_VALUES = re.compile(r"(?<!\\)[,;]|[，；、±和或]|\\pm(?![A-Za-z])|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])")
-_BOX_NAME = re.compile(r"(?<![A-Za-z\\])([A-Za-z](?:\(\d+\)|_\d)?)\s*=\s*\Z")
+_BOX_NAME = re.compile(r"(?<![A-Za-z\\])([A-Za-z]\(\d+\))\s*=\s*\Z")
 _JOINED = re.compile(r"(?:[\s$,;，；、和及]|\\[,;: ]|\\quad|\b(?:and|or)\b)*")
 _TUPLE = re.compile(r"(?:\\left)?[(\[（][^()\[\]（）]*[)\]）]")
 
@@ -356,8 +367,8 @@ def extract_answer(text: str, parts: int = 1, boxes_only: bool = False, question
         chosen = [box, *chosen] if box.content != chosen[0].content else chosen
     if not all(stands(text, box.start, box.end, box.content) for box in chosen):
         return None
-    names = [_BOX_NAME.search(text, 0, box.start) for box in chosen]
-    is_named = len(chosen) == len({name[1] for name in names if name}) > 1
+    names = [_BOX_NAME.search(text[max(0, box.start - 30) : box.start]) for box in chosen]
+    is_named = len(chosen) == len({name[1] for name in names if name and name[1] in question}) > 1
     prefixes = [name[0] if name and is_named else "" for name in names]
     return "; ".join(prefix + box.content for prefix, box in zip(prefixes, chosen, strict=True)) or None
 

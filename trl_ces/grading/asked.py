@@ -139,8 +139,10 @@ _SYMBOLS_BY_WORD = [
     (re.compile("arcsec"), re.compile(r"(?:''|″)$")),
     (re.compile(r"\b(?:Sun|solar)\b|\\odot"), re.compile(r"(?:\\,|\s)*[LMR]_\{?\\odot\}?$")),
 ]
-_PERIOD = r"(?:per|an?|each|every) {}\W*\Z"  # How much does he pay per month?
-_ASKED_PERIOD = re.compile(rf"{_PERIOD.format('(year|month|week|day|hour|minute)')}|\b(?:annual|yearly)\b")
+_RATE = re.compile(r"\s*\b(?:per|an?|each|every) ([a-z]+)(?=\W*\Z)")
+_ADVERBS = {"year": "annual|yearly|annually", "day": "daily"}
+# The last request, without its conditions: "How much is the rent per month".
+_REQUEST = re.compile(r"(?is).*\b(?:how|what|find|calculate|determine)\b(.*?)(?:\b(?:if|when|given|at|who)\b.*)?\Z")
 
 
 def _in_common_terms(gold: str, answer: str, question: str) -> tuple[str, str]:
@@ -154,12 +156,24 @@ def _in_common_terms(gold: str, answer: str, question: str) -> tuple[str, str]:
     for word, symbol in _SYMBOLS_BY_WORD:
         if word.search(question) and not symbol.search(gold):
             answer = symbol.sub("", answer)
-    if implied_unit(answer) == "dollars" and (period := _ASKED_PERIOD.search(question)):
-        answer = re.sub(
-            rf" ?{_PERIOD.format(period[1] or 'year')}", lambda match: re.sub(r"[\w ]", "", match[0]), answer
-        )
+    gold, answer = _without_rates(gold, answer, question)
     answer = _with_letter_for_expression(answer, gold, question)
     return _in_text(gold, answer, question), _in_text(answer, "", question)
+
+
+def _without_rates(gold: str, answer: str, question: str) -> tuple[str, str]:
+    """Remove "per month" after dollars from the gold, or from the answer if it is requested, if the other lacks it."""
+    from_gold, from_answer = (
+        _RATE.search(text) if implied_unit(text) == "dollars" else None for text in (gold, answer)
+    )
+    if from_gold and not from_answer:
+        return gold[: from_gold.start()] + gold[from_gold.end() :], answer
+    if not from_answer or from_gold or not (request := _REQUEST.match(question)):
+        return gold, answer
+    noun = from_answer[1]
+    words = rf"\b(?:(?:per|an?|each|every) {noun}|{noun}ly|rate|{_ADVERBS.get(noun, noun + 'ly')})\b"
+    is_requested = re.search(words, request[1], re.IGNORECASE)
+    return gold, answer[: from_answer.start()] + answer[from_answer.end() :] if is_requested else answer
 
 
 _BOUNDED_EXPRESSION = re.compile(r"(.+?)(<|\\leq)(.+)(<|\\leq)(.+)|(.+?)(?:[<>=]|\\[lg]eq).+")

@@ -63,7 +63,7 @@ _TOUCHING = re.compile(rf"(?:[$({{*_|]|\\\(|\\\[|\\left|{_SPACE}|{_FONT})*\Z")
 _RAISED = re.compile(r"[\s)}$]*\^(?!\s*\{?\s*\\circ)|[)}$]+_[\d{]")
 _CLOSERS = re.compile(rf"(?:[\s)}}]|{_SPACE}|\\right(?![A-Za-z]))*")
 _WORDS_AFTER = re.compile(
-    r"(?i)(?:thousand|million|billion|hundred|dozens?|squared|cubed|factorial|halved|doubled|plus|minus|"
+    r"(?i)(?:thousand|million|billion|hundred|dozen|squared|cubed|factorial|halved|doubled|plus|minus|"
     r"times\s+\$?(?:[-\d(\\]|(?:that|this|it|two|three|four|five|ten)\b)|"
     r"(?:percent|\\?%\$?)\s+of|(?:more|less|fewer|greater) than|to \$?\d|or (?:possibly|maybe|perhaps)|and maybe|"
     r"modulo|mod|with the opposite sign|only if)\b|,\s*(?:doubled|halved|squared)\b|"

@@ -73,7 +73,7 @@ _AROUND_OPTION = re.compile(
 def options_of(question: str) -> dict[str, str]:
     """Map letters to tidied texts for the question's last list of distinct, nonempty options A, B, C, ..."""
     markers = list(_MARKER.finditer(question))
-    for first in reversed([place for place, marker in enumerate(markers) if marker[2] == "A"]):
+    for first in reversed([place for place, marker in enumerate(markers) if marker[2] == "A"][-20:]):
         listed = [markers[first]]
         for marker in markers[first + 1 :]:  # skip A and B in "(C) both (A) and (B)"
             if marker.groups() == (listed[0][1], ascii_uppercase[len(listed)], listed[0][3]):
@@ -89,15 +89,19 @@ def options_of(question: str) -> dict[str, str]:
     return {}
 
 
-_NUMBERED = re.compile(r"\b(answer|ending|option|choice|solution) ?1 ?:(?=.*\b\1 ?2 ?:)", re.IGNORECASE | re.DOTALL)
+_NUMBERED = re.compile(r"(answer|ending|option|choice|solution) ?([1-9])", re.IGNORECASE)
 
 
-def with_letters(question: str, *texts: str) -> list[str]:
-    """Replace the question's labels with letters in all texts: `Answer1` with A and `Answer2` with B."""
-    if not (listed := _NUMBERED.search(question)):
-        return [question, *texts]
-    label = re.compile(rf"\b{listed[1]} ?([1-9])\b", re.IGNORECASE)
-    return [label.sub(lambda match: ascii_uppercase[int(match[1]) - 1], text) for text in (question, *texts)]
+def with_letters(question: str, response: str, gold: str) -> tuple[str, str, str]:
+    """Replace labels with letters, `Answer1` with A and so on, if the gold is a label that the question lists."""
+    numbered = _NUMBERED.fullmatch(gold.strip())
+    if not numbered or not re.search(rf"\b{numbered[1]} ?{numbered[2]} ?:", question, re.IGNORECASE):
+        return question, response, gold
+    label = re.compile(rf"\b{numbered[1]} ?([1-9])\b", re.IGNORECASE)
+    question, response, gold = (
+        label.sub(lambda match: ascii_uppercase[int(match[1]) - 1], text) for text in (question, response, gold)
+    )
+    return question, response, gold
 
 
 _TURN_END = re.compile(r"<[|｜/]|\[/INST\]|<end_of_turn>|<think>")

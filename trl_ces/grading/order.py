@@ -24,7 +24,7 @@ from .units import nouns, stems
 
 _NAMES = r"\(([A-Za-z]+(?:,[A-Za-z]+)+)\)"
 _ORDER = re.compile(
-    r"\b(?<!the )(?:write|list|order|arrange|put|sort|rank|enter|give|express|separate)(?:[^.?]|\.\d){0,80}"
+    r"\b(?!list\b[^.?]{0,60}\b(?:is|are|was|consists)\b)(?:write|list|order|arrange|put|sort|rank|enter|give|express|separate)(?:[^.?]|\.\d){0,80}"
     r"(?:\bin order\b|"
     r"\bin (?:strictly )?(?:increasing|decreasing|ascending|descending|alphabetical|numerical|the same|that) order|"
     r"\bfrom (?:left|least|most|first|\w+est) to\b)|"

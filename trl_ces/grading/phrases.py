@@ -55,9 +55,7 @@ def without_what_is_counted(answer: str, question: str) -> str:
     if counted is None or parse_unit(counted[2]) is not None:
         return answer
     asked = rf"\b(?:how many|number of) (?:\w+ )?{counted[2]}\b"
-    # 12 students are good at math
-    is_known = len(counted[2].split()) > 2 and stems(counted[2]) <= nouns(question) | _COMMON | {"at"}
-    return counted[1] if is_known or re.search(asked, question, re.IGNORECASE) else answer
+    return counted[1] if re.search(asked, question, re.IGNORECASE) else answer
 
 
 _NUMBERED = re.compile(r"([a-z])_\{?\d\}?\s*=\s*([^=]+)")
@@ -92,6 +90,10 @@ def says_only(expected: str, words: str, question: str) -> bool:
     phrase, blank = words.rstrip(".").casefold(), "" if re.search("[一-鿿]", words) else " "
     gold_at_end = rf"{blank}(?:(?:is|are|on|in|at) )?{re.escape(expected.casefold())}$"
     rests = {phrase.removeprefix(expected.casefold() + blank), re.sub(gold_at_end, "", phrase)} - {phrase}
+    if (
+        re.match(rf"{re.escape(expected.casefold())}\s?[:：]", phrase) and phrase in question.casefold()
+    ):  # Plan 2: pay 7
+        return True
     known = [rest for rest in rests if rest in question.casefold() and f"不{rest}" not in question]
     known += [rest for rest in rests if re.fullmatch("[a-z' ]+", rest) and stems(rest) <= nouns(question) | _COMMON]
     is_spelled = is_words(expected) or (not blank and re.fullmatch("[A-Za-z]", expected))  # A城市
@@ -119,14 +121,14 @@ def _offers(question: str, rest: str, phrase: str) -> bool:
 # "at least $\boxed{5}$" if the least number is requested, `x < \boxed{5}` if the least upper bound is.
 _NUMBER = r"(?<!at )\b{} (?:\w+ )?(?:number|amount|value|integer|possible)\b"
 _BOUNDS = [
-    (re.compile(request, re.IGNORECASE), re.compile(rf"(?:{wording})(?=\s*(?:\$?\\boxed|\*\*\d))"))
+    (re.compile(request, re.IGNORECASE), re.compile(rf"(?:{wording})(?=\s*\$?\\boxed)"))
     for request, wording in (
         (rf"\b(?:minimum|smallest|fewest)\b|{_NUMBER.format('least')}", "at least"),
         (rf"\b(?:greatest|maximum|largest)\b|{_NUMBER.format('most')}", "at most"),
         (r"\bupper bound|\bsupremum\b", "at most|<"),
     )
 ]
-SCALE = re.compile(r"(?:多少|几)([万亿倍])|\b(?:how many|in) (hundred|thousand|million|billion)s\b", re.IGNORECASE)
+SCALE = re.compile(r"(?:多少|几)([万亿])|\b(?:how many|in) (hundred|thousand|million|billion)s\b", re.IGNORECASE)
 
 
 def without_asked_words(text: str, question: str) -> str:
@@ -134,5 +136,7 @@ def without_asked_words(text: str, question: str) -> str:
     for request, wording in _BOUNDS:
         if request.search(question):
             text = wording.sub("=", text)
+    if re.search("(?:多少|几)倍", question) and not re.search(r"[多少加]\s*\$?\\boxed", text):
+        text = re.sub(r"(?<=\})(\$?)\s*倍(?=\s*(?:[。．.,，；;]|\Z))", r"\1", text)
     scale = SCALE.search(question)
     return re.sub(rf"(?<=\}})(\$?)\s*{scale[1] or scale[2]}", r"\1 ", text) if scale else text
