@@ -27,7 +27,7 @@ def test_shards_moments_and_sent_weights_have_the_planned_dtypes_and_bytes(tmp_p
     adapters = json.dumps({"peft_type": "LORA", **LORA}) if lora else None
     settings = step(SHAPE, rows=2, tokens=64, dtype="bfloat16", lora=adapters)
     width = 2 if lora else 4
-    setup = Setup(settings, Engine(2, fsdp=True), 1, Generation(vllm=False), width, width, trained_bytes=4)
+    setup = Setup(settings, Engine(2, fsdp=True), 1, Generation(vllm=False), frozen_bytes=width, trained_bytes=4)
     planned, count = plan_memory(setup), count_step(settings)
 
     assert facts["gathered"] == ["torch.bfloat16"]
