@@ -127,7 +127,7 @@ def test_dataset_columns_take_precedence_over_the_trainers_keywords(tmp_path):
 )
 def test_negative_betas_cause_one_warning_only_with_ces(tmp_path, caplog, changes, warnings):
     make_trainer(tmp_path, **changes)
-    assert caplog.text.count("`ces_beta_correct` is -0.4: the entropy of correct completions rises") == warnings
+    assert caplog.text.count("`ces_beta_correct` is -0.4: it raises the entropy of correct completions") == warnings
 
 
 def test_a_tau_that_shapes_no_token_causes_a_warning(tmp_path, caplog):

@@ -61,6 +61,7 @@ def test_training_a_recipe_saves_the_model(trained):
     assert "rewards/soft_overlong_punishment_reward/mean" in logged[0]
 
 
+@pytest.mark.slow
 def test_a_smoke_run_takes_two_short_steps_and_keeps_no_files(job):
     recipe, output = job
     args = ["--max_steps", "50", "--eval_on_start", "true", "--eval_strategy", "steps", "--num_eval_samples", "2"]

@@ -118,7 +118,7 @@ def error_of(capsys, monkeypatch):
             "run_name: !!python/object/apply:os.system ['touch ran']\n",
             ["recipe.yaml: line 12: not valid YAML (could not determine a constructor"],
         ),
-        ({"model_name_or_path": "./no_weights"}, "", ["'./no_weights' has no *.safetensors: name a Hub id"]),
+        ({"model_name_or_path": "./no_weights"}, "", ["'./no_weights' has no *.safetensors: set it to a Hub id"]),
         ({"dataset_name": "cut.jsonl"}, "", ["cut.jsonl, line 2 cannot be read (Unterminated string"]),
         ({"dataset_name": "objects.jsonl"}, "", ["objects.jsonl, row 0: reference answer {'x': 1} is not text"]),
         ({"output_dir": "x" * 300}, "", ["`output_dir`", "cannot be written (File name too long): choose another"]),

@@ -93,7 +93,7 @@ def _matching_braces(text: str) -> dict[int, int]:
 def find_statement(text: str, question: str = "") -> str | None:
     """Return the last explicitly stated value, else the value of the final expression or sentence."""
     text = _without_ornaments(text)
-    if not re.search("attain|achiev|reach", question):
+    if not re.search("attain|achieve|reach", question):
         text = _ATTAINED.sub(".", text)
     if statements := list(_STATEMENT.finditer(text)):
         last = statements[-1]
@@ -235,7 +235,7 @@ _REQUESTED = re.compile("至[少多]|最[少多]|倍|相反数|倒数|dozen")
 _RELATION_BEFORE = re.compile(
     r"[<≤≥≠²³√^]|(?<![-=])>|sqrt|[-+−×÷/·]\s*\Z|"
     r"^\W*(?:(?:now|then|so|next|first),? )?(?:us(?:e|ing)|add|subtract|multiply|divide)\s*\Z|"
-    r"\b(?:divid|multipl)\w*(?: \w+){0,3} by\s*\Z|\b(?:mod(?:ulo)?|problem number)\s*\Z",
+    r"\b(?:divid\w*|multiply(?:ing)?|multiplied)(?: \w+){0,3} by\s*\Z|\b(?:mod(?:ulo)?|problem number)\s*\Z",
     re.IGNORECASE,
 )
 _NAME_BEFORE = re.compile(  # "x =", "m + n =", "Total ="

@@ -65,7 +65,7 @@ def read_rows(script: ScriptArguments, name: str, split: str) -> Rows:
     except (*hub_errors(), DatasetGenerationError, AttributeError, TypeError, ValueError, RuntimeError) as error:
         raise UserError(
             f"The dataset {name!r} (split {split!r}) cannot be read ({first_line(error)}): check its name, "
-            "`dataset_config` and split, and the network connection; a folder of .parquet files works offline."
+            "`dataset_config`, split, and the network connection; a folder of .parquet files works offline."
         ) from None
     prompt_column = find_column(list(columns), "prompt_column", script.prompt_column, PROMPT_COLUMNS, name)
     solution_column = find_column(list(columns), "solution_column", script.solution_column, SOLUTION_COLUMNS, name)

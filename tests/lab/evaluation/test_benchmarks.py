@@ -132,7 +132,7 @@ def test_the_error_for_an_unreadable_data_file_names_evaluation_options(tmp_path
         raise ValueError("Config name is missing.")
 
     monkeypatch.setattr("datasets.load_dataset", load_dataset)
-    with pytest.raises(UserError, match=r"\(Config name is missing\.\): check its name, split and network"):
+    with pytest.raises(UserError, match=r"\(Config name is missing\.\): check its name, split, and the network"):
         load_own("org/set")
 
 
