@@ -269,6 +269,8 @@ def _final_number(text: str, question: str) -> str | None:
     is_related = _RELATION_BEFORE.search(before) or (before.strip()[-1:] == "=" and not _NAME_BEFORE.search(before))
     is_ended = text[len(body) :].strip(" *") or _BEFORE_RESULT.search(body[:start])
     is_stated = is_ended and not is_related and stands(body, start, end, matches[0][2])
+    if "$" in matches[0][2] and re.search(r"(?i)\bhow many (?!dollars|cents)(?!.*\bhow much\b)", question):
+        return None  # a price instead of the requested count
     name = _LETTER_BEFORE.search(before)
     return (name[0] if name else "") + _with_measure(matches[0][2], body[end:]) if is_stated else None
 

@@ -272,8 +272,6 @@ def _has_another_unit(answer: str, gold: str, question: str) -> bool:
     given = parse_unit(split_unit(tidy(answer))[1] or implied_unit(answer)) or {}
     if not given or not given.keys() <= MEASURES:
         return False
-    if given == {"dollar": 1} and (counted := _COUNTED.match(question)) and parse_unit(counted[1]) != given:
-        return True
     if "deg" in given and r"\pi" in gold and r"\pi" in answer:
         return True
     if measures := _asked_units(question, given):
@@ -288,8 +286,6 @@ def _has_another_unit(answer: str, gold: str, question: str) -> bool:
     return any(named & kind and not allowed & kind & given.keys() for kind in KINDS if kind & given.keys())
 
 
-# "how many machines" without another request after it.
-_COUNTED = re.compile(r"(?is).*\bhow many (\w+)(?!.*\b(?:how|what|find|determine|calculate|dollars|cents|money)\b)")
 _UNIT_IN_LATEX = re.compile(r"\$(\\mu\s*)?(?:\\mathrm\s*)?\{[~\s]*([A-Za-z]+)\s*\}(?:(\^)\{?(-?\d)\}?)?\$")
 _ASKED_UNIT = re.compile(  # a lookahead, because "in how many hours" has two matches
     rf"(?=\b(?:how many|number of) {_UNIT}|(?<!measured )(?<!given )(?<!is )(?<!are )"

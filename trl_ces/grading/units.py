@@ -79,7 +79,7 @@ def measures_in(question: str) -> frozenset[str]:
     symbols = re.findall(rf"(?:\d[\s~\\,]*|°|{_TEXT}\s*\{{[^{{}}A-Za-zμ]*)([A-Za-zμ]+)", question)
     words = [word for word in re.findall("[A-Za-z]{3,}", question) if word not in {"second", "minute", "foot", "min"}]
     named = {name for word in [*symbols, *words] if (name := _name(word))}
-    rest = re.sub(r"(?<=[\d每/])时", "小时", question)
+    rest = re.sub(r"(?<=[\d每/])时(?![，,])", "小时", question)
     for word in CHINESE:
         if word in rest:
             named.add(_KNOWN[word])
