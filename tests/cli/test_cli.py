@@ -359,6 +359,12 @@ def test_a_closed_output_pipe_does_not_hide_an_error():
     assert process.wait() != 0
 
 
+def test_a_message_passed_to_sys_exit_is_not_lost(monkeypatch):
+    monkeypatch.setattr("trl_ces.cli.env.run", lambda argv: sys.exit("the reason"))
+    with pytest.raises(SystemExit, match="the reason"):
+        main(["env"])
+
+
 def test_a_command_runs_without_standard_output():
     command = f"{shlex.quote(sys.executable)} -m trl_ces.cli.main recipes >&-"
     result = subprocess.run(command, shell=True, stderr=subprocess.PIPE, timeout=120)

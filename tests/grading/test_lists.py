@@ -80,7 +80,7 @@ BLIND_LISTS = [
     ("blind29-correct", 400, 1.0, 4),
     ("blind30-hostile", 400, 0.0, 0),
     ("blind30-correct", 400, 1.0, 6),
-    ("blind31-hostile", 400, 0.0, 0),  # at first 1, and 1 correct one rejected
+    ("blind31-hostile", 400, 0.0, 0),  # initially 1, and 1 correct answer rejected
     ("blind31-correct", 400, 1.0, 1),
 ]
 NEWEST = 4  # `make test` grades this many lists; `make test-slow` grades all
@@ -146,5 +146,5 @@ def test_trls_reward_misgrades_more_than_twice_as_many_answers(number, accepted,
     print(f"\nTRL's reward on list {number}: {misgraded[0]} hostile accepted, {misgraded[1]} correct rejected")
     assert sum(misgraded) > 2 * (accepted + rejected)
     assert misgraded[1] > 2 * rejected
-    # Wrong answers in lists 22 to 31 are not hostile, so TRL's reward accepts few of them, too.
-    assert number >= 22 or misgraded[0] > 2 * accepted
+    # Wrong answers in lists 22 to 31 are not hostile: of these five lists, TRL's reward accepts at most two, too.
+    assert number in (22, 25, 26, 27, 31) or misgraded[0] > 2 * accepted

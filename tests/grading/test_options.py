@@ -4,12 +4,13 @@ import itertools
 import json
 import os
 import random
+import re
 from pathlib import Path
 
 import pytest
 from rows import rows
 
-from trl_ces.grading import grade_many
+from trl_ces.grading import answers, grade_many, options
 from trl_ces.grading.options import options_of
 
 DATA = Path(os.environ.get("TRL_CES_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
@@ -71,3 +72,17 @@ def test_letters_and_values_are_interchangeable():
 @rows("options/lists")
 def test_options_are_read_from_a_question(question, options):
     assert list(options_of(question).values()) == options
+
+
+def test_few_places_of_a_question_are_tried_as_the_start_of_a_list(monkeypatch):
+    pairs = []
+    monkeypatch.setattr(options, "pairwise", lambda listed: pairs.append(listed) or [])
+    options.options_of("A. B. " * 500)
+    assert len(pairs) == 20  # each costs a pass over the question
+
+
+def test_few_letters_of_the_last_line_are_compared_with_the_options(monkeypatch):
+    letters = []
+    monkeypatch.setattr(answers, "letter_and_text", lambda letter, text: letters.append(letter) or re.compile("(?!)"))
+    assert answers.find_statement("A B " * 500, "Which? A. tea B. milk C. water") is None
+    assert 0 < len(letters) <= 12

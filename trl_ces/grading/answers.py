@@ -110,7 +110,6 @@ _PARTS = r"\d[\d.,]* [A-Za-z]+(?:,? (?:and )?\d[\d.,]* [A-Za-z]+)"
 _IN_OTHER_UNITS = re.compile(rf"\s*\((?:or {_PARTS}|(?:= ?|i\.e\.,? )?{_PARTS}*)\)")
 _ATTAINED = re.compile(
     r"(?<=[\d)}$*%]),?\s(?:and (?:it )?is |which is )?(?:attained|achieved|reached|with equality)\b"
-    r"(?! (?:is|was|by)\b)"
     r"(?![^\n]*(?:[.!?]\s|\b(?:so|hence|thus|not|but)\b))[^\n]*\Z"
 )
 # A last line that starts with an unboxed yes or no: "**Yes**, because ...".
@@ -187,8 +186,8 @@ _AFTER_OPTION = re.compile(
 )
 
 
-_NAMED_OPTION = re.compile(r"(?<![A-Za-z\d\\^_])[A-K](?![A-Za-z\d'])(?!(?<=A) [a-z])")  # but not the article "A"
 _OPTION_LETTER = re.compile(r"(?<![A-Za-z\d\\^_])[A-K](?![A-Za-z\d'])")
+_NAMED_OPTION = re.compile(rf"{_OPTION_LETTER.pattern}(?!(?<=A) [a-z])")  # but not the article "A"
 _REJECTED_OPTION = re.compile(
     r"\b(?:wrong|incorrect|false|unlike|compare|distractors?|rul\w+ out|eliminat\w+|exclud\w+|reject\w+)\b",
     re.IGNORECASE,
@@ -345,7 +344,6 @@ def _stated(text: str, statement: re.Match[str], question: str) -> str | None:
 # A currency symbol, not a math delimiter: the next dollar sign on the line, if any, also precedes a number.
 _PRICE = re.compile(r"(?<![\\$\w])\$(?=\d(?:[^$\n\\]|\\boxed|\\\$)*(?:(?<=[\s(*={])\$(?:\d|\\boxed)|$))", re.MULTILINE)
 _SEVERAL_VALUES = re.compile(r"(?<!\\)[,;]|[，；、±和或]|\\pm(?![A-Za-z])|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])")
-_BOX_NAME = re.compile(r"(?<![A-Za-z\\])([A-Za-z]\(\d+\))\s*=\s*\Z")
 _JOINED = re.compile(r"(?:[\s$,;，；、和及]|\\[,;: ]|\\quad|\b(?:and|or)\b)*")
 _TUPLE = re.compile(r"(?:\\left)?[(\[（][^()\[\]（）]*[)\]）]")
 
@@ -369,10 +367,7 @@ def extract_answer(text: str, parts: int = 1, boxes_only: bool = False, question
         chosen = [box, *chosen] if box.content != chosen[0].content else chosen
     if not all(stands(text, box.start, box.end, box.content) for box in chosen):
         return None
-    names = [_BOX_NAME.search(text[max(0, box.start - 30) : box.start]) for box in chosen]
-    is_named = len(chosen) == len({name[1] for name in names if name and name[1] in question}) > 1
-    prefixes = [name[0] if name and is_named else "" for name in names]
-    return "; ".join(prefix + box.content for prefix, box in zip(prefixes, chosen, strict=True)) or None
+    return "; ".join(box.content for box in chosen) or None
 
 
 def _stated_after(text: str, question: str) -> str | None:

@@ -42,7 +42,7 @@ _CACHE_SIZE = 50_000
 @dataclass(frozen=True)
 class Grade:
     """
-    Correctness of one completion, and its final answer as written.
+    Correctness of one completion, and its final answer as written (but B for the label `Answer2`).
 
     `correct` is `None` if the gold is unusable, the worker died twice, or the batch has no time left for an answer
     that exceeded `first_limit_s`. `correct_qwen`, the result of the Qwen2.5-Math evaluation script, is for comparison
