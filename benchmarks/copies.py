@@ -85,24 +85,24 @@ def main() -> None:
     print("|---|--:|---|--:|--:|--:|--:|")
     for name, pairs in read_questions(options.data).items():
         questions = [(question, gold, formulas(question)) for question, gold in pairs[: options.first]]
-        by_value: list[Row] = []  # rows whose longest formula is accepted without the question
+        accepted_longest: list[Row] = []  # rows whose longest formula is accepted without the question
         for policy, choose in POLICIES.items():
             if policy in MODIFIED:
-                rows = [row._replace(copy=choose([row.copy])) for row in by_value]
+                rows = [row._replace(copy=choose([row.copy])) for row in accepted_longest]
             else:
                 rows = [
                     Row(question, gold, choose(candidates)) for question, gold, candidates in questions if candidates
                 ]
-            verbatim = sum(spelling(row.copy) == spelling(row.gold) for row in rows)
+            same = sum(spelling(row.copy) == spelling(row.gold) for row in rows)
             rows = [row for row in rows if spelling(row.copy) != spelling(row.gold)]
             equal = [row for row, reward in zip(rows, rewards_of(rows, with_questions=False), strict=True) if reward]
             accepted = [
                 row for row, reward in zip(equal, rewards_of(equal, with_questions=True), strict=True) if reward
             ]
-            by_value = equal if policy == "longest" else by_value
+            accepted_longest = equal if policy == "longest" else accepted_longest
             share = f"{len(accepted) / len(questions):.1%}"
             print(
-                f"| {name} | {len(questions)} | {policy} | {len(equal)} | {len(accepted)} | {share} | {verbatim} |",
+                f"| {name} | {len(questions)} | {policy} | {len(equal)} | {len(accepted)} | {share} | {same} |",
                 flush=True,
             )
             for row in accepted[: options.show]:

@@ -3,7 +3,7 @@
     python benchmarks/first_ratio.py
     python benchmarks/first_ratio.py --device cuda --shape 1.5b --longest 12000
 
-The cases differ in padding and in the batches on which old log-probs are computed. The learning rate is 0, so every
+The cases differ in padding and in the batches in which old log-probs are computed. The learning rate is 0, so every
 ratio should be 1. Deviations are due to rounding: a row's log-probs depend on the other rows of its batch and on their
 padding. Weights and tokens are random; lengths are typical of R1-Distill models.
 """
@@ -26,7 +26,7 @@ class RecordingTrainer(CESTrainer):
 
 
 class EarlyTrainer(RecordingTrainer):
-    """Trainer that computes old log-probs where TRL requests them, on different batches from the update."""
+    """Trainer that computes old log-probs when TRL requests them, in different batches than the update."""
 
     def _may_defer_old_logps(self):
         return False
@@ -34,7 +34,7 @@ class EarlyTrainer(RecordingTrainer):
 
 CASES = {
     "TRL's padding": (RecordingTrainer, {"trim_padding": False, "arrange_by_length": False}),
-    "trimmed padding, old log-probs where TRL requests them": (EarlyTrainer, {}),
+    "trimmed padding, old log-probs when TRL requests them": (EarlyTrainer, {}),
     "trimmed padding, old log-probs on the update's rows": (RecordingTrainer, {}),
 }
 

@@ -46,7 +46,7 @@ ROLLOUT = (
 )
 # 48 completions and 12 optimizer steps, as in the paper, but with completions of 1,000 tokens.
 PAPER_STEPS = " --steps_per_generation 24 --max_completion_length 1000"
-# With transformers' generation and Adam on the CPU: 8 completions and 2 optimizer steps.
+# 8 completions and 2 optimizer steps, because transformers generates and Adam runs on the CPU.
 FEW_STEPS = " --steps_per_generation 4 --max_completion_length 500"
 TINY_ROLLOUT = (
     "--config arithmetic --disable_tqdm true --max_completion_length 24 --num_generations 4 "

@@ -20,7 +20,7 @@ import psutil
 from trl.rewards import accuracy_reward as trl_reward
 
 from trl_ces.grading.pool import shared_pool
-from trl_ces.rewards import accuracy_reward as own_reward
+from trl_ces.rewards import accuracy_reward as ces_reward
 
 
 def easy_answers(count: int, seed: int) -> tuple[list[list[dict[str, str]]], list[str]]:
@@ -99,7 +99,7 @@ def time_with_hostile_answers(options: argparse.Namespace) -> None:
                     completions.insert(position, text)
                     golds.insert(position, r"42\pi+x")
             start, cpu_start = time.perf_counter(), processor_seconds()
-            rewards = own_reward(completions=completions, solution=golds)
+            rewards = ces_reward(completions=completions, solution=golds)
             measurements.append(time.perf_counter() - start)
             cpu_seconds[name] += processor_seconds() - cpu_start
             hostile_rewards += [rewards[position] for position in positions]
@@ -130,7 +130,7 @@ def main(argv: list[str] | None = None) -> int:
     seconds: dict[str, list[float]] = {"trl_ces": [], "TRL": []}
     for turn in range(options.repeats + 1):  # the first turn starts the workers and is not timed
         completions, golds = easy_answers(options.answers, options.seed + turn)  # new answers, so none are cached
-        for name, reward in (("trl_ces", own_reward), ("TRL", trl_reward)):
+        for name, reward in (("trl_ces", ces_reward), ("TRL", trl_reward)):
             start = time.perf_counter()
             rewards[name] = reward(completions=completions, solution=golds)
             if turn > 0:

@@ -65,11 +65,11 @@ def matrix_rate(device: str, dtype: torch.dtype) -> float:
     """Return the highest FLOP/s of ten large matrix multiplications."""
     size = 8192 if device == "cuda" else 1024
     a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
-    seconds, phase = [], Phase(device == "cuda")
+    seconds, timer = [], UpdateTimer(device == "cuda")
     for _ in range(10):
-        start = phase.now()
+        start = timer.now()
         a @ b
-        seconds.append(phase.now() - start)
+        seconds.append(timer.now() - start)
     return 2 * size**3 / min(seconds)
 
 
@@ -104,7 +104,7 @@ def save_random_model(folder: Path, shape: str, device: str) -> None:
         build_tokenizer().save_pretrained(folder)
 
 
-class Phase(TrainerCallback):
+class UpdateTimer(TrainerCallback):
     """
     Time the update: ordering and padding of rows, forward and backward passes, and the optimizer step.
 
@@ -150,7 +150,7 @@ class Workload:
         starts = {row // GROUP: tokens(prompts[row]) for row in range(0, len(completions), GROUP)}
         rows = [[*tokens(length - 1), 1] for length in completions]
         correct = torch.randint(0, 2, (len(completions),), generator=generator).float().tolist()
-        self.phase = Phase(device == "cuda")
+        self.timer = UpdateTimer(device == "cuda")
 
         def rollout(prompts, trainer):
             groups = [int(prompt) for prompt in prompts]  # TRL repeats each prompt for its group
@@ -163,7 +163,7 @@ class Workload:
             }
 
         def accuracy_reward(correctness, **kwargs):
-            self.phase.begin()
+            self.timer.begin()
             return correctness
 
         arguments = {
@@ -188,26 +188,26 @@ class Workload:
             train_dataset=Dataset.from_dict({"prompt": [str(group) for group in starts]}),
             processing_class=build_tokenizer(),  # only its padding and EOS ids, 0 and 1, are used
             rollout_func=rollout,
-            callbacks=[self.phase],
+            callbacks=[self.timer],
         )
         self.trainer.remove_callback(PrinterCallback)
 
     def step(self, keep_gradients: bool = False) -> float:
         """Run one optimizer step and return the duration of its update in seconds."""
-        self.phase.keep = keep_gradients
+        self.timer.keep = keep_gradients
         torch.manual_seed(0)  # TRL then shuffles the rows in the same order for all trainers
 
         def count(module, inputs, output):
-            self.phase.positions += output.last_hidden_state.shape[:2].numel()
+            self.timer.positions += output.last_hidden_state.shape[:2].numel()
 
         hook = self.trainer.model.model.register_forward_hook(count)
         self.trainer.train()
         hook.remove()
-        return self.phase.seconds
+        return self.timer.seconds
 
     def peak_memory(self) -> int:
         """Run a step and return its peak memory in bytes, minus the memory in use before the step."""
-        if self.phase.cuda:
+        if self.timer.cuda:
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
             before = torch.cuda.memory_allocated()

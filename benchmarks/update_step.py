@@ -132,10 +132,10 @@ def mixed_lengths(bench: Bench) -> None:
         gradients = []
         for trainer in ("trl", "none"):
             workloads[trainer].step(keep_gradients=True)
-            gradients.append(workloads[trainer].phase.gradients)
+            gradients.append(workloads[trainer].timer.gradients)
         seconds = bench.time_alternately(workloads)
         padding = {
-            trainer: f"{100 * (1 - tokens / workloads[trainer].phase.positions):.1f} %" for trainer in ("trl", "none")
+            trainer: f"{100 * (1 - tokens / workloads[trainer].timer.positions):.1f} %" for trainer in ("trl", "none")
         }
         line(
             rows,
@@ -190,9 +190,11 @@ def vocabulary(bench: Bench) -> None:
     line("vocabulary", "ces / none, time")
     line(*["---:"] * 2)
     for size in options.vocabularies:
-        sized = Bench(options, size)
-        workloads = {trainer: sized.workload(trainer, sized.lengths(), 2) for trainer in ("none", "ces")}
-        seconds = sized.time_alternately(workloads)
+        bench_of_size = Bench(options, size)
+        workloads = {
+            trainer: bench_of_size.workload(trainer, bench_of_size.lengths(), 2) for trainer in ("none", "ces")
+        }
+        seconds = bench_of_size.time_alternately(workloads)
         line(size, ratio(seconds, "ces", "none"))
 
 

@@ -4,7 +4,7 @@ Completions that would hang the grader, exhaust memory, break a parser or run as
 `run` grades each of them together with a completion that needs algebra, first with the reward and then with the
 evaluation grader. This command prints incorrect grades and resource usage as JSON:
 
-    python tests/hostile_answers.py 3 1   # time limit of the evaluation in seconds; n, to use every n-th completion
+    python tests/hostile_answers.py 3 1   # evaluation time limit in seconds; n, to use every n-th completion
 """
 
 import json
@@ -212,8 +212,8 @@ def hostile_completions():
 GOLDS = ("42", r"\sqrt{x}+42\pi", "(41,42]", "41, 42; 43", r"\begin{pmatrix}41\\42\end{pmatrix}", "x=42", "D")
 
 
-def neighbour(number):
-    """Return a completion that needs algebra, its gold and its correctness; each `number` gives another completion."""
+def neighbor(number):
+    """Return a completion that needs algebra, its gold and its correctness; they differ between numbers."""
     n = number + 2
     return (
         (rf"\boxed{{\sqrt{{{2 * n * n}}}}}", rf"{n}\sqrt{{2}}", True),
@@ -256,18 +256,18 @@ def resident_bytes():
 
 
 def run(corpus, limit_s):
-    """Grade each completion of the corpus and one neighbour per completion, as in training and in the evaluation."""
-    # Wait longer on a busy machine, so that a worker is lost only if the kernel does not stop the comparison.
+    """Grade each completion of the corpus and one neighbor per completion, as in training and in the evaluation."""
+    # Allow for a busy machine: a worker should be lost only if the kernel does not stop the comparison.
     pool_module.GRACE_S = 60.0
     pool = pool_module._shared = WatchedPool()
     pool.map([{"op": "equal", "gold": "x", "answer": "y"}] * 8)  # start the workers
     texts, golds, expected, names = [], [], [], []
     for number, (name, text) in enumerate(corpus.items()):
-        neighbour_text, neighbour_gold, neighbour_is_correct = neighbour(number)
-        texts += [text, neighbour_text]
-        golds += [GOLDS[number % len(GOLDS)], neighbour_gold]
-        expected += [False, neighbour_is_correct]
-        names += [name, f"neighbour of {name}"]
+        neighbor_text, neighbor_gold, neighbor_is_correct = neighbor(number)
+        texts += [text, neighbor_text]
+        golds += [GOLDS[number % len(GOLDS)], neighbor_gold]
+        expected += [False, neighbor_is_correct]
+        names += [name, f"neighbor of {name}"]
     before = resident_bytes()
     start = time.monotonic()
     reward_values = rewards.accuracy_reward(texts, golds, prompts=[""] * len(golds))

@@ -36,9 +36,9 @@ def group_advantages(rewards, group_size):
     advantages = []
     for start in range(0, len(rewards), group_size):
         group = rewards[start : start + group_size]
-        known = [reward for reward in group if reward is not None]
-        mean = sum(known) / len(known) if known else 0.0
-        variance = sum((reward - mean) ** 2 for reward in known) / (len(known) - 1) if len(known) > 1 else 0.0
+        scored = [reward for reward in group if reward is not None]
+        mean = sum(scored) / len(scored) if scored else 0.0
+        variance = sum((reward - mean) ** 2 for reward in scored) / (len(scored) - 1) if len(scored) > 1 else 0.0
         for reward in group:
             advantages.append(0.0 if reward is None else (reward - mean) / (math.sqrt(variance) + 1e-4))
     return advantages
@@ -56,12 +56,12 @@ def selection_sizes(rows, group_size, tau, dynamic=True):
     sizes = []
     for start in range(0, len(rows), group_size):
         group = rows[start : start + group_size]
-        known = [row["accuracy"] for row in group if row["accuracy"] is not None]
+        scored = [row["accuracy"] for row in group if row["accuracy"] is not None]
         for row in group:
             if row["accuracy"] is None:
                 sizes.append(0)
                 continue
-            accuracy = Fraction(sum(value >= 1 for value in known), len(known))
+            accuracy = Fraction(sum(value >= 1 for value in scored), len(scored))
             b = accuracy if row["accuracy"] >= 1 else 1 - accuracy
             sizes.append(math.floor(sum(row["mask"]) * Fraction(tau) * (b if dynamic else 1)))
     return sizes

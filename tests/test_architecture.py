@@ -41,11 +41,11 @@ def import_graph():
     files = files_of_modules()
     graph = {module: set() for module in files}
     for module, file in files.items():
-        here = module.split(".") if file.name == "__init__.py" else module.split(".")[:-1]
+        package = module.split(".") if file.name == "__init__.py" else module.split(".")[:-1]
         for node in ast.walk(ast.parse(file.read_text())):
             if not isinstance(node, ast.ImportFrom) or node.level == 0:
                 continue
-            base = here[: len(here) - node.level + 1] + (node.module.split(".") if node.module else [])
+            base = package[: len(package) - node.level + 1] + (node.module.split(".") if node.module else [])
             for alias in node.names:
                 name = ".".join([*base, alias.name])
                 while name and name not in files:

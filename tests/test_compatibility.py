@@ -40,7 +40,7 @@ def quality_model(tokenizer, num_labels=1):
 
 
 @pytest.mark.parametrize("accuracy_reward", [None, "quality"])
-def test_a_reward_model_works_with_or_as_the_accuracy_reward(tmp_path, accuracy_reward):
+def test_a_reward_model_can_be_used_with_or_as_the_accuracy_reward(tmp_path, accuracy_reward):
     script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
     tokenizer = tiny_tokenizer()
     judge = quality_model(tokenizer)
@@ -156,10 +156,8 @@ def test_ces_works_with_all_advantages_and_loss_terms_of_trl(tmp_path, case):
     if case == "reference model":
         options = {"kl": 0.3, "ref": float64_copy(trainer.model)}
     if case == "two-sided clip":
-        options, scale = (
-            {"delta": 1.4, "old": float64_copy(trainer.model)},
-            2,
-        )  # one call contains the rows of both steps
+        options = {"delta": 1.4, "old": float64_copy(trainer.model)}
+        scale = 2  # one call contains the rows of both steps
     if options:
         perturb_weights(trainer.model)
     loss = trainer._compute_loss(trainer.model, batch)

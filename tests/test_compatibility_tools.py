@@ -71,7 +71,7 @@ def test_tool_output_is_neither_counted_nor_shaped_nor_trained_on(tmp_path):
 
 
 class Till:
-    """Environment that rewards payment of the exact amount owed."""
+    """Environment that rewards paying the exact amount owed."""
 
     def reset(self, owed, **kwargs):
         self.owed, self.inside = owed, 0
@@ -168,7 +168,7 @@ PLAIN_TEMPLATES = {
 
 @pytest.mark.parametrize("template", PLAIN_TEMPLATES)
 def test_rewards_receive_thinking_prefilled_from_the_template(tmp_path, template):
-    make_tokenizer, template_kwargs, opened = PLAIN_TEMPLATES[template]
+    make_tokenizer, template_kwargs, prefilled = PLAIN_TEMPLATES[template]
     received = []
 
     def accuracy(completions, thinking_prefilled, **kwargs):
@@ -181,4 +181,4 @@ def test_rewards_receive_thinking_prefilled_from_the_template(tmp_path, template
     batch = trainer._generate_and_score_completions(four_of_each(columns))
     prompt = trainer.processing_class.decode(batch["prompt_ids"][0])
     assert ("</think>" in prompt) == bool(template_kwargs)
-    assert received == [opened] * 8
+    assert received == [prefilled] * 8

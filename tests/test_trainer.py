@@ -94,9 +94,8 @@ def test_logged_metrics_match_the_rollout(tmp_path):
     trainer.train()
     logged = trainer.state.log_history[0]
     mixed, solved = ([len(row["completion_ids"]) for row in script[prompt]] for prompt in PROMPTS[:2])
-    sizes = [
-        math.floor(length * 3 / 4) for length in mixed
-    ] + solved  # b = a = 3/4; for the wrong completion, b = 1 - 3/4
+    # For correct completions, b = a: 3/4 and 1. For the wrong completion, b = 1 - 3/4.
+    sizes = [math.floor(length * 3 / 4) for length in mixed] + solved
     sizes[3] = mixed[3] // 4
     assert set(CES_METRICS) <= set(logged)
     assert logged["ces/group_accuracy"] == pytest.approx((4 * 0.75 + 4 * 1.0) / 8)
@@ -279,7 +278,7 @@ def test_chat_prompts_without_a_chat_template_are_rejected_before_the_model_is_l
 
 
 @pytest.mark.parametrize("shaping", ["none", "entropy_advantage"])
-def test_other_rules_need_no_accuracy_reward(tmp_path, shaping):
+def test_other_shaping_rules_need_no_accuracy_reward(tmp_path, shaping):
     def style(completions, **kwargs):
         return [float(len(text)) for text in completions]
 

@@ -43,7 +43,7 @@ def make_trainer(folder, stand_in=None, rollout_func=None, **changes):
     return tiny_trainer(folder, prompts=PROMPTS, more={"rollout_func": rollout_func}, **arguments)
 
 
-def test_training_with_a_server_is_bit_identical_to_sampling_from_the_policy(tmp_path, stand_in):
+def test_training_with_a_server_is_bitwise_identical_to_sampling_from_the_policy(tmp_path, stand_in):
     """Check that each rollout is sampled from the weights of its step."""
     with_server = make_trainer(tmp_path / "with_server", stand_in, vllm_importance_sampling_correction=False)
     with_server.train()

@@ -330,7 +330,7 @@ def test_the_data_loader_returns_the_samplers_rows_unchanged(tmp_path):
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])
-def test_steps_are_counted_from_0_in_every_run_and_before_checkpoints(tmp_path, monkeypatch, accumulation):
+def test_the_step_starts_at_0_in_every_run_and_is_updated_before_checkpoints(tmp_path, monkeypatch, accumulation):
     events, rollouts = [], []
 
     class Watched(GRPOTrainer):
@@ -368,12 +368,12 @@ def test_steps_are_counted_from_0_in_every_run_and_before_checkpoints(tmp_path, 
     assert run() == ([("save", step, step * accumulation) for step in (1, 2, 3, 4)], [0, 2 * accumulation])
     resumed, rollouts = run(str(tmp_path / "checkpoint-3"))
     assert resumed == [("load", 3, 0), ("save", 4, accumulation)]
-    assert rollouts == [0], "TRL generates again when it resumes inside the steps of a rollout"
+    assert rollouts == [0], "TRL generates again when it resumes in the middle of a rollout"
     assert json.loads((tmp_path / "checkpoint-3" / "trainer_state.json").read_text())["global_step"] == 3
 
 
 def test_generate_returns_eight_outputs_and_scoring_reads_nothing_else(trainer, examples, monkeypatch):
-    """DynamicSampling replays the outputs of `_generate` for the kept groups in TRL's method."""
+    """DynamicSampling replays the `_generate` outputs of the kept groups in TRL's method."""
     generated = spy(trainer, monkeypatch, "_generate")
     first = trainer._generate_and_score_completions([dict(row) for row in examples])
     ids, completion_ids, masks, completions, logps, extra, images, tool_images = generated[0][2]
@@ -426,7 +426,7 @@ def test_each_rollout_is_a_new_list_of_micro_batches(trainer, examples):
     assert buffers[2] is buffers[3]
 
 
-def test_dapo_divides_by_the_rollouts_tokens_over_its_optimizer_steps(trainer, examples):
+def test_dapo_divides_by_the_mean_tokens_per_optimizer_step(trainer, examples):
     trainer.args.steps_per_generation = 4
     trainer.accelerator.gradient_accumulation_steps = trainer.current_gradient_accumulation_steps = 2
     batch = trainer._generate_and_score_completions([dict(row) for row in examples])
@@ -435,7 +435,7 @@ def test_dapo_divides_by_the_rollouts_tokens_over_its_optimizer_steps(trainer, e
     assert trainer._compute_loss(trainer.model, batch).item() == pytest.approx(loss.item() / 3, rel=1e-5)
 
 
-# Assumptions about TRL's client for a vLLM server, checked with the stand-in of tests/helpers/vllm_server.py.
+# Assumptions about TRL's client for a vLLM server, checked with the stand-in in tests/helpers/vllm_server.py.
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`CESConfig`: TRL's `GRPOConfig` with additional fields for CES and DAPO's clip range as the default."""
+"""`CESConfig`: TRL's `GRPOConfig` with additional fields, and with DAPO's clip range as the default."""
 
 import warnings
 from dataclasses import dataclass, field, fields
@@ -197,8 +197,8 @@ class CESConfig(GRPOConfig):
     on_reward_error: str = field(
         default="stop",
         metadata={
-            "help": "What to do if a reward function raises an exception, or returns NaN, infinity, a wrong type or a "
-            "wrong number of rewards. `stop`: stop training with an error. `skip`: warn, and ignore this "
+            "help": "What to do if a reward function raises an exception, or returns NaN, infinity, the wrong type or "
+            "the wrong number of rewards. `stop`: stop training with an error. `skip`: warn, and ignore this "
             "function for the affected rows.",
             "choices": ["stop", "skip"],
         },
@@ -214,7 +214,7 @@ class CESConfig(GRPOConfig):
     def __post_init__(self):
         self._check()  # before TRL checks the devices, so that an invalid value fails on any machine
         super().__post_init__()
-        self._check()  # again, because TRL has derived further values
+        self._check()  # again, because TRL has derived more values
         self.lr_scheduler_kwargs = scheduler_kwargs(self)
         self._warn_about_sequence_ratios()
 
@@ -301,7 +301,7 @@ class CESConfig(GRPOConfig):
         )
 
     def micro_batches_to_arrange(self) -> int:
-        """Return the number of micro-batches per optimizer step if their rows can be exchanged, else 0."""
+        """Return the number of micro-batches per optimizer step if rows can be moved between them, else 0."""
         steps, accumulated = cast(int, self.steps_per_generation), self.gradient_accumulation_steps
         aligned = max(steps, accumulated) % min(steps, accumulated) == 0
         if not self.arrange_by_length or not aligned or not self.rows_are_independent():

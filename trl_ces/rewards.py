@@ -3,7 +3,8 @@ Reward functions for TRL.
 
 - [`accuracy_reward`], [`boxed_accuracy_reward`] and [`think_format_reward`] grade each completion separately. They
   take into account whether the chat template already opened `<think>` (docs/deviations.md, rows 17 and 18).
-- `get_NAME_length_reward`: length rewards, computed per group. [`group_reward`] creates one from your own function.
+- `get_NAME_length_reward`: length rewards, computed per group. [`group_reward`] turns your own function into such a
+  reward.
 
 For DAPO's soft overlong punishment, use TRL's `get_soft_overlong_punishment`.
 """

@@ -183,7 +183,7 @@ class Shaping(Correctness):
                 '"w/o Entropy Gradient": install the version in constraints.txt, or set `ces_entropy_gradient=False` '
                 "if this is intended."
             )
-        if self._is_ces and self.args.ces_tau == AUTO:  # in an evaluation before the first rollout
+        if self._is_ces and self.args.ces_tau == AUTO:  # evaluation before the first training rollout
             settings["tau"] = automatic_tau(self._groups.lengths.float().mean().item())
         mask = inputs["completion_mask"] * inputs.get("tool_mask", 1)
         old_logps = inputs.get("old_per_token_logps", logps.detach())  # as in TRL's _compute_loss

@@ -74,7 +74,7 @@ def test_a_smoke_run_takes_two_short_steps_and_keeps_no_files(job):
     assert "Peak memory" not in result.stdout  # printed only for GPUs
     first, last = result.stdout.splitlines()[-2:]
     assert first.endswith(f" some of the problems: trl-ces inspect --config {recipe} {' '.join(args)}")
-    assert last == f"- Then start the run: trl-ces train --config {recipe} {' '.join(args)}"
+    assert last == f"Then start the run: trl-ces train --config {recipe} {' '.join(args)}"
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_smoke_run_prints_measured_and_planned_gpu_memory(
     assert not (tmp_path / "a").exists()
 
 
-def test_a_smoke_run_says_if_the_gpu_memory_cannot_be_read(job, tmp_path, monkeypatch, capsys):
+def test_a_smoke_run_reports_that_the_gpu_memory_cannot_be_read(job, tmp_path, monkeypatch, capsys):
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'No devices were found'\nexit 6\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")

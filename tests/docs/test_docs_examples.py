@@ -1,4 +1,4 @@
-"""Check that the unchanged scripts in docs/examples train a tiny model on a CPU."""
+"""Check that the scripts in docs/examples train a tiny model on a CPU without changes."""
 
 import runpy
 import sys

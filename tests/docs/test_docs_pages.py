@@ -36,11 +36,11 @@ EQUATIONS = re.findall(
 
 def missing_tests(text):
     """Return the nonexistent tests that a text mentions; a name may include its file or end in `...`."""
-    everywhere = [name for file in (ROOT / "tests").rglob("test_*.py") for name in functions_of(file)]
+    all_tests = [name for file in (ROOT / "tests").rglob("test_*.py") for name in functions_of(file)]
     missing = []
     for file, name, dots in TEST.findall(text):
-        known = functions_of(file) if file else everywhere
-        if not any(test.startswith(name) if dots else test == name for test in known):
+        existing = functions_of(file) if file else all_tests
+        if not any(test.startswith(name) if dots else test == name for test in existing):
             missing.append(name)
     return missing
 
@@ -50,8 +50,8 @@ def test_the_functions_and_tests_listed_for_an_equation_exist(function, tests):
     mentions = re.findall(r"(TRL's )?`(?:(trl_ces/[\w/]+\.py)::)?(\w+)`", function)
     assert mentions
     for of_trl, file, name in mentions:
-        known = hasattr(GRPOTrainer, name) if of_trl else name in functions_of(file or "trl_ces/methods/ces.py")
-        assert known, name
+        exists = hasattr(GRPOTrainer, name) if of_trl else name in functions_of(file or "trl_ces/methods/ces.py")
+        assert exists, name
     assert TEST.findall(tests)
 
 

@@ -82,13 +82,13 @@ def test_the_make_targets_in_the_readme_exist():
 def one_process(monkeypatch):
     """Make `trl-ces train` run in this process instead of in a child process."""
 
-    def train_here(command, env, received=None):
+    def run_in_process(command, env, received=None):
         assert command[:4] == [sys.executable, "-P", "-m", WORKER]
         for name, value in env.items():
             monkeypatch.setenv(name, str(value))
         return train_worker.main(command[4:])
 
-    monkeypatch.setattr(launch, "run_child", train_here)
+    monkeypatch.setattr(launch, "run_child", run_in_process)
 
 
 def test_all_commands_of_the_tutorial_run(one_process, tmp_path, monkeypatch, capsys):

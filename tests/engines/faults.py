@@ -1,4 +1,4 @@
-"""Reward function that injects faults into training processes started by tests. Not a test file.
+"""Reward function that injects faults into the training processes of tests. Not a test file.
 
 With TRL_CES_TEST_FAULT set to `{"rank": R, "call": N, "what": W}`, the N-th call (counted from 1) on rank R causes
 fault W.
@@ -31,8 +31,8 @@ def fail(what):
     elif what == "time limit":  # as a cluster does shortly before a job's time limit
         command.send_signal(signal.SIGTERM)
     elif what == "machine lost":
-        others = [process for process in command.children(recursive=True) if process.pid != os.getpid()]
-        for process in [command, *others, psutil.Process()]:
+        other_processes = [process for process in command.children(recursive=True) if process.pid != os.getpid()]
+        for process in [command, *other_processes, psutil.Process()]:
             process.kill()
     elif what == "reward raises":
         raise ValueError("grader unavailable")

@@ -13,15 +13,15 @@ from trl_ces.train.arguments import read_words
 from trl_ces.train.recipe import make_recipe
 
 CORES = 12
-ZERO3 = {"zero": 3, "saves weights": True, "optimizer on": "none", "precision": "bf16"}
-FSDP2 = {"fsdp": 2, "saves": "FULL_STATE_DICT", "frees layers": True, "precision": "no"}
+ZERO3 = {"zero": 3, "save 16-bit": True, "optimizer device": "none", "precision": "bf16"}
+FSDP2 = {"fsdp": 2, "state dict": "FULL_STATE_DICT", "reshards": True, "precision": "no"}
 FILES = {
     "single": {},
     "ddp": {},
-    "zero2": {**ZERO3, "zero": 2, "saves weights": False},
+    "zero2": {**ZERO3, "zero": 2, "save 16-bit": False},
     "zero3": ZERO3,
     "zero3_multinode": ZERO3,
-    "zero3_offload": {**ZERO3, "optimizer on": "cpu"},
+    "zero3_offload": {**ZERO3, "optimizer device": "cpu"},
     "fsdp2": FSDP2,
     "fsdp2_multinode": FSDP2,
 }
@@ -55,10 +55,10 @@ def test_workers_use_the_configured_engine_and_share_the_cores(tmp_path, monkeyp
     recipe = make_recipe({"model_name_or_path": "m", "output_dir": "out", "dataset_name": "d"}, "my.yaml")
     worker = launch.make_launch(read_words(args), recipe)
     variables = {key: value for key, value in environment(PROBE=str(tmp_path)).items() if key != "OMP_NUM_THREADS"}
-    ended = subprocess.run(
+    result = subprocess.run(
         worker.command, env={**variables, **worker.env}, capture_output=True, text=True, timeout=500
     )
-    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert result.returncode == 0, result.stderr[-3000:]
     expected = {"threads": str(CORES // processes), "processes": str(processes), **FILES[name]}
     for rank in range(processes):
         info, arguments = json.loads((tmp_path / f"{rank}.json").read_text())

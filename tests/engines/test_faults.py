@@ -13,7 +13,7 @@ from server_training import Training, assert_same_weights, machine_flags, make_j
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
-TWO = ("--num_processes", "2")
+TWO_PROCESSES = ("--num_processes", "2")
 RESUME = ("--resume_from_checkpoint", "true")
 
 
@@ -32,7 +32,7 @@ def stand_in(job):
 def complete_runs(job, stand_in, tmp_path_factory):
     """Map each number of processes to the output folder of a run without faults."""
     folder = tmp_path_factory.mktemp("complete")
-    runs = {1: train(job, folder / "1", stand_in.url), 2: train(job, folder / "2", stand_in.url, TWO)}
+    runs = {1: train(job, folder / "1", stand_in.url), 2: train(job, folder / "2", stand_in.url, TWO_PROCESSES)}
     assert [run.code for run in runs.values()] == [0, 0]
     return {number: folder / str(number) for number in runs}
 
@@ -49,23 +49,23 @@ SERVER_FAULTS = {
 def test_a_server_fault_is_reported_and_resuming_gives_the_same_weights(job, tmp_path, stand_in, complete_runs, fault):
     (path, kind, *times), changes, sentence = SERVER_FAULTS[fault]
     stand_in.fail(path, kind, skip=1, times=times[0] if times else 1)
-    ended = train(job, tmp_path / "out", stand_in.url, **changes)
+    result = train(job, tmp_path / "out", stand_in.url, **changes)
     stand_in.clear_faults()
-    assert ended.code == 2
-    (message,) = ended.error_messages()
+    assert result.code == 2
+    (message,) = result.error_messages()
     assert sentence in message
     assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in message
     assert train(job, tmp_path / "out", stand_in.url, RESUME).code == 0
     assert_same_weights(tmp_path / "out", complete_runs[1])
 
 
-def test_resuming_after_the_server_dies_in_a_weight_update_gives_the_same_weights(job, tmp_path, complete_runs):
+def test_resuming_after_the_server_dies_during_a_weight_update_gives_the_same_weights(job, tmp_path, complete_runs):
     with serve_in_process(job / "model") as dying:
         dying.fail("/update_weights", "die", skip=1)
-        ended = train(job, tmp_path / "out", dying.url)
-    assert ended.code in (1, 2)
-    assert len(ended.error_messages()) == 1
-    assert "Resume from" in ended.error_messages()[0]
+        result = train(job, tmp_path / "out", dying.url)
+    assert result.code in (1, 2)
+    assert len(result.error_messages()) == 1
+    assert "Resume from" in result.error_messages()[0]
     with serve_in_process(job / "model") as restarted:
         assert train(job, tmp_path / "out", restarted.url, RESUME).code == 0
     assert_same_weights(tmp_path / "out", complete_runs[1])
@@ -87,16 +87,16 @@ def test_a_process_fault_ends_the_run_and_resuming_gives_the_same_weights(
 ):
     code, sentence = PROCESS_FAULTS[fault]
     injected_fault = {"rank": 1, "call": 2, "what": fault}
-    ended = train(job, tmp_path / "out", stand_in.url, TWO, fault=injected_fault)
-    assert ended.code == code, ended.errors[-3000:]
+    result = train(job, tmp_path / "out", stand_in.url, TWO_PROCESSES, fault=injected_fault)
+    assert result.code == code, result.errors[-3000:]
     if sentence is None:
-        assert not ended.error_messages()
-        assert fault != "time limit" or "Stopped by SIGTERM after step 3. Resume from " in ended.stdout
+        assert not result.error_messages()
+        assert fault != "time limit" or "Stopped by SIGTERM after step 3. Resume from " in result.stdout
     else:
-        assert len(ended.error_messages()) == 1
-        assert sentence in ended.error_messages()[0]
-        assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in ended.error_messages()[0]
-    assert train(job, tmp_path / "out", stand_in.url, [*TWO, *RESUME]).code == 0
+        assert len(result.error_messages()) == 1
+        assert sentence in result.error_messages()[0]
+        assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in result.error_messages()[0]
+    assert train(job, tmp_path / "out", stand_in.url, [*TWO_PROCESSES, *RESUME]).code == 0
     assert_same_weights(tmp_path / "out", complete_runs[2])
 
 
@@ -109,7 +109,7 @@ def test_a_full_disk_on_one_machine_is_reported_and_resuming_gives_the_same_weig
         Training(job, output, stand_in.url, flags, fault=injected_fault)
         for output, flags in zip(outputs, machine_flags(), strict=True)
     ]
-    first, second = [node.end() for node in nodes]
+    first, second = [node.wait() for node in nodes]
     assert second.code == 2
     (sentence,) = second.error_messages()
     assert f"The disk of {outputs[1]} is full" in sentence
@@ -123,7 +123,7 @@ def test_a_full_disk_on_one_machine_is_reported_and_resuming_gives_the_same_weig
         Training(job, checkpoint.parent, stand_in.url, [*flags, "--resume_from_checkpoint", str(checkpoint)])
         for checkpoint, flags in zip(checkpoints, machine_flags(), strict=True)
     ]
-    assert [node.end().code for node in nodes] == [0, 0]
+    assert [node.wait().code for node in nodes] == [0, 0]
     assert_same_weights(outputs[0], complete_runs[2])
 
 
@@ -131,7 +131,7 @@ def test_one_machine_without_vllm_fails_and_the_other_stops_at_the_rendezvous_ti
     flags = machine_flags("--rdzv_conf", "timeout=30")
     first = Training(job, tmp_path / "node0", stand_in.url, flags[0])
     second = Training(job, tmp_path / "node1", stand_in.url, flags[1], stub=False)
-    failed, waiting = second.end(), first.end()
+    failed, waiting = second.wait(), first.wait()
     assert failed.code == 2
     assert "vLLM is missing: pip install" in failed.error_messages()[0]
     assert waiting.code == 1
@@ -150,7 +150,7 @@ def test_a_run_resumes_from_the_newest_complete_checkpoint(job, tmp_path, stand_
     else:  # the machine's clock was set back after step 3
         for step in (4, 5):
             os.utime(output / f"checkpoint-{step}", (1e9, 1e9))
-    ended = train(job, output, stand_in.url, RESUME, save_total_limit=2)
-    assert ended.code == 0
-    assert f"checkpoint-{4 if fault == 'truncated checkpoint' else 5}." in ended.stdout
+    result = train(job, output, stand_in.url, RESUME, save_total_limit=2)
+    assert result.code == 0
+    assert f"checkpoint-{4 if fault == 'truncated checkpoint' else 5}." in result.stdout
     assert_same_weights(output, complete_runs[1])

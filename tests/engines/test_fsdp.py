@@ -1,7 +1,7 @@
 """Compare FSDP2, as configured by the shipped accelerate file, with a single-process run.
 
 accelerate starts FSDP2 only on GPUs. On a CPU, the same file would start DDP, which `trl-ces train` rejects. The CPU
-test bypasses this check of accelerate (tests/helpers/cpu_engines.py) and shards the model over gloo.
+test bypasses accelerate's GPU check (tests/helpers/cpu_engines.py) and shards the model over gloo.
 """
 
 import json

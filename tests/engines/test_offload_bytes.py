@@ -39,7 +39,7 @@ def test_the_offloaded_optimizer_and_gradients_take_18_bytes_per_parameter():
     single = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
     environment = {**os.environ, **single, "MASTER_PORT": str(free_port())}
     command = [sys.executable, "-W", "ignore", "-c", SCRIPT]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=1100)
-    [line] = [line for line in ended.stdout.splitlines() if line.startswith("bytes per parameter")]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=1100)
+    [line] = [line for line in result.stdout.splitlines() if line.startswith("bytes per parameter")]
     # This run also counts the bf16 weights (2 bytes per parameter), which are on the GPU if one is available.
     assert float(line.split(":")[1]) == 2 + 18

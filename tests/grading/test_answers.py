@@ -1,4 +1,4 @@
-r"""Extraction of the final answer from a box, an explicit statement or an expression at the end of the text."""
+r"""Test the extraction of the final answer from a box, an explicit statement or an expression at the end."""
 
 from rows import rows
 
@@ -26,7 +26,7 @@ def test_the_final_answer_is_extracted(text, expected):
 
 
 @rows("answers/decorated")
-def test_ornaments_and_invisible_characters_are_removed_from_a_value(text, value):
+def test_decorations_and_invisible_characters_are_removed_from_a_value(text, value):
     assert tidy(extract_answer(text)) == value
 
 
@@ -56,7 +56,6 @@ def test_the_number_of_extracted_boxes_is_limited():
     values = [str(value) for value in range(MAX_BOXES)]
     text = " ".join(rf"\boxed{{{value}}}" for value in values)
     assert extract_answer(text, MAX_BOXES) == "; ".join(values)
-    assert extract_answer(rf"\boxed{{x}} {text}", MAX_BOXES) == "; ".join(
-        ["x", *values]
-    )  # one more box than the limit
+    # This text has one more box than the limit.
+    assert extract_answer(rf"\boxed{{x}} {text}", MAX_BOXES) == "; ".join(["x", *values])
     assert len(find_boxes(text * 3)) <= MAX_BOXES + 1

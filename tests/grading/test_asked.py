@@ -1,4 +1,4 @@
-"""Grading with the question, which can state the expected noun, base, percentage, unit, order, options and names."""
+"""Test grading with the question, which can state the noun, base, percentage, unit, order, options and names."""
 
 from rows import rows
 

@@ -36,7 +36,7 @@ def read_cases(name):
 
 
 def grade_table(rows, misgraded):
-    totals, failures = (Counter(title for title, *_ in listed) for listed in (rows, misgraded))
+    totals, failures = (Counter(title for title, *_ in cases) for cases in (rows, misgraded))
     lines = [f"{total - failures[title]:4} of {total:3}  {title}" for title, total in totals.items()]
     return "\n".join(["", *lines, f"{len(rows) - len(misgraded)} of {len(rows)} graded correctly"])
 

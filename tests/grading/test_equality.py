@@ -1,4 +1,4 @@
-"""Rules of equality, with a simple function instead of computer algebra."""
+"""Test the rules of equality with a simple function instead of computer algebra."""
 
 import pytest
 from rows import answers_to, rows

@@ -1,4 +1,4 @@
-"""Requests to grading workers and the grades computed from their replies. These tests do not start workers."""
+"""Test requests to grading workers, and grades computed from their replies, without starting workers."""
 
 import logging
 import random
@@ -264,15 +264,15 @@ def test_comparisons_are_cached():
     assert correctness_of(["x+1", *HOSTILE], pool) == first
     assert pool.requests == []
     # The cache also applies to other batches and without a first limit, but not to a longer limit.
-    known = next(answer for answer, correct in first.items() if correct is False)
+    cached = next(answer for answer, correct in first.items() if correct is False)
     pool = SlowPool(HOSTILE)
-    assert correctness_of([known], pool, first_limit_s=None)[known] is False
+    assert correctness_of([cached], pool, first_limit_s=None)[cached] is False
     assert pool.requests == []
-    assert correctness_of([known], pool, first_limit_s=None, limit_s=1.5)[known] is False
-    assert pool.requests == [(known, 1.5)]
+    assert correctness_of([cached], pool, first_limit_s=None, limit_s=1.5)[cached] is False
+    assert pool.requests == [(cached, 1.5)]
     # A comparison with another gold is not cached.
-    assert grade(boxed(known), "x+2", with_qwen=False, limit_s=1.0, pool=pool).correct is False
-    assert pool.requests[1:] == [(known, 1.0)]
+    assert grade(boxed(cached), "x+2", with_qwen=False, limit_s=1.0, pool=pool).correct is False
+    assert pool.requests[1:] == [(cached, 1.0)]
 
 
 def test_comparisons_just_below_and_above_the_first_limit_are_graded():

@@ -1,4 +1,4 @@
-"""Grading with real workers through the public functions."""
+"""Test the public grading functions with real workers."""
 
 import subprocess
 import sys
@@ -131,7 +131,7 @@ def run_script(tmp_path, source, *arguments):
 
 
 def test_a_script_without_a_main_guard_runs_once(tmp_path):
-    done = run_script(
+    result = run_script(
         tmp_path,
         r"""
         print("started")
@@ -139,13 +139,13 @@ def test_a_script_without_a_main_guard_runs_once(tmp_path):
         print(accuracy_reward([r"\boxed{\sqrt{8}}", r"\boxed{9}"], [r"2\sqrt{2}", r"2\sqrt{2}"], prompts=["", ""]))
         """,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "started\n[1.0, 0.0]\n", "")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "started\n[1.0, 0.0]\n", "")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("end", ["pass", "os.kill(os.getpid(), signal.SIGKILL)"])
 def test_workers_end_when_their_parent_exits_or_is_killed(tmp_path, end):
-    done = run_script(
+    result = run_script(
         tmp_path,
         rf"""
         import os, signal
@@ -156,7 +156,7 @@ def test_workers_end_when_their_parent_exits_or_is_killed(tmp_path, end):
         {end}
         """,
     )
-    pid = int(done.stdout)
+    pid = int(result.stdout)
     deadline = time.monotonic() + 60
     while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -173,5 +173,5 @@ from trl_ces.grading import worker
 worker.load_algebra()
 print({"torch", "trl", "sympy"} & {*sys.modules})
 """
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
-    assert done.stdout == "True set()\n{'sympy'}\n"
+    result = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    assert result.stdout == "True set()\n{'sympy'}\n"

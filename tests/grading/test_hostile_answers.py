@@ -23,10 +23,10 @@ def run_corpus(folder, limit_s, every):
     """Grade every n-th hostile completion in a separate process, whose memory is measured."""
     command = [sys.executable, str(SCRIPT), str(limit_s), str(every)]
     environment = {**os.environ, "PYTHONPATH": str(SCRIPT.parents[1])}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=1500)
-    assert done.returncode == 0, done.stderr
-    assert [line for line in done.stderr.splitlines() if not EXPECTED.search(line)] == []
-    return json.loads(done.stdout)
+    result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=1500)
+    assert result.returncode == 0, result.stderr
+    assert [line for line in result.stderr.splitlines() if not EXPECTED.search(line)] == []
+    return json.loads(result.stdout)
 
 
 def check(outcome, folder):
@@ -69,7 +69,7 @@ def test_the_memory_of_a_megabyte_answer_is_released():
     try:
         for number in range(3):
             grade_many([rf"\boxed{{{number} {'x ' * (MEGABYTE // 2)}}}"], ["42"])
-        kept, _ = tracemalloc.get_traced_memory()
+        allocated, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert kept < MEGABYTE
+    assert allocated < MEGABYTE

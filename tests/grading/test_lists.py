@@ -1,9 +1,9 @@
 """
-Grade answers by authors who had not read the grading rules, with the question as in the trainer.
+Grade answers whose authors had not read the grading rules, and pass the questions as the trainer does.
 
 Each pair of lists in `lists/` was graded before its failures were used to improve the rules. Lists 6, 26 and 30 were
-not used for improvements. Lists 22 to 31 contain ordinary answers; at the first count, 7, 22, 7, 14, 1, 18, 10, 15, 6
-and 1 of 400 correct answers were rejected, and 1, 0, 0, 1, 0, 1, 0, 0, 0 and 1 of 400 wrong answers accepted. The
+not used for improvements. Lists 22 to 31 contain ordinary answers; when first graded, 7, 22, 7, 14, 1, 18, 10, 15, 6
+and 1 of 400 correct answers were rejected, and 1, 0, 0, 1, 0, 1, 0, 0, 0 and 1 of 400 wrong answers were accepted. The
 numbers of accepted hostile answers and of rejected correct answers must not increase.
 """
 
@@ -91,17 +91,17 @@ NEWEST = 4  # `make test` grades this many lists; `make test-slow` grades all
     [*(pytest.param(*row, marks=pytest.mark.slow) for row in BLIND_LISTS[:-NEWEST]), *BLIND_LISTS[-NEWEST:]],
 )
 def test_the_number_of_misgraded_answers_in_blind_lists_does_not_increase(name, rows, expected, limit, monkeypatch):
-    listed = read_list(name)
+    answers = read_list(name)
     monkeypatch.setattr(rewards, "_FIRST_LIMIT_S", 3.0)  # enough for a slow machine
     monkeypatch.setattr(rewards, "_LIMIT_S", 6.0)
-    questions = [[{"role": "user", "content": row["question"]}] for row in listed]
+    questions = [[{"role": "user", "content": row["question"]}] for row in answers]
     reward_values = rewards.accuracy_reward(
-        [row["completion"] for row in listed], [row["gold"] for row in listed], prompts=questions
+        [row["completion"] for row in answers], [row["gold"] for row in answers], prompts=questions
     )
-    misgraded = [row for row, reward in zip(listed, reward_values, strict=True) if reward not in (None, expected)]
-    assert len(listed) == rows
+    misgraded = [row for row, reward in zip(answers, reward_values, strict=True) if reward not in (None, expected)]
+    assert len(answers) == rows
     assert len(misgraded) <= limit, misgraded
-    usable = [reward for row, reward in zip(listed, reward_values, strict=True) if usable_golds([row["gold"]])[0]]
+    usable = [reward for row, reward in zip(answers, reward_values, strict=True) if usable_golds([row["gold"]])[0]]
     assert usable.count(None) <= 2  # workers may start slowly on a busy machine
 
 
@@ -139,12 +139,12 @@ def test_the_number_of_misgraded_answers_in_blind_lists_does_not_increase(name, 
 def test_trls_reward_misgrades_more_than_twice_as_many_answers(number, accepted, rejected):
     misgraded = []
     for name, expected in ((f"blind{number}-hostile", 0.0), (f"blind{number}-correct", 1.0)):
-        listed = read_list(name)
-        golds = [row["gold"] if "$" in row["gold"] else f"${row['gold']}$" for row in listed]  # TRL parses only LaTeX
-        rewards_of_trl = trl_rewards.accuracy_reward([[{"content": row["completion"]}] for row in listed], golds)
+        answers = read_list(name)
+        golds = [row["gold"] if "$" in row["gold"] else f"${row['gold']}$" for row in answers]  # TRL parses only LaTeX
+        rewards_of_trl = trl_rewards.accuracy_reward([[{"content": row["completion"]}] for row in answers], golds)
         misgraded.append(sum(reward != expected for reward in rewards_of_trl))
     print(f"\nTRL's reward on list {number}: {misgraded[0]} hostile accepted, {misgraded[1]} correct rejected")
     assert sum(misgraded) > 2 * (accepted + rejected)
     assert misgraded[1] > 2 * rejected
-    # Wrong answers in lists 22 to 31 are not hostile: of these five lists, TRL's reward accepts at most two, too.
+    # In lists 22 to 31, wrong answers are not hostile; TRL's reward accepts at most two in each of these five lists.
     assert number in (22, 25, 26, 27, 31) or misgraded[0] > 2 * accepted

@@ -1,4 +1,4 @@
-"""Parsing of number literals."""
+"""Test the parsing of number literals."""
 
 from fractions import Fraction
 

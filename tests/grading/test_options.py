@@ -1,4 +1,4 @@
-"""Multiple-choice questions: in every notation, place and template, a letter equals its option's value."""
+"""Multiple-choice questions: a letter equals the value of its option in every notation, position and template."""
 
 import itertools
 import json
@@ -39,34 +39,34 @@ def real_options():
         pytest.skip(f"{DATA / 'reasoning'} is missing: set TRL_CES_DATA to the folder that contains reasoning/")
     paths = [DATA / "reasoning/commonsenseqa/dev_rand_split.jsonl", DATA / "math/tabmwp/test.jsonl"]
     words, tables = ([json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] for path in paths)
-    chosen = [(row["question"]["stem"], [one["text"] for one in row["question"]["choices"]]) for row in words]
+    chosen = [(row["question"]["stem"], [option["text"] for option in row["question"]["choices"]]) for row in words]
     chosen += [(row["question"], row["choices"]) for row in tables if row["choices"]]
     values = list(dict.fromkeys(row["answer"] for row in tables if row["ans_type"].endswith("number")))
     numbers = [(row["question"], [row["answer"], *values]) for row in tables if row["answer"] in values]
     return [
-        [(stem, unique) for stem, options in some if len(unique := list(dict.fromkeys(options))[:6]) > 1]
-        for some in (chosen, numbers)
+        [(stem, unique) for stem, options in questions if len(unique := list(dict.fromkeys(options))[:6]) > 1]
+        for questions in (chosen, numbers)
     ]
 
 
 def test_letters_and_values_are_interchangeable():
-    rng, kinds, cells = random.Random(0), real_options(), []
+    rng, kinds, cases = random.Random(0), real_options(), []
     for marker, suffix, template, count, separator in itertools.product(
         MARKERS, SUFFIXES, TEMPLATES, range(2, 7), "\n "
     ):
-        stem, options = rng.choice([one for one in rng.choice(kinds) if len(one[1]) >= count] or kinds[1])
+        stem, options = rng.choice([row for row in rng.choice(kinds) if len(row[1]) >= count] or kinds[1])
         letters, options = "ABCDEF"[:count], options[:count]
         place, other = rng.sample(range(count), 2)
-        listed = separator.join(marker.format(*one) for one in zip(letters, options, strict=True))
-        question = f"{template[0]}{stem}\n{listed}{suffix}{template[1]}"
+        option_list = separator.join(marker.format(*option) for option in zip(letters, options, strict=True))
+        question = f"{template[0]}{stem}\n{option_list}{suffix}{template[1]}"
         gold = rng.choice([letters, options])[place]
         for chosen in (place, other):
             pair = letters[chosen], rf"\text{{{options[chosen]}}}"
-            cells += [(question, gold, answer, chosen == place) for answer in (*pair, "{}. {}".format(*pair))]
-    cells = rng.sample(cells, 1000)
-    questions, golds, answers, _ = zip(*cells, strict=True)
-    grades = grade_many([rf"\boxed{{{one}}}" for one in answers], golds, questions=questions, with_qwen=False)
-    assert [cell for cell, grade in zip(cells, grades, strict=True) if grade.correct is not cell[-1]] == []
+            cases += [(question, gold, answer, chosen == place) for answer in (*pair, "{}. {}".format(*pair))]
+    cases = rng.sample(cases, 1000)
+    questions, golds, answers, _ = zip(*cases, strict=True)
+    grades = grade_many([rf"\boxed{{{answer}}}" for answer in answers], golds, questions=questions, with_qwen=False)
+    assert [case for case, grade in zip(cases, grades, strict=True) if grade.correct is not case[-1]] == []
 
 
 @rows("options/lists")
@@ -74,14 +74,14 @@ def test_options_are_read_from_a_question(question, options):
     assert list(options_of(question).values()) == options
 
 
-def test_few_places_of_a_question_are_tried_as_the_start_of_a_list(monkeypatch):
+def test_at_most_20_positions_are_tried_as_the_start_of_the_options(monkeypatch):
     pairs = []
-    monkeypatch.setattr(options, "pairwise", lambda listed: pairs.append(listed) or [])
+    monkeypatch.setattr(options, "pairwise", lambda matches: pairs.append(matches) or [])
     options.options_of("A. B. " * 500)
-    assert len(pairs) == 20  # each costs a pass over the question
+    assert len(pairs) == 20  # each attempt reads the whole question
 
 
-def test_few_letters_of_the_last_line_are_compared_with_the_options(monkeypatch):
+def test_at_most_12_letters_of_the_last_line_are_compared_with_the_options(monkeypatch):
     letters = []
     monkeypatch.setattr(answers, "letter_and_text", lambda letter, text: letters.append(letter) or re.compile("(?!)"))
     assert answers.find_statement("A B " * 500, "Which? A. tea B. milk C. water") is None

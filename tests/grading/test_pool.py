@@ -1,4 +1,4 @@
-"""Pool of grading workers, with a stand-in that starts quickly: it evaluates Python instead of algebra."""
+"""Test the pool of grading workers. The stand-in worker starts quickly: it evaluates Python instead of algebra."""
 
 import errno
 import os
@@ -83,7 +83,7 @@ def test_a_worker_has_the_expected_arguments_and_environment(stand_in, worker, m
     assert arguments == ["-P", "-c", command, str(123 << 20)]
     environment = verdict_of(worker, "dict(os.environ)")
     assert environment["LANG"] == "C.UTF-8"
-    assert "PYTHONPATH" not in environment  # it would precede the standard library
+    assert "PYTHONPATH" not in environment  # its folders would come before the standard library
     assert (environment["SYMPY_GROUND_TYPES"], environment["PYTHONHASHSEED"]) == ("python", "0")
     assert "HF_TOKEN" not in environment
     # A worker has its own session, so that Ctrl-C reaches only the trainer, which then ends its workers.
@@ -104,7 +104,7 @@ def test_long_requests_and_replies_are_transferred_in_pieces(stand_in, worker):
 
 def test_a_worker_that_does_not_reply_is_replaced(stand_in, worker, monkeypatch):
     starts = stand_in()
-    hung = verdict_of(worker, "os.getpid()")
+    pid = verdict_of(worker, "os.getpid()")
     deadlines, wait_for = [], Worker._wait_for
     with monkeypatch.context() as patched:
         patched.setattr(pool_module, "time", SimpleNamespace(monotonic=lambda: 100.0))
@@ -114,7 +114,7 @@ def test_a_worker_that_does_not_reply_is_replaced(stand_in, worker, monkeypatch)
     assert min(deadlines) == max(deadlines) == pytest.approx(100.0 + 0.3 + 0.4)  # the limit and GRACE_S
     assert worker.process is None
     with pytest.raises(ProcessLookupError):
-        os.kill(hung, 0)
+        os.kill(pid, 0)
     assert verdict_of(worker, "7") == 7
     assert starts() == 2
 
@@ -231,7 +231,7 @@ def test_requests_are_served_concurrently(stand_in, pool, tmp_path, count):
     stand_in()
     folder = tmp_path / "started"
     folder.mkdir()
-    # Each request waits for all others to start, so sequential execution would fail.
+    # Each request waits until all requests have started, so sequential execution would fail.
     all_started = f"any(len(os.listdir({str(folder)!r})) == {count} or time.sleep(0.01) for _ in range(3000))"
     expressions = [f"open({str(folder / str(number))!r}, 'w') and {all_started}" for number in range(count)]
     assert evaluate(pool, *expressions, limit_s=60.0) == [True] * count
@@ -313,13 +313,13 @@ def test_a_forked_process_starts_its_own_workers(stand_in, pool):
 
 def test_a_forked_process_can_grade_while_a_thread_of_its_parent_uses_all_workers(stand_in, tmp_path):
     stand_in()
-    single, held, released = WorkerPool(1), tmp_path / "held", tmp_path / "released"
+    single, busy, released = WorkerPool(1), tmp_path / "busy", tmp_path / "released"
     wait = (
-        f"open({str(held)!r}, 'w') and any(os.path.exists({str(released)!r}) or time.sleep(0.01) for _ in range(6000))"
+        f"open({str(busy)!r}, 'w') and any(os.path.exists({str(released)!r}) or time.sleep(0.01) for _ in range(6000))"
     )
     holder = threading.Thread(target=evaluate, args=(single, wait), kwargs={"limit_s": 80.0})
     holder.start()
-    while not held.exists():
+    while not busy.exists():
         time.sleep(0.01)
     child = os.fork()
     if child == 0:
@@ -353,9 +353,9 @@ def test_a_busy_worker_exits_with_the_trainer(stand_in, tmp_path):
     stand_in()
     source = EXIT_DURING_A_REQUEST.format(python=sys.executable, began=str(tmp_path / "began"))
     environment = {**os.environ, "PYTHONPATH": str(Path(pool_module.__file__).parents[2])}
-    done = subprocess.run([PYTHON, "-P", "-c", source], env=environment, capture_output=True, text=True, timeout=240)
-    assert (done.returncode, done.stderr) == (0, "")
-    pid = int(done.stdout)
+    result = subprocess.run([PYTHON, "-P", "-c", source], env=environment, capture_output=True, text=True, timeout=240)
+    assert (result.returncode, result.stderr) == (0, "")
+    pid = int(result.stdout)
     stat = Path(f"/proc/{pid}/stat")
     assert not stat.exists() or stat.read_text().split()[2] == "Z"
 

@@ -17,14 +17,14 @@ SUM, PRODUCT, FACTOR = range(3)  # how tightly an expression binds
 
 
 class Writer:
-    """Generate random (text, value, binding) with few distinct digits, so that parsing errors are detected."""
+    """Generate random expressions as (text, value, binding); few distinct digits make parsing errors detectable."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
 
-    def digits(self, most=2):
+    def digits(self, max_length=2):
         return self.random.choice("123") + "".join(
-            self.random.choice("0123") for _ in range(self.random.randrange(most))
+            self.random.choice("0123") for _ in range(self.random.randrange(max_length))
         )
 
     def leaf(self):
@@ -107,9 +107,9 @@ def test_answers_are_equal_if_and_only_if_their_values_are_equal(seed):
     writer = Writer(seed)
     expressions = writer.several(120)
     pairs = list(itertools.combinations(expressions, 2))
-    equal_pairs = [(one[0], other[0]) for one, other in pairs if abs(one[1] - other[1]) < mpf("1e-40")]
+    equal_pairs = [(first[0], second[0]) for first, second in pairs if abs(first[1] - second[1]) < mpf("1e-40")]
     equal_pairs += [(text, writer.rewrite(text)) for text, _ in expressions]
-    different = [(one[0], other[0]) for one, other in pairs if abs(one[1] - other[1]) > mpf("1e-12")]
+    different = [(first[0], second[0]) for first, second in pairs if abs(first[1] - second[1]) > mpf("1e-12")]
     different.sort(key=lambda pair: sorted(filter(str.isdigit, pair[0])) != sorted(filter(str.isdigit, pair[1])))
     assert [pair for pair in equal_pairs if equal(*pair, same) is not True] == []
     assert [pair for pair in different[:300] if equal(*pair, same) is not False] == []
@@ -147,9 +147,9 @@ def expressions_with_digits(digits):
 def test_expressions_with_the_same_digits_are_equal_only_if_their_values_are_equal(digits):
     pairs = list(itertools.combinations(expressions_with_digits(digits).items(), 2))
     misgraded = [
-        (one, other)
-        for (one, value), (other, other_value) in pairs
-        if equal(one, other, same) is not bool(abs(value - other_value) <= mpf("1e-40") * abs(value))
+        (first, second)
+        for (first, value), (second, other_value) in pairs
+        if equal(first, second, same) is not bool(abs(value - other_value) <= mpf("1e-40") * abs(value))
     ]
     assert misgraded == []
     assert len(pairs) > 300

@@ -1,4 +1,4 @@
-"""Requests to a grading worker, handled in the test process."""
+"""Test the requests to a grading worker in the test process."""
 
 import pytest
 from rows import rows

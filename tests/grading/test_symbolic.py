@@ -1,4 +1,4 @@
-"""Equality by computer algebra, without a worker. Expected results were computed by hand."""
+"""Test equality by computer algebra, without a worker. Expected results were computed by hand."""
 
 import pytest
 from rows import rows

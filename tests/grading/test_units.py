@@ -88,15 +88,15 @@ def test_units_fit_if_they_are_equal_or_one_of_them_is_missing():
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "fits"),
+    ("first", "second", "fits"),
     [
         ("degrees", "C", True), ("degrees", "Fahrenheit", True), ("degrees", "degrees Celsius", True),
         ("C", "F", False), ("degrees", "cm", False), ("degrees", "radians", False), ("C", "cm", False),
     ],
 )  # fmt: skip
-def test_degrees_fit_any_temperature_scale(one, other, fits):
-    assert unit_fits(one, other) is fits
-    assert unit_fits(other, one) is fits
+def test_degrees_fit_any_temperature_scale(first, second, fits):
+    assert unit_fits(first, second) is fits
+    assert unit_fits(second, first) is fits
 
 
 def test_a_sign_in_a_gold_implies_a_unit():

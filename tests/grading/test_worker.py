@@ -1,4 +1,4 @@
-"""Grading worker and its pipe. The worker evaluates Python instead of algebra, so that it starts quickly."""
+"""Test the grading worker and its pipe. The worker evaluates Python instead of algebra, so that it starts quickly."""
 
 import json
 import os
@@ -21,7 +21,7 @@ pytestmark = [
 MEMORY_BYTES = 256 << 20
 WORKER = """
 import logging, mmap, os, resource, signal, sys, time, types
-seeds, warm_ups, kept = [], [], []
+seeds, warm_ups, mappings = [], [], []
 for name in ("sympy", "sympy.core", "sympy.core.random"):
     sys.modules[name] = types.ModuleType(name)
 sys.modules["sympy.core.random"].seed = seeds.append
@@ -171,7 +171,7 @@ def test_cpu_time_and_wall_clock_time_have_separate_limits(settings):
     with worker(settings) as pipe:
         assert pipe.ask("sum(iter(int, 1))", limit=0.2) == "timeout"
     with worker(f"{settings}\nworker.CLOCK_GRACE_S = 0.4") as pipe:
-        # This is not a timeout, because the answer may be cheap to grade.
+        # The status is not "timeout", because the answer may be cheap to grade.
         assert pipe.ask("time.sleep(600)", limit=0.1) == "died"
 
 
@@ -207,10 +207,10 @@ def test_a_child_has_a_memory_limit_and_is_replaced_at_half_the_limit():
         assert pipe.ask("resource.getrlimit(resource.RLIMIT_CORE)") == [0, 0]
         child = pipe.ask("os.getpid()")
         # The limit applies to the address space, so untouched pages count.
-        assert pipe.ask("kept.append(mmap.mmap(-1, 60 << 20)) or os.getpid()") == child
-        assert pipe.ask("kept.append(mmap.mmap(-1, 60 << 20)) or os.getpid()") == child
-        kept, fresh = pipe.ask("[len(kept), os.getpid()]")
-        assert kept == 0
+        assert pipe.ask("mappings.append(mmap.mmap(-1, 60 << 20)) or os.getpid()") == child
+        assert pipe.ask("mappings.append(mmap.mmap(-1, 60 << 20)) or os.getpid()") == child
+        count, fresh = pipe.ask("[len(mappings), os.getpid()]")
+        assert count == 0
         assert fresh != child
 
 

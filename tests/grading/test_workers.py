@@ -1,4 +1,4 @@
-"""Grading in threads, in DataLoader workers with each start method, and while grading workers are killed."""
+"""Test grading in threads, in DataLoader workers, and while grading workers are killed."""
 
 import logging
 import os
@@ -141,7 +141,7 @@ def test_the_worker_ends_a_late_request_before_the_pool_ends_the_worker():
 
 @needs_proc
 def test_a_worker_that_is_killed_while_it_starts_is_restarted(monkeypatch, tmp_path):
-    """If memory is short, the kernel kills processes that allocate memory, such as a starting worker."""
+    """When memory runs out, the kernel kills processes that allocate memory, such as a starting worker."""
     log = tmp_path / "starts"
     script = tmp_path / "python"
     script.write_text(
@@ -166,10 +166,9 @@ class Graded(Dataset):
         return [*accuracy_reward([*correct, r"\boxed{x+\sqrt{3}}"], gold * 2), float(os.getpid())]
 
 
-def graded_rows(context, workers_count=2):
-    # A spawned child can import this file, but not the names of pytest's modules.
+def graded_rows(context, num_workers=2):
     loader = DataLoader(
-        Graded(), batch_size=None, num_workers=workers_count, multiprocessing_context=context, timeout=120
+        Graded(), batch_size=None, num_workers=num_workers, multiprocessing_context=context, timeout=120
     )
     return [list(row) for row in loader]
 
@@ -203,7 +202,7 @@ def test_rewards_work_in_forked_loader_workers_while_a_thread_of_the_trainer_gra
 
 
 def test_rewards_work_in_spawned_loader_workers():
-    check_rows(graded_rows("spawn", workers_count=1))
+    check_rows(graded_rows("spawn", num_workers=1))
 
 
 def test_rewards_work_in_another_thread_and_do_not_change_signal_handlers():

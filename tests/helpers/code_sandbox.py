@@ -1,4 +1,4 @@
-"""Detect whether this machine supports the sandbox for model-written code, without using the sandbox itself."""
+"""Check whether this machine supports the sandbox for model-written code, without using the sandbox itself."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""Stand-in for colocated vLLM on a CPU, which samples with torch and emulates sleep states and weight updates.
+"""Stand-in for colocated vLLM on a CPU; it samples with torch and emulates sleep states and weight updates.
 
 Like vLLM 0.31, it seeds all random generators when it is created (`set_random_seed` in the worker). Sleep level 2
 discards the cache and the weights, which become NaN. `wake_up` restores the parts named by its tags. Weights remain
@@ -17,7 +17,7 @@ ALL = {"weights", "kv_cache"}
 
 
 class ColocatedLLM:
-    """Stand-in for `vllm.LLM` that records its calls, and the digest of its weights at each call of `generate`."""
+    """Stand-in for `vllm.LLM` that records its calls, and the digest of its weights at each `generate` call."""
 
     last = None
 
@@ -90,7 +90,7 @@ def patch_colocated_vllm(monkeypatch):
 
 
 def patch_colocated_vllm_in_worker(monkeypatch):
-    """Do the same as [`patch_colocated_vllm`] in a process that a launcher started."""
+    """Like [`patch_colocated_vllm`], but for a process that a launcher started."""
     import trl.generation.vllm_generation as generation
 
     use_vllm_stub(monkeypatch)

@@ -8,9 +8,9 @@ import psutil
 
 
 def cpu_seconds(*pids):
-    """Return the CPU seconds of this process, its terminated children, and `pids` with their children."""
-    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    seconds = time.process_time() + ended.ru_utime + ended.ru_stime
+    """Return the CPU seconds used by this process, its terminated children, and `pids` with their children."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = time.process_time() + children.ru_utime + children.ru_stime
     for live in map(psutil.Process, pids):
         seconds += sum(live.cpu_times()[:4])
         for child in live.children():

@@ -66,8 +66,8 @@ def poison(trainer, step):
     compute, last = trainer._compute_loss, trainer.accelerator.num_processes - 1
 
     def poisoned(model, inputs):
-        spoil = trainer.state.global_step + 1 == step and trainer.accelerator.process_index == last
-        return compute(model, inputs) * (torch.nan if spoil else 1.0)
+        is_poisoned = trainer.state.global_step + 1 == step and trainer.accelerator.process_index == last
+        return compute(model, inputs) * (torch.nan if is_poisoned else 1.0)
 
     trainer._compute_loss = poisoned
 

@@ -1,4 +1,4 @@
-"""Local Hub server that accepts pushes from the real `huggingface_hub` client without xet."""
+"""Local Hub server for tests that push with the real `huggingface_hub` client (without xet)."""
 
 import base64
 import hashlib
@@ -12,7 +12,7 @@ TOKEN, USER = "hf_tokenForTheTests0123456789", "me"
 
 
 class Repo:
-    """Repository; `branches` maps each branch to a dictionary from paths to contents."""
+    """Repository; `branches[branch][path]` is the content of a file."""
 
     def __init__(self, private=False):
         self.private = private
@@ -24,7 +24,7 @@ class Repo:
 
 
 class Hub(ThreadingHTTPServer):
-    """Hub server; if `failing` is set, it returns status 500 for every request."""
+    """Hub server; if `failing` is true, it returns status 500 for every request."""
 
     daemon_threads = True
 

@@ -8,7 +8,7 @@ Z = 1.959963984540054
 
 
 def bisect(inside, outside, holds):
-    """Find by bisection where `holds` becomes false; return `outside` if `holds` is true there."""
+    """Find where `holds` becomes false by bisection; return `outside` if `holds(outside)` is true."""
     if holds(outside):
         return outside
     for _ in range(100):
@@ -18,7 +18,7 @@ def bisect(inside, outside, holds):
 
 
 def wilson(share, size):
-    """Find all p that a score test at 5 % does not reject: |share - p| <= z sqrt(p (1 - p) / size)."""
+    """Return the lowest and highest p with |share - p| <= z sqrt(p (1 - p) / size), as in a score test at 5 %."""
 
     def holds(p):
         return abs(share - p) <= Z * math.sqrt(p * (1 - p) / size) + 1e-15
@@ -27,7 +27,7 @@ def wilson(share, size):
 
 
 def effective_size(problems):
-    """Compute the effective number of independent completions; `problems`: (correct share, completions) pairs."""
+    """Compute the effective number of independent completions from (correct share, number of completions) pairs."""
     n = len(problems)
     shares = [share for share, _ in problems]
     mean = fmean(shares)

@@ -33,7 +33,7 @@ def correct_lengths(rewards, lengths):
     return [length for reward, length in zip(rewards, lengths, strict=True) if is_correct(reward)]
 
 
-def share_correct(rewards):
+def pass_rate(rewards):
     scored = [reward for reward in rewards if reward is not None]
     return sum(map(is_correct, scored)) / len(scored) if scored else 0.0
 
@@ -69,13 +69,13 @@ def arora(rewards, lengths, alpha):
 
 
 def alp(rewards, lengths, beta, normalizer, correct_only=False):
-    factor = max(share_correct(rewards), 1 / len(lengths))
+    factor = max(pass_rate(rewards), 1 / len(lengths))
     values = [-(beta / normalizer) * factor * length for length in lengths]
     return where_correct(rewards, values) if correct_only else values
 
 
 def linear(rewards, lengths, coefficient=0.25, correct_only=False):
-    values = [-coefficient * share_correct(rewards) * length / max(lengths) for length in lengths]
+    values = [-coefficient * pass_rate(rewards) * length / max(lengths) for length in lengths]
     return where_correct(rewards, values) if correct_only else values
 
 
@@ -92,11 +92,11 @@ def laser(rewards, lengths, alpha, target):
 
 def mai(rewards, lengths, weight):
     longest = max(correct_lengths(rewards, lengths), default=1)
-    return where_correct(rewards, [-weight * share_correct(rewards) * length / longest for length in lengths])
+    return where_correct(rewards, [-weight * pass_rate(rewards) * length / longest for length in lengths])
 
 
 def smart_thinker(rewards, lengths):
-    correct, p = correct_lengths(rewards, lengths), share_correct(rewards)
+    correct, p = correct_lengths(rewards, lengths), pass_rate(rewards)
     if p in (0, 1):
         return [0.0] * len(lengths)
     (mu1, v1), (mu2, v2) = mean_and_variance(lengths), mean_and_variance(correct)

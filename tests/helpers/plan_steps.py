@@ -1,4 +1,4 @@
-"""Make steps and setups of a small model for tests of `trl-ces plan`. Not a test file."""
+"""Make `StepSettings` and `Setup` objects of a small model, for tests of `trl-ces plan`."""
 
 import json
 
@@ -35,7 +35,7 @@ def step(shape=SMALL, **changes):
 
 
 def setup(engine, step, accumulation=1, generation=None, device=None, **changes):
-    """Make a setup with weights in the dtype of the computation and, by default, no key-value cache."""
+    """Make a setup with weights in the compute dtype and, by default, without a key-value cache."""
     width = WIDTHS[step.dtype]
     sizes = {"frozen_bytes": width, "trained_bytes": width, **changes}
     return Setup(step, engine, accumulation, generation or Generation(vllm=False), device=device, **sizes)

@@ -1,4 +1,4 @@
-"""Run test scripts in one or several processes, or with an accelerate configuration."""
+"""Run test scripts in one or more processes, or with an accelerate configuration."""
 
 import gc
 import multiprocessing
@@ -36,7 +36,7 @@ def free_port():
 
 
 def end_processes():
-    """End a distributed script only after all of its processes have finished."""
+    """Wait for all processes of a distributed script, and destroy the process group."""
     import torch.distributed
 
     if torch.distributed.is_initialized():
@@ -45,7 +45,7 @@ def end_processes():
 
 
 def run_processes(script, output, processes, timeout, arguments=(), accelerate_config=None):
-    """Run a script of this folder with the arguments `output` (a new folder), `processes`, and `arguments`.
+    """Run a script in this folder with the arguments `output` (a new folder), `processes`, and `arguments`.
 
     With an accelerate configuration, accelerate launches the processes. Otherwise the fork server forks them.
     """
@@ -82,13 +82,13 @@ def _run_forked(file, args, processes, output, timeout):
         children.append(_fork(str(file), args, environment(**variables if processes > 1 else {}), None, log, log))
     deadline = time.monotonic() + timeout
     try:
-        # If one process fails, end the other processes, which would wait for it.
+        # If one process fails, kill the others, which would otherwise wait for it.
         while not any(codes := [child.exitcode for child in children]):
             if None not in codes:
                 return
             running = [child.sentinel for child, code in zip(children, codes, strict=True) if code is None]
             if not wait(running, max(0, deadline - time.monotonic())):
-                raise TimeoutError(f"{file.name} has not ended after {timeout} s")
+                raise TimeoutError(f"{file.name} did not finish within {timeout} s")
     finally:
         for child in children:
             child.kill()  # in case the child has not created its session yet
@@ -104,7 +104,7 @@ def run_command(args, folder=None, timeout=280, module="trl_ces.cli.main"):
         try:
             child.join(timeout)
             if child.exitcode is None:
-                raise TimeoutError(f"trl-ces {args[0]} has not ended after {timeout} s")
+                raise TimeoutError(f"trl-ces {args[0]} did not finish within {timeout} s")
         finally:
             child.kill()  # in case the child has not created its session yet
             _kill(child.pid)

@@ -1,8 +1,8 @@
-"""Make trainers for resume tests, and read their logs, excluding timings."""
+"""Make trainers for resume tests, and read their logs without the values that differ between runs."""
 
 from trainers import PROMPTS, tiny_trainer, vowel_accuracy_reward
 
-TIMES = (
+EXCLUDED = (
     "step_time",
     "train_runtime",
     "train_samples_per_second",
@@ -28,7 +28,7 @@ def make_trainer(folder, prompts=PROMPTS, more_rewards=(), **changes):
 
 def log_of(trainer):
     def comparable(entry):
-        entries = {name: value for name, value in entry.items() if name not in TIMES}
+        entries = {name: value for name, value in entry.items() if name not in EXCLUDED}
         return {name: None if value != value else value for name, value in entries.items()}  # NaN is saved as null
 
     return [comparable(entry) for entry in trainer.state.log_history]

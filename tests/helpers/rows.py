@@ -2,9 +2,9 @@ r"""
 Read the rows of the grading tests from `tests/grading/rows/*.txt`.
 
 `# NAME: COLUMN, COLUMN` starts a section; each following line is a row with columns separated by ` :: `. The suffix of
-a column's name is its type: `?` for yes or no, `#` for integers, `[]` for lists separated by ` | `. `<none>` means
-None, `<empty>` the empty string, `⏎` a line break, and `<U+0020>` the character with that code point. Lines that start
-with `// ` are comments.
+a column's name is its type: `?` for yes or no, `#` for integers, `[]` for lists separated by ` | `. `<none>`
+means None, `<empty>` the empty string, `⏎` a line break, and `<U+0020>` the character with that code point. Lines that
+start with `// ` are comments.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Write complete checkpoints to disk without a training run."""
+"""Write complete checkpoints without training."""
 
 import json
 

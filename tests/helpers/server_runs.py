@@ -104,7 +104,7 @@ def use_vllm_stub(monkeypatch, any_device=True):
 
 @contextmanager
 def serve_in_process(model, *flags, port=0, development=True, folder=None):
-    """Start a stand-in in a separate process; `flags` replace `FLAGS` if given."""
+    """Start a stand-in server in a separate process; `flags` replace `FLAGS` if given."""
     variables = environment(VLLM_SERVER_DEV_MODE="1" if development else "0")
     command = [sys.executable, str(HERE / "vllm_server.py"), "serve", str(model), "--host", "127.0.0.1"]
     process = subprocess.Popen(
@@ -122,7 +122,7 @@ def serve_in_process(model, *flags, port=0, development=True, folder=None):
 
 @contextmanager
 def serve_in_thread(model, *flags, development=True):
-    """Start a stand-in in a thread, which is faster than a process; yield its client and the server."""
+    """Start a stand-in server in a thread, which is faster than a process; yield its client and the server."""
     import vllm_server
 
     options = vllm_server.arguments(["serve", str(model), "--host", "127.0.0.1", "--port", "0", *(flags or FLAGS)])

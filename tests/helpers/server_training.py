@@ -81,7 +81,7 @@ class Training:
             start_new_session=True,
         )
 
-    def end(self, timeout=TIMEOUT):
+    def wait(self, timeout=TIMEOUT):
         """Wait for the command; raise `subprocess.TimeoutExpired` after `timeout` seconds."""
         try:
             stdout, errors = self.process.communicate(timeout=timeout)
@@ -93,7 +93,7 @@ class Training:
 
 
 def train(folder, output, url, flags=(), **changes):
-    return Training(Path(folder), Path(output), url, flags, **changes).end()
+    return Training(Path(folder), Path(output), url, flags, **changes).wait()
 
 
 def weights(output):

@@ -96,8 +96,8 @@ def scripted_rollout(script, group_size):
     """
 
     def rollout(prompts, trainer):
-        process, here = trainer.accelerator.process_index, len(prompts)
-        rows = [script[prompt][(process * here + index) % group_size] for index, prompt in enumerate(prompts)]
+        rank, count = trainer.accelerator.process_index, len(prompts)
+        rows = [script[prompt][(rank * count + index) % group_size] for index, prompt in enumerate(prompts)]
         encode = trainer.processing_class.encode
         output = {
             "prompt_ids": [encode(prompt) for prompt in prompts],
@@ -122,7 +122,7 @@ def scripted_bonus_reward(bonus, **kwargs):
 
 
 def random_script(prompts, accuracies, generator, lengths=(9, 30), vocabulary=None, masked=False, truncated=()):
-    """Draw a completion per accuracy. Completions end with <eos>, except those whose index is in `truncated`."""
+    """Draw one completion per accuracy. Completions end with <eos>, except those whose index is in `truncated`."""
     vocabulary = vocabulary or len(tiny_tokenizer())
     script, number = {}, 0
     for prompt, group in zip(prompts, accuracies, strict=True):

@@ -1,4 +1,4 @@
-"""Run a rollout with more tool rounds on one rank. Started by layers/test_upstream.py; not a test file."""
+"""Run a rollout in which one rank has more tool rounds. Started by layers/test_upstream.py; not a test file."""
 
 import json
 import sys
@@ -27,7 +27,7 @@ def add(a: int, b: int) -> int:
 
 
 class ToolCallingLLM(ColocatedLLM):
-    """Stand-in that makes the tool calls in `CALLS`; completions name their row, so that tests detect swapped rows."""
+    """Stand-in that makes the tool calls in `CALLS`; final turns name their row, so that tests detect swapped rows."""
 
     def generate(self, prompts, sampling_params, use_tqdm):
         texts, last_member, turns = [TOKENIZER.decode(prompt["prompt_token_ids"]) for prompt in prompts], {}, []

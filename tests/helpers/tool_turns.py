@@ -23,7 +23,7 @@ def r1_tokenizer():
 
 
 def chat_trainer(tmp_path, rewards, tokenizer, columns, changes=None, **arguments):
-    """Make a trainer with one conversational prompt per row of `columns` and a context with room for tool schemas."""
+    """Make a trainer with one chat prompt per row of `columns` and a context long enough for tool schemas."""
     model = tiny_model(vocabulary=len(tokenizer))
     model.config.max_position_embeddings = 4096
     changes = {"max_completion_length": 400, "ces_tau": 0.3, **(changes or {})}

@@ -34,7 +34,7 @@ def tiny_trainer(
     more=None,
     **changes,
 ):
-    """Make a trainer from `prompts` (texts or dataset columns), other trainer arguments `more`, and config fields."""
+    """Make a trainer from `prompts` (strings or columns), trainer arguments `more` and config fields `changes`."""
     arguments, fields = settings(folder, **changes), config_class.__dataclass_fields__
     data = Dataset.from_dict(prompts if isinstance(prompts, dict) else {"prompt": prompts})
     more = {"train_dataset": data, "eval_dataset": data, "processing_class": tiny_tokenizer(), **(more or {})}

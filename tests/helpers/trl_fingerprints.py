@@ -1,4 +1,4 @@
-"""List TRL's functions that the package overrides or calls. As a script, record those of the installed TRL.
+"""List the TRL functions that the package overrides or calls. As a script, record their current fingerprints.
 
 python tests/helpers/trl_fingerprints.py    # make trl-fingerprints
 """

@@ -1,4 +1,4 @@
-"""Sample completions with torch and format them as vLLM does, for the stand-ins."""
+"""Sample completions with torch and format them as vLLM does; used by the vLLM stand-ins."""
 
 import hashlib
 import json

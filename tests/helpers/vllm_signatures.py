@@ -1,4 +1,4 @@
-"""Parameters that vLLM accepts, to check the stand-ins. As a script, this file reads them from a vLLM wheel.
+"""Check the vLLM stand-ins against vLLM's parameters. As a script, read these parameters from a vLLM wheel.
 
     python tests/helpers/vllm_signatures.py vllm-0.30.0-cp38-abi3-manylinux_2_28_x86_64.whl    # make vllm-signatures
 
@@ -50,11 +50,11 @@ def parameter_names(source, name):
 def keyword_checker(*callables):
     """Make a function that returns its keyword arguments and raises if `callables` do not accept them."""
     facts = json.loads(FILE.read_text())
-    known = {name for function in callables for name in facts[function]}
+    accepted = {name for function in callables for name in facts[function]}
 
     def make(**arguments):
-        assert arguments.keys() <= known, (
-            f"vLLM does not accept {arguments.keys() - known}; for a newer vLLM, run `make vllm-signatures`"
+        assert arguments.keys() <= accepted, (
+            f"vLLM does not accept {arguments.keys() - accepted}; for a newer vLLM, run `make vllm-signatures`"
         )
         return arguments
 

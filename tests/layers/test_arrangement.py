@@ -80,10 +80,10 @@ def test_no_forward_pass_exceeds_the_budget_on_any_process(processes, packed):
     assert 1 < len(sizes) < 40
     start = 0
     for size in sizes:
-        pieces = [of_process[start : start + size] for of_process in rows]
+        pieces = [process_rows[start : start + size] for process_rows in rows]
         assert not any(exceeds(piece) for piece in pieces)
         if start + size < 40:  # one more row would exceed the budget
-            assert any(exceeds(of_process[start : start + size + 1]) for of_process in rows)
+            assert any(exceeds(process_rows[start : start + size + 1]) for process_rows in rows)
         start += size
 
 

@@ -35,7 +35,8 @@ def rollout(trainer, size=4):
 
 
 zeros = group_reward(lambda groups: torch.zeros_like(groups.rewards))
-# Without the third completion, rewards 2, 2, 1: mean 5 / 3, deviation 0.577. As in TRL: 2, 2, 1, 1, deviation 0.577.
+# Without the third completion, the rewards are 2, 2, 1 (mean 5 / 3, deviation 0.577). In TRL, they are 2, 2, 1, 1
+# (mean 3 / 2, deviation 0.577).
 EXCLUDED, AS_IN_TRL = [0.577, 0.577, 0.0, -1.155], [0.866, 0.866, -0.866, -0.866]
 CASES = {
     "ces": ({}, REWARDS, EXCLUDED),
@@ -104,13 +105,13 @@ def test_unscored_completions_are_ignored_when_rewards_are_compared(tmp_path):
 
 
 def test_no_rule_gives_an_unscored_completion_an_advantage(tmp_path, monkeypatch):
-    def encourage_wrong(batch, entropies_nats, mask):
+    def reward_incorrect(batch, entropies_nats, mask):
         shaped = batch["advantages"].unsqueeze(1) + (~batch["correct"]).unsqueeze(1) * mask
         return ShapedAdvantages(shaped.float(), mask.bool())
 
-    rule = Rule("encourage_wrong", "", encourage_wrong, needs=frozenset({Need.CORRECTNESS}))
+    rule = Rule("reward_incorrect", "", reward_incorrect, needs=frozenset({Need.CORRECTNESS}))
     monkeypatch.setattr("trl_ces.config.find_rule", lambda name: rule)
-    trainer = make_trainer(tmp_path, shaping="encourage_wrong")
+    trainer = make_trainer(tmp_path, shaping="reward_incorrect")
     batch = rollout(trainer)
     shape = batch["completion_ids"].shape
     shaped = trainer._shaped_advantages(batch, torch.zeros(shape), torch.zeros(shape))
@@ -122,7 +123,7 @@ def test_no_rule_gives_an_unscored_completion_an_advantage(tmp_path, monkeypatch
 
 
 def graded_trainer(folder, values, **changes):
-    """Create a trainer whose accuracy rewards repeat one list of `values` per rollout, then keep the last list."""
+    """Create a trainer that uses the next list of `values` as rewards in each rollout, then repeats the last list."""
     lists = list(values)
 
     def score(completions, **kwargs):

@@ -14,7 +14,7 @@ DIVERGED = [(0.3, 0.2)] * 5
 
 
 def log_all(rows, stop=False):
-    """Log each (accuracy, bits), and return the trainer's control."""
+    """Log each (accuracy, bits) pair, and return the trainer's control."""
     watch = DivergenceWatch("acc", stop, "the `ces_mai` overlay")
     control = SimpleNamespace(should_save=False, should_training_stop=False)
     history = []
@@ -53,7 +53,7 @@ def test_divergence_stops_training_with_a_checkpoint_if_requested():
 @pytest.mark.parametrize(
     ("changes", "watches"), [({}, True), ({"ces_beta_incorrect": 0.0}, False), ({"shaping": "none"}, False)]
 )
-def test_the_trainer_watches_for_divergence_if_ces_shapes_wrong_completions(tmp_path, changes, watches):
+def test_the_trainer_watches_for_divergence_if_ces_shapes_incorrect_completions(tmp_path, changes, watches):
     trainer = tiny_trainer(tmp_path, **changes)
     callbacks = [callback for callback in trainer.callback_handler.callbacks if isinstance(callback, DivergenceWatch)]
     assert [callback.accuracy for callback in callbacks] == watches * ["rewards/vowel_accuracy_reward/mean"]

@@ -125,9 +125,9 @@ def test_batch_loss_and_gradients_match_a_trainer_that_gets_the_kept_prompts(tmp
     trainer = make_trainer(tmp_path, script, model=with_reference(tiny_model(), tmp_path), **changes)
     shaped = changes.get("shaping", "none") != "none"
     # TRL excludes a completion from its group only if it has no reward at all.
-    without = {"accuracy": None, "bonus": None}
+    no_rewards = {"accuracy": None, "bonus": None}
     upstream_script = {
-        prompt: [row | without if row["accuracy"] is None else row for row in group]
+        prompt: [row | no_rewards if row["accuracy"] is None else row for row in group]
         for prompt, group in script.items()
     }
     plain = make_trainer(
@@ -386,7 +386,7 @@ def process_results(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", PROCESS_CASES)
-def test_two_processes_match_the_prompts_and_weights_of_one_process(process_results, case):
+def test_two_processes_match_the_prompts_and_weights_of_a_single_process(process_results, case):
     one, first, second = (result[case] for result in process_results)
     assert len(one["used"]) == len(one["log"]) == 3
     # The batch consists of the two processes' halves in order.

@@ -1,4 +1,4 @@
-"""Check that each layer works alone on GRPOTrainer, and that `Shaping` alone matches CESTrainer without the others."""
+"""Check that each layer works alone on GRPOTrainer, and that `Shaping` matches CESTrainer without other layers."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Test gathering rows over processes, splitting micro-batches into pieces, and reducing the gradients of pieces."""
+"""Test gathering rows from processes, splitting micro-batches into pieces, and reducing the gradients of pieces."""
 
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -78,7 +78,7 @@ def test_rows_of_all_processes_are_padded_as_in_trl():
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_unknown_entries_can_move_if_they_have_one_row_per_completion_and_no_width_to_pad(processes):
+def test_an_unknown_entry_is_movable_if_it_has_one_row_per_completion_and_needs_no_padding(processes):
     batch = {
         "prompt_ids": torch.zeros(2, 5),
         "advantages": torch.zeros(2),

@@ -65,7 +65,8 @@ def test_only_the_rows_of_the_step_are_saved(tmp_path, steps):
     trainer = with_poisoned_gradients(make_trainer(tmp_path, save_strategy="no", **changes), {1})
     trainer.train()
     rows, _ = load_micro_batches(tmp_path / "_nonfinite" / "step-1-process-0.safetensors")
-    expected = trainer._buffered_inputs[:2]  # the first half of a rollout of 4, or the second rollout of 2
+    # These are the first half of a rollout with 4 micro-batches, or the second rollout with 2 micro-batches.
+    expected = trainer._buffered_inputs[:2]
     saved, buffered = ([batch["completion_ids"].tolist() for batch in batches] for batches in (rows, expected))
     assert saved == buffered
 
@@ -85,7 +86,7 @@ def test_training_stops_unless_deepspeed_has_skipped_the_step(tmp_path, monkeypa
     assert trainer._uses_deepspeed()
     monkeypatch.setattr(
         type(trainer.accelerator), "distributed_type", DistributedType.NO
-    )  # accelerate has no DeepSpeed engine
+    )  # because accelerate has no DeepSpeed engine here
     monkeypatch.setattr(trainer, "_uses_deepspeed", lambda: True)
     monkeypatch.setattr(type(trainer.accelerator), "optimizer_step_was_skipped", skipped)
     if skipped:

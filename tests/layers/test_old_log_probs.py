@@ -1,4 +1,4 @@
-"""Check that the first importance ratio is 1, even in bf16, because old log-probs use the update's forward passes."""
+"""Check that the first importance ratio is 1 even in bf16: old log-probs come from the update's forward passes."""
 
 import pytest
 import torch

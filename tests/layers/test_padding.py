@@ -100,7 +100,7 @@ def call_inner(kind, ids, mask, *multiple):
     """
     Return the arguments of the inner model, and the log-probs of the wrapper.
 
-    The log-prob of the inner model in column j is j + 1.
+    In column j, the inner model returns the log-prob j + 1.
     """
     received = {}
 
@@ -122,24 +122,24 @@ MASK = torch.tensor([[0, 1, 1, 1], [1, 1, 0, 0]])
 
 
 def test_rows_are_shifted_left_and_columns_after_them_are_not_labels():
-    received, back = call_inner(TrimmedModel, IDS, MASK)
+    received, log_probs = call_inner(TrimmedModel, IDS, MASK)
     assert received["input_ids"].tolist() == [[5, 6, 7], [4, 3, 0]]
     assert received["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
     assert received["labels"].tolist() == [[5, 6, 7], [4, 3, -100]]
-    assert back.tolist() == [[0, 1, 2], [1, 2, 0]]
+    assert log_probs.tolist() == [[0, 1, 2], [1, 2, 0]]
     # With a multiple of 2, the first row has a fourth column, which is outside the input.
-    received, back = call_inner(TrimmedModel, IDS, MASK, 2)
+    received, log_probs = call_inner(TrimmedModel, IDS, MASK, 2)
     assert received["input_ids"].tolist() == [[5, 6, 7, 7], [4, 3, 0, 0]]
     assert received["attention_mask"].tolist() == [[1, 1, 1, 0], [1, 1, 0, 0]]
     assert received["labels"].tolist() == [[5, 6, 7, -100], [4, 3, -100, -100]]
-    assert back.tolist() == [[0, 1, 2], [1, 2, 3]]
+    assert log_probs.tolist() == [[0, 1, 2], [1, 2, 3]]
 
 
 @pytest.mark.parametrize("kind", [TrimmedModel, right_trimmed])
 def test_a_row_of_one_token_gets_a_second_column(kind):
-    received, back = call_inner(kind, torch.tensor([[5, 0, 0]]), torch.tensor([[1, 0, 0]]))
+    received, log_probs = call_inner(kind, torch.tensor([[5, 0, 0]]), torch.tensor([[1, 0, 0]]))
     assert received["input_ids"].tolist() == [[5, 0]]
-    assert back.tolist() == [[1, 0]]
+    assert log_probs.tolist() == [[1, 0]]
 
 
 def test_a_row_of_one_prompt_token_without_completion_has_a_gradient():
@@ -257,7 +257,7 @@ NONE, TRIMMED, ALL = (False, False, False), (True, True, False), (True, True, Tr
         (lambda: with_flash(tiny_model()), True, None, True, NONE, "sequences are split"),
         (dynamic_rope_model, True, None, False, NONE, "depend on the padded length"),
         (dynamic_rope_model, False, None, False, NONE, ""),  # trimming was not requested
-        # Without FlashAttention, rows are not packed, whatever the model type.
+        # Without FlashAttention, rows are not packed, regardless of the model type.
         (lambda: make_unpackable(tiny_model()), True, None, False, TRIMMED, ""),
         (lambda: make_unpackable(with_flash(tiny_model())), True, None, False, TRIMMED, "to support packed rows"),
     ],
@@ -288,7 +288,7 @@ def test_padding_is_kept_with_prompt_learning_adapters(config):
 
 
 def test_packed_models_pass_row_boundaries_to_attention():
-    """Otherwise, FlashAttention would derive them in every layer, with a device synchronization per layer."""
+    """Without the boundaries, FlashAttention would compute them and synchronize the device in every layer."""
     received, names = [], ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
 
     def attention(module, query, key, value, attention_mask, **kwargs):

@@ -193,7 +193,7 @@ def test_two_machines_resume_with_the_prompt_position_of_the_first_machine(tmp_p
     for checkpoint, key in (
         ("checkpoint-3", "after_rollout"),
         ("checkpoint-4", "position"),
-    ):  # inside, between rollouts
+    ):  # inside a rollout, and between rollouts
         for rank in (0, 1):
             folder = tmp_path / f"machine{rank}" / checkpoint
             shutil.copytree(tmp_path / "whole" / checkpoint, folder)

@@ -41,11 +41,11 @@ def test_without_shuffling_an_epoch_follows_the_dataset_order():
 
 def test_the_position_is_the_only_state_of_a_stream():
     expected = PromptStream(7, seed=3, shuffle=True).peek(200)
-    used, choose = PromptStream(7, seed=3, shuffle=True), random.Random(0)
+    used, rng = PromptStream(7, seed=3, shuffle=True), random.Random(0)
     for _ in range(200):
         fresh = PromptStream(7, seed=3, shuffle=True)
-        used.position = fresh.position = choose.randrange(150)
-        count = choose.randrange(50)
+        used.position = fresh.position = rng.randrange(150)
+        count = rng.randrange(50)
         assert used.peek(count) == fresh.peek(count) == expected[fresh.position : fresh.position + count]
 
 
@@ -61,7 +61,7 @@ def test_the_position_is_the_only_state_of_a_stream():
         ([0.5, 0.5, 0.2, 0.5], True),  # graded
         ([0.5, 0.5, 0.5, 0.5], False),
         ([NAN, 1, 0, NAN], True),
-        ([NAN, 1, 1, 1], False),  # an unscored completion is not a wrong completion
+        ([NAN, 1, 1, 1], False),  # an unscored completion is not incorrect
         ([1, NAN, NAN, NAN], False),
         ([NAN, NAN, NAN, NAN], False),
         ([-1, -1, -2, -1], True),
@@ -76,7 +76,7 @@ def test_a_group_is_informative_if_its_accuracy_rewards_differ(group, informativ
     ("batch_size", "num_kept", "num_drawn", "unit", "size"),
     [
         (12, 0, 0, 1, 12),  # first round
-        (12, 6, 12, 1, 12),  # half were kept, so 6 more need 12 prompts
+        (12, 6, 12, 1, 12),  # half the groups were kept, so 6 more need 12 prompts
         (12, 9, 12, 1, 4),  # 3 * 12 / 9
         (12, 11, 12, 1, 2),  # 12 / 11, rounded up
         (12, 1, 2, 1, 12),  # 11 * 2 / 1, but at most a full batch
@@ -93,7 +93,7 @@ def test_the_size_of_a_round_follows_the_share_of_kept_groups(batch_size, num_ke
 
 
 def make_sampler(stream, is_informative, batch_size, group_size, max_rounds, processes=1):
-    """Return a sampler, its `generate`, and the list to which `generate` adds the prompts of each round."""
+    """Return a sampler, a `generate` function, and the list to which it adds the prompts of each round."""
     sampler, rounds = DynamicSampler(stream, batch_size, group_size, max_rounds, processes), []
 
     def generate(prompts):
@@ -104,14 +104,14 @@ def make_sampler(stream, is_informative, batch_size, group_size, max_rounds, pro
 
 
 def test_every_prompt_is_kept_or_dropped_once_per_epoch_in_order(monkeypatch):
-    choose = random.Random(1)
+    rng = random.Random(1)
     for trial in range(150):
-        prompts, group_size = choose.randint(3, 60), choose.choice([2, 3, 4])
-        processes = choose.choice([1, 1, 2, 4])
-        batch_size = processes * choose.randint(1, 6)
-        share = choose.choice([0.05, 0.3, 0.6, 0.9, 1.0])
-        informative = [choose.random() < share for _ in range(prompts)]
-        max_rounds = choose.choice([1, 2, 4, 1000])
+        prompts, group_size = rng.randint(3, 60), rng.choice([2, 3, 4])
+        processes = rng.choice([1, 1, 2, 4])
+        batch_size = processes * rng.randint(1, 6)
+        share = rng.choice([0.05, 0.3, 0.6, 0.9, 1.0])
+        informative = [rng.random() < share for _ in range(prompts)]
+        max_rounds = rng.choice([1, 2, 4, 1000])
         informative[0] |= not any(informative)
         stream, reference = (PromptStream(prompts, seed=trial, shuffle=True) for _ in range(2))
         sampler, generate, rounds = make_sampler(

@@ -102,7 +102,7 @@ def test_an_unknown_input_with_one_row_per_completion_is_reordered_with_the_comp
 
 
 @pytest.mark.parametrize(
-    ("make_entry", "elsewhere", "name", "budget"),
+    ("make_entry", "other_entries", "name", "budget"),
     [
         (lambda ids: ids.tolist(), {}, "upstream", None),
         (lambda ids: ids.tolist(), {}, "upstream", 90),
@@ -111,13 +111,20 @@ def test_an_unknown_input_with_one_row_per_completion_is_reordered_with_the_comp
         (lambda ids: None, {"upstream": True}, "upstream", None),
         (lambda ids: None, {"tool_mask": True}, "tool_mask", None),
     ],
-    ids=["list", "list, budget", "irregular elsewhere", "only here", "only elsewhere", "tool mask only elsewhere"],
+    ids=[
+        "list",
+        "list, budget",
+        "irregular on rank 1",
+        "missing on rank 1",
+        "only on rank 1",
+        "tool mask only on rank 1",
+    ],
 )
 def test_rows_keep_their_order_with_one_warning_if_an_input_has_irregular_rows(
-    tmp_path, monkeypatch, caplog, make_entry, elsewhere, name, budget
+    tmp_path, monkeypatch, caplog, make_entry, other_entries, name, budget
 ):
     def gather_from_two(objects):
-        other = {**objects[0], **elsewhere}
+        other = {**objects[0], **other_entries}
         return [*objects, {entry: movable for entry, movable in other.items() if movable is not None}]
 
     monkeypatch.setattr(WithUnknownInput, "make_entry", staticmethod(make_entry))
@@ -141,7 +148,7 @@ def output_folders(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", ["rows", "pieces"])
-def test_two_processes_exchange_rows_and_match_the_weights_of_one_process(output_folders, kind):
+def test_two_processes_exchange_rows_and_match_a_single_process_run(output_folders, kind):
     one, two = (torch.load(folder / f"{kind}.pt", weights_only=True) for folder in output_folders)
     assert one["margin"] > 1e-4, "the script needs another seed: rounding errors could change the selected tokens"
     start = tiny_model(spread=0.1).state_dict()

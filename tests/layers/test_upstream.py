@@ -1,4 +1,4 @@
-"""Test the workarounds for bugs in TRL, accelerate and peft. Some tests fail once the bug is fixed upstream."""
+"""Test the workarounds for bugs in TRL, accelerate and peft. Some tests fail once their bug is fixed upstream."""
 
 import json
 from types import SimpleNamespace
@@ -101,7 +101,7 @@ def make_adapter_model(dtype, **changes):
 
 
 def base_of(model):
-    """Return the weights of the base model, by the names that vLLM uses."""
+    """Map vLLM's parameter names to copies of the base model's weights."""
     return {
         name.removeprefix("base_model.model.").replace(".base_layer", ""): weight.detach().clone()
         for name, weight in model.named_parameters()

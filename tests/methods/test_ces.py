@@ -55,8 +55,8 @@ def test_the_multiplier_is_the_accuracy_if_correct_and_its_complement_if_wrong()
     assert list(zip(numerator.tolist(), denominator.tolist(), strict=True)) == [(1, 3), (2, 3), (2, 3)]
 
 
-def test_300_tokens_in_a_group_with_accuracy_two_thirds_select_one_token():
-    # floor(300 * 0.01 * (1 - 2/3)) = floor(1) = 1. In float32 1 - 2/3 = 0.33333331 and the floor is 0.
+def test_one_of_300_tokens_is_selected_at_group_accuracy_two_thirds():
+    # floor(300 * 0.01 * (1 - 2/3)) = floor(1) = 1. In float32, 1 - 2/3 = 0.33333331 and the floor is 0.
     assert selection_size(ints(300), 0.01, (ints(1), ints(3))).tolist() == [1]
 
 
@@ -108,7 +108,7 @@ def test_gradient_flows_to_selected_entropies_only():
     assert entropies.grad.tolist() == [[pytest.approx(-0.4), 0.0], [0.0, pytest.approx(0.3)]]
 
 
-def test_the_cap_bounds_wrong_completions_and_stops_the_gradient_where_it_binds():
+def test_the_cap_bounds_wrong_completions_and_stops_the_gradient_where_it_applies():
     entropies = torch.tensor([[2.0, 1.0, 0.5]] * 3, requires_grad=True)
     selected = torch.ones(3, 3, dtype=torch.bool)
     shaped = ces_advantages(torch.tensor([1.0, -1.0, 0.0]), entropies, selected, bools(1, 0, 0), -0.4, 0.5, 2.0)
@@ -195,18 +195,17 @@ def test_without_dynamic_multiplier_k_depends_only_on_length_and_tau():
 def test_without_entropy_gradient_the_value_is_the_same_and_detached():
     nats = NATS.clone().requires_grad_()
     options = {"tau": 0.5, "beta_correct": 0.1, "beta_incorrect": 0.2}
-    live = conditional_entropy_shaping(micro_batch(), nats, torch.ones(2, 4), **options)
+    attached = conditional_entropy_shaping(micro_batch(), nats, torch.ones(2, 4), **options)
     detached = conditional_entropy_shaping(micro_batch(), nats, torch.ones(2, 4), entropy_gradient=False, **options)
-    assert torch.equal(live.advantages, detached.advantages)
-    assert live.advantages.requires_grad
+    assert torch.equal(attached.advantages, detached.advantages)
+    assert attached.advantages.requires_grad
     assert not detached.advantages.requires_grad
 
 
 def test_unscored_and_masked_completions_are_not_shaped():
     batch = micro_batch(scored=bools(1, 0))  # b of the second completion is 1/2
-    mask = torch.tensor(
-        [[0, 0, 0, 0], [1, 1, 1, 1]]
-    )  # the first completion is truncated and masked, the second is unscored
+    # The first completion is truncated and masked; the second is unscored.
+    mask = torch.tensor([[0, 0, 0, 0], [1, 1, 1, 1]])
     shaped = conditional_entropy_shaping(batch, NATS, mask, tau=1.0, beta_correct=0.1, beta_incorrect=0.2)
     assert not shaped.selected.any()
     assert torch.equal(shaped.advantages, batch["advantages"].unsqueeze(1).expand(2, 4))

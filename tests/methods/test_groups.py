@@ -59,7 +59,7 @@ def test_an_unscored_completion_is_neither_correct_nor_counted():
         ([[UNSCORED, UNSCORED], [UNSCORED, UNSCORED]], (1.0, 1.0), True),
     ],
 )
-def test_equal_rewards_of_a_group_are_marked(rows, weights, equal):
+def test_groups_with_equal_rewards_are_marked(rows, weights, equal):
     unequal = [[7.0, 0.0], [9.0, 0.0]]  # another group
     assert correctness_of([*rows, *unequal], weights=weights)["equal_rewards"] == [equal, equal, False, False]
 

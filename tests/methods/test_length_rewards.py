@@ -1,4 +1,4 @@
-"""Compare each length reward with an independent implementation that uses loops and with values computed by hand."""
+"""Compare each length reward with a loop-based reference implementation and with values computed by hand."""
 
 import inspect
 import math

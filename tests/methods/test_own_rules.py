@@ -125,7 +125,7 @@ BROKEN = {
     "are not finite": lambda s, b, h, m: (s.advantages + 0 * h.sum(1, True) / m.sum(1, True), s.selected),
     "A' depends on padding or tool output": lambda s, b, h, m: add_on_selected(s, h.sum(1, keepdim=True)),
     "A' depends on the number of columns": lambda s, b, h, m: add_on_selected(s, m.size(1)),
-    "tokens of padding or tool output": lambda s, b, h, m: (s.advantages, torch.ones_like(s.selected)),
+    "padding or tool-output tokens": lambda s, b, h, m: (s.advantages, torch.ones_like(s.selected)),
     "changes 'advantages' in place": lambda s, b, h, m: add_on_selected(s, b["advantages"].mul_(2).mean()),
     r"`advantages` has shape \(8,\)": lambda s, b, h, m: (b["advantages"], m.bool()),
     "`selected` has dtype torch.int64": lambda s, b, h, m: (s.advantages, s.selected.long()),

@@ -49,7 +49,7 @@ def test_rows_are_read(text):
     ],
     ids=["utf16", "latin1", "cut", "cut_array", "list", "null", "dict", "lines", "surrogate", "key", "deep", "digits"],
 )
-def test_the_error_for_other_content_names_its_location(content, location, problem):
+def test_the_error_for_invalid_content_names_its_location(content, location, problem):
     with pytest.raises(UserError) as caught:
         parse_rows(content, Path("data.json"))
     assert str(caught.value).startswith(f"data.json{', ' if location else ''}{location} cannot be read ({problem}")

@@ -74,7 +74,7 @@ def test_a_method_that_trl_removed_counts_as_changed(monkeypatch):
     assert tested_trl.changed_functions.__wrapped__() == ("GRPOTrainer._tool_call_loop",)
 
 
-def test_the_installed_trl_is_a_tested_version_without_a_warning(capsys):
+def test_the_installed_trl_is_tested_and_causes_no_warning(capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_trl_version("1.16.7")  # a new version number with unchanged code is accepted

@@ -1,4 +1,4 @@
-"""Data sets get the columns `prompt` and `solution`, rows are drawn reproducibly, and unusable rows are reported."""
+"""Datasets get `prompt` and `solution` columns, rows are drawn reproducibly, and unusable rows are reported."""
 
 import json
 import math
@@ -102,7 +102,7 @@ def test_evaluation_may_use_a_separate_file(tmp_path):
 
 
 @pytest.mark.parametrize(("other", "configuration"), [("me/other", "main"), ("me/sums", "easy")])
-def test_each_data_set_is_loaded_with_its_own_configuration(monkeypatch, other, configuration):
+def test_each_dataset_is_loaded_with_its_own_configuration(monkeypatch, other, configuration):
     calls, data = [], Dataset.from_list(ZWHE99)
     monkeypatch.setattr("datasets.load_dataset", lambda *names, split: calls.append((*names, split)) or data)
     settings = {"dataset_config": "easy", "eval_dataset_config": "main", "eval_dataset_name": other}
@@ -119,7 +119,7 @@ def test_too_few_usable_rows_are_rejected(tmp_path):
 
 
 @pytest.mark.parametrize("write", [write_lines, write_parquet])
-def test_other_columns_reach_rewards_and_renamed_columns_are_reported(tmp_path, write):
+def test_other_columns_are_passed_to_rewards_and_renamed_columns_are_reported(tmp_path, write):
     reserved = {"completion": "c", "environments": "e", "_row": "r"}
     rows = [{"question": f"q{n}", "answer": n, "row": f"shelf {n}", **reserved} for n in range(3)]
     messages = []
@@ -134,7 +134,7 @@ def test_other_columns_reach_rewards_and_renamed_columns_are_reported(tmp_path, 
 @pytest.mark.parametrize(
     "fields", [{"solution_column": "answer"}, {"solution_column": "solution", "solution_pattern": "#(.+)"}]
 )
-def test_an_unused_solution_column_reaches_rewards(tmp_path, fields):
+def test_an_unused_solution_column_is_passed_to_rewards(tmp_path, fields):
     rows = [{"question": "q", "answer": "7", "solution": "long #7"}]
     messages = []
     data, _ = load_datasets(script(write_lines(tmp_path, rows), **fields), report=messages.append)
@@ -166,7 +166,7 @@ def test_missing_values_are_reported_and_rejected_if_all_values_are_missing(tmp_
     assert sorted(data["solution"]) == sorted(golds)
     numbers = ", ".join(str(row) for row in shuffled(7, 42) if row in (1, 3, 5, 6))
     assert messages[1].endswith(
-        f"4 reference answers look like missing values ('N/A', 'NaN', 'None', 'null'), in rows: {numbers}."
+        f"4 rows have reference answers that look like missing values ('N/A', 'NaN', 'None', 'null'): {numbers}."
     )
     with pytest.raises(UserError, match=r"all reference answers look like missing values \('NaN', 'None'"):
         load_datasets(script(write_lines(tmp_path, [rows[1], rows[3]])))

@@ -1,4 +1,4 @@
-"""Output directory, lock, files and exits of complete runs in this process."""
+"""Complete runs in this process: output directory, lock, files and exits."""
 
 import json
 import os

@@ -69,7 +69,7 @@ def test_the_model_can_be_pushed_to_a_branch(hub, run):
     assert hub.repos["me/live"].files == {}
 
 
-def test_push_disables_the_push_of_the_trainer(run):
+def test_push_disables_the_trainers_own_push(run):
     args = CESConfig(**settings(run, push_to_hub=True))
     assert Push(args).repo_id == "my run"
     assert args.push_to_hub is False

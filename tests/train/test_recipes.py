@@ -172,7 +172,7 @@ def test_recipe_files_start_with_a_description_and_contain_standard_yaml(file):
     first = file.read_text().splitlines()[0]
     assert first.startswith("# ")
     assert len(first) > 20
-    # Shipped files avoid values such as `2e-7`, which this package reads as a number and PyYAML as a string.
+    # Shipped files avoid values such as `2e-7`, which are numbers in this package but strings in PyYAML.
     assert yaml.safe_load(file.read_text()) == read_yaml(file)
 
 
@@ -284,15 +284,15 @@ def test_the_r1_recipes_have_the_values_stated_in_the_paper(model):
     }
     assert {key: recipe.training[key] for key in expected} == expected
     assert recipe.model.dtype == "float32"  # fp32 master weights, row 21
-    assert recipe.attention == "flash_attention_2"  # can pack rows
+    assert recipe.attention == "flash_attention_2"  # supports packed rows
     assert recipe.script.max_train_samples == 2500
     assert recipe.script.reward_funcs == ["accuracy_reward", "think_format_reward"]
 
 
-@pytest.mark.parametrize("folder", R1)
+@pytest.mark.parametrize("model", R1)
 @pytest.mark.parametrize(("processes", "batches"), [(1, (2, 2, 24)), (2, (2, 1, 12)), (4, (1, 1, 12))])
-def test_the_r1_recipes_have_4_completions_per_step_and_48_per_rollout(folder, processes, batches):
-    recipe = load_recipe(folder)
+def test_the_r1_recipes_have_4_completions_per_step_and_48_per_rollout(model, processes, batches):
+    recipe = load_recipe(model)
     fields = recipe.training_fields(processes)
     names = ("per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation")
     assert tuple(fields[name] for name in names) == batches

@@ -26,7 +26,7 @@ from trl_ces.train.run import _known_problem
 def test_a_run_resumed_after_sigterm_matches_an_uninterrupted_run(tmp_path):
     uninterrupted = make_trainer(tmp_path / "uninterrupted", save_strategy="no")
     uninterrupted.train()
-    stopped = make_trainer(tmp_path / "stopped", save_strategy="no")  # saves a checkpoint regardless
+    stopped = make_trainer(tmp_path / "stopped", save_strategy="no")  # SIGTERM still saves a checkpoint
     stop = SaveOnSigterm(stopped.accelerator)
     stopped.add_callback(stop)
 
@@ -73,7 +73,7 @@ def child_script(tmp_path, end):
             import signal, sys, time
             signal.signal(signal.SIGTERM, lambda *_: {end})
             open(sys.argv[1], "w").close()
-            while True:  # a signal just before a single long sleep would be handled only after it
+            while True:  # a signal just before a single long sleep would be handled only after the sleep
                 time.sleep(0.1)
             """
         )

@@ -97,7 +97,7 @@ def test_sampled_completions_depend_on_seeds_but_not_on_the_request_order(backen
     assert sum(first != second for first, second in zip(once[:half], once[half:], strict=True)) >= half // 2
 
 
-def test_a_killed_evaluation_leaves_no_process_and_resumes(model, tmp_path):
+def test_a_killed_evaluation_leaves_no_processes_and_can_be_resumed(model, tmp_path):
     write_data(tmp_path / "data", ["gsm8k"])
     output = tmp_path / "run"
     command = [sys.executable, "-m", "trl_ces.cli.main", "eval", "--model", model, "--benchmarks", "gsm8k"]

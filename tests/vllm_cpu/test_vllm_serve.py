@@ -1,6 +1,6 @@
 """Test the health check, generation, and the expected weight sync error of the real `vllm serve` on a CPU.
 
-Other tests use the stand-in of tests/helpers/vllm_server.py.
+Other tests use the stand-in in tests/helpers/vllm_server.py.
 """
 
 import os

@@ -33,7 +33,7 @@ def run(argv: list[str]) -> int:
         name, default, text = setting.name, setting.default, setting.metadata["help"]
         if default not in (None, "", dataclasses.MISSING) and name != "system_prompt":
             text += f" (default {default})"
-        # Boolean flags may omit their value.
+        # The value of a Boolean flag is optional.
         nargs = "+" if name == "benchmarks" else "?" if isinstance(default, bool) else None
         metavar = name.rpartition("_")[2].upper()
         parser.add_argument(

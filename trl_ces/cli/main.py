@@ -32,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
         except SystemExit as end:
             if not isinstance(end.code, int | None):
                 raise
-            code = end.code or 0  # of argparse
+            code = end.code or 0  # argparse raises SystemExit
         print(end="", flush=True)  # at exit, Python would report a closed pipe
         return code
     except UserError as error:

@@ -122,7 +122,7 @@ def _smoke(line: CommandLine, recipe: Recipe, words: list[str]) -> int:
         fields = {name: values for name, values in line.overrides.items() if name != "output_dir"}
         inspected = [*line.config, *(word for name, values in fields.items() for word in (f"--{name}", *values))]
         print(f"- Whether the model solves some of the problems: trl-ces inspect --config {shlex.join(inspected)}")
-    print(f"- Then start the run: trl-ces train {shlex.join(words)}")
+    print(f"Then start the run: trl-ces train {shlex.join(words)}")
     return 0
 
 

@@ -21,7 +21,7 @@ def check_rule(rule: Rule | str, settings: Mapping[str, Any] | None = None) -> N
     Check on random micro-batches that a token rule meets the requirements of [`Rule`].
 
     The trainer removes padding, packs and reorders rows, splits micro-batches and distributes them over processes.
-    These operations do not change training if A' of a row depends only on that row's tokens in the loss.
+    These operations do not change training if a row's A' depends only on the row's own tokens in the loss.
 
     Args:
         rule ([`Rule`] or `str`): The rule, or its name or path as in `shaping`.
@@ -94,8 +94,10 @@ def _check_result(shaped: ShapedAdvantages, inputs: dict[str, Tensor]) -> None:
         values = getattr(shaped, name)
         assert values.shape == mask.shape, f"`{name}` has shape {tuple(values.shape)}: make it {tuple(mask.shape)}."
         assert values.dtype == dtype, f"`{name}` has dtype {values.dtype}: make it {dtype}."
-    assert shaped.advantages.isfinite().all(), "`advantages` are not finite, so the loss is NaN even at masked tokens."
-    assert not (shaped.selected & ~mask).any(), "`selected` includes tokens of padding or tool output: use `mask`."
+    assert shaped.advantages.isfinite().all(), (
+        "`advantages` are not finite: even at masked tokens, they make the loss NaN."
+    )
+    assert not (shaped.selected & ~mask).any(), "`selected` includes padding or tool-output tokens: use `mask`."
     assert shaped.selected.any(), "No token is selected, so nothing can be checked: use settings that select tokens."
     changed = (shaped.advantages != inputs["advantages"].unsqueeze(1)) & mask & ~shaped.selected
     assert not changed.any(), "`advantages` differ from A at tokens that are not in `selected`: select them."
@@ -116,7 +118,7 @@ def _check_gradients(run: Run, inputs: dict[str, Tensor], differentiates: str | 
 
 
 def _check_independence(run: Run, inputs: dict[str, Tensor]) -> None:
-    """Check that A' of a row does not depend on padding, tool output, other rows or their order."""
+    """Check that a row's A' does not depend on padding, tool output, other rows or their order."""
     shaped, rows = run(inputs), list(range(ROWS))
     hidden, longest = inputs["mask"] == 0, int(inputs["mask"].any(dim=0).nonzero().max()) + 1
     per_token = {name: values for name, values in inputs.items() if values.dim() == 2}

@@ -39,7 +39,7 @@ class Correctness(Layer):
     _accuracy_index: int | None = None
     _warned_of_graded = False
     _had_rollout = False
-    _had_correct = False  # whether a completion was correct in training
+    _had_correct = False  # whether any completion has been correct in training
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)

@@ -17,7 +17,7 @@ ENTROPY_RISE, ACCURACY_FALL = 1.5, 0.8
 class DivergenceWatch(TrainerCallback):
     """
     Callback that compares the last logged entropies and accuracies (means of `reward`) with the first ones. It warns
-    once, with `advice` on settings to change, and stops training after a checkpoint if `stop` is set.
+    once, with `advice` on settings to change. If `stop` is set, it also saves a checkpoint and stops training.
     """
 
     def __init__(self, reward: str, stop: bool, advice: str):

@@ -58,7 +58,7 @@ class DynamicSampling(Correctness):
     """
 
     _sampler: DynamicSampler | None = None
-    _round: list | None = None  # data of the current round: the completions of `_generate`, then the rewards
+    _round: list | None = None  # data of the current round: the outputs of `_generate`, then the rewards
     _replay: Replay | None = None  # data of the kept groups, while TRL's method runs on them
 
     def __init__(self, model, reward_funcs=None, args=None, *positional, **kwargs):

@@ -1,6 +1,6 @@
 """Remove finished completions from the batch during generation with transformers.
 
-`generate` computes all rows until the last row has ended, but most completions are far shorter than the longest. This
+`generate` computes all rows until the last row ends, but most completions are far shorter than the longest one. This
 layer calls `generate` for a few tokens at a time, with the cache of the unfinished rows. Tokens are sampled from the
 same distributions in a different order, so completions differ from TRL's for the same seed.
 

@@ -23,7 +23,7 @@ FOLDER = "_nonfinite"
 
 class FiniteSteps(Layer):
     """
-    Skip a step whose gradient is not finite, save its rows, and stop after `max_nonfinite_steps` such steps in a row.
+    Skip steps with a non-finite gradient, save their rows, and stop after `max_nonfinite_steps` consecutive ones.
 
     DeepSpeed takes optimizer steps in its backward pass and skips non-finite steps itself. If this check is disabled
     (`check_grad_overflow` of `bf16`, under ZeRO-2), the first non-finite step stops training.

@@ -1,4 +1,4 @@
-"""Warnings that a run cannot learn: before training, and after the first rollout."""
+"""Warnings about runs that cannot learn, before training and after the first rollout."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ import torch
 from ..methods.groups import Groups
 from .reward_calls import parameters_of
 
-_MAX_SHOWN = 160  # maximum characters of a completion or reference answer
+_MAX_SHOWN = 160  # maximum number of characters to show of a completion or reference answer
 
 
 def rounding_warning(weight: torch.Tensor, rate: float) -> str:

@@ -1,5 +1,5 @@
 """
-Base class of the layers: check the TRL version, ignore the model's sampling defaults, save state in checkpoints.
+Base class of the layers. It checks the TRL version and ignores the model's sampling defaults.
 
 Overrides of TRL: `_generate_single_turn`.
 """
@@ -47,7 +47,7 @@ class Layer(GRPOTrainer):
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the state that [`state_dict`] returned before the restart."""
+        """Restore the state saved by [`state_dict`]."""
 
     def _rollout_settings(self) -> dict[str, Any]:
         """Return the settings that a saved rollout depends on, as JSON; if they change, the rollout is regenerated."""

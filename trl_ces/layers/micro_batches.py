@@ -1,4 +1,4 @@
-"""Rearrange the micro-batches of a rollout by length, and split forward and backward passes by a token budget."""
+"""Rearrange the micro-batches of a rollout by length, and split forward and backward passes to fit a token budget."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -19,8 +19,8 @@ def movable_entries(
     micro_batches: Sequence[dict[str, Any]], layout: dict[str, Padding | None], processes: int
 ) -> dict[str, bool]:
     """
-    Return, for each entry, whether its rows can be moved. It must have one row per completion; with several processes,
-    it must also be in `layout` or one-dimensional. Omits `None` and 0-dimensional tensors.
+    Return whether the rows of each entry can be moved. An entry must have one row per completion; with several
+    processes, it must also be in `layout` or one-dimensional. `None` and 0-dimensional tensors are omitted.
     """
     movable: dict[str, bool] = {}
     for micro_batch in micro_batches:

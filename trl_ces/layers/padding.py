@@ -34,7 +34,7 @@ class Span(NamedTuple):
 
 
 def real_spans(attention_mask: Tensor) -> list[Span]:
-    """Return the span of real tokens in each row, or the entire row if its mask is 0. Synchronizes the device once."""
+    """Return the span of real tokens in each row, or the entire row if its mask is all 0. Synchronizes the device."""
     real = attention_mask != 0
     start = real.int().argmax(dim=1)
     end = real.size(1) - real.flip(1).int().argmax(dim=1)
@@ -119,8 +119,8 @@ class TrimmedModel:
     """
     Wrapper that takes TRL's padded rows and passes them to the model, trimmed to the longest row.
 
-    With `left`, rows are also shifted left, which changes absolute positions and recurrent states. Shifted rows need
-    no attention mask, because causal attention never reads padding after a row's end; faster kernels accept no mask.
+    With `left`, rows are also shifted left, which changes absolute positions and recurrent states. Causal attention
+    never reads padding after a row's end, so shifted rows need no attention mask, which allows faster kernels.
     """
 
     def __init__(self, model: Any, spans: list[Span], multiple: int = 1, left: bool = True):

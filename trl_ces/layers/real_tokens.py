@@ -77,7 +77,7 @@ class RealTokens(Layer):
 
     def _arrange(self, buffer: list[dict]) -> list[dict]:
         layout, budget = row_layout(self._tokenizer.pad_token_id), self.args.max_tokens_per_micro_batch
-        # Gather the entries, because only some processes may have images or tool masks.
+        # Gather the entries, because images or tool masks may exist on only some of the processes.
         movable_by_process = gather_object([movable_entries(buffer, layout, self.accelerator.num_processes)])
         names = {name for movable in movable_by_process for name in movable}
         irregular = sorted(name for name in names if not all(movable.get(name) for movable in movable_by_process))

@@ -1,7 +1,7 @@
 """Call reward functions with the text of the model's last turn, and check their results.
 
-Each completion must get a finite number or `None`; otherwise, an error that names the function is raised. TRL itself
-trains on infinite rewards, treats NaN as `None`, and does not report the row of an invalid value.
+Each reward must be a finite number or `None`; otherwise, an error that names the function is raised. TRL itself
+trains on infinite rewards, treats NaN as `None`, and does not report the row of an invalid reward.
 `trainer.reward_funcs` contains the user's own objects, which are replaced by guards only while TRL calls them.
 
 Overrides of TRL: `_generate`, `_calculate_rewards`.

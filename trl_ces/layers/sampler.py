@@ -53,17 +53,16 @@ def _permutation(num_prompts: int, seed: int, epoch: int) -> list[int]:
 
 
 def informative_groups(accuracy: torch.Tensor, group_size: int) -> torch.Tensor:
-    """Return which groups have two scored completions of different accuracy (DAPO, Eq. 11); (N,) to (N / G,), bool."""
+    """Return which groups have scored completions of different accuracy (DAPO, Eq. 11); (N,) to (N / G,), bool."""
     lowest, highest = group_extremes(accuracy, group_size)
     return highest > lowest
 
 
 def round_size(batch_size: int, num_kept: int, num_drawn: int, unit: int) -> int:
     """
-    Return the number of prompts that fill a batch of `batch_size` groups if the share of kept groups stays the same.
+    Return how many prompts to draw to fill a batch of `batch_size` groups if the share of kept groups stays the same.
 
-    It is at most `batch_size` and a multiple of `unit`, so that the completions can be split evenly over the
-    processes.
+    It is at most `batch_size` and a multiple of `unit`, so that the completions can be split evenly over processes.
     """
     if num_drawn == 0:
         return batch_size

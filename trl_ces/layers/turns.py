@@ -1,4 +1,4 @@
-"""Decode the policy's last turn from token ids for reward functions (`REWARD_KEYWORDS`)."""
+"""Decode the policy's last turn from token ids, to compute the `REWARD_KEYWORDS` of reward functions."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -26,7 +26,7 @@ def read_turns(
     `thinking_prefilled`: whether the last turn began inside an open `<think>`. `last_turns`: the text of the last
     turn, without special tokens except the thinking tags.
     """
-    tails, turns = [], []  # token ids that precede the last turn, and those of the last turn
+    tails, turns = [], []  # token ids before the last turn, and token ids of the last turn
     for row in range(len(prompt_ids)):
         prompt, completion = _integers(prompt_ids[row]), _integers(completion_ids[row])
         start, end = (0, len(completion)) if masks is None else last_turn(_integers(masks[row]))

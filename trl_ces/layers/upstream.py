@@ -145,7 +145,7 @@ def keep_awake(generation: Any) -> Iterator[None]:
     """
     Keep colocated vLLM awake within the context, so that it wakes and receives the weights only once.
 
-    TRL puts vLLM to sleep after each generation, which discards its weights, and sends them again before the next.
+    TRL puts vLLM to sleep after each generation, which discards its weights, and resends them before the next one.
     `generation` is a trainer's `VLLMGeneration`, or `None`.
     """
     if generation is None or generation.mode != "colocate" or not generation.enable_sleep_mode:

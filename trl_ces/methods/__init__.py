@@ -29,7 +29,7 @@ BUILT_IN: dict[str, Rule] = {
 @cache
 def find_rule(name: str) -> Rule | None:
     """
-    Find the rule selected by `shaping`.
+    Return the rule selected by `shaping`.
 
     Args:
         name (`str`):

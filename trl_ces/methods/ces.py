@@ -113,7 +113,7 @@ def ces_advantages(
     for capped, sign, cap in ((~correct, 1, cap_incorrect), (correct, -1, cap_correct)):
         if cap is not None:
             bound = (-sign * advantages).clamp(min=0.0) / cap
-            # Do not use torch.minimum, which would pass half of the gradient if both are equal.
+            # Do not use torch.minimum, which halves the gradient if its arguments are equal.
             shaping = torch.where(capped & ~(sign * shaping < bound), sign * bound, shaping)
     return advantages + torch.where(selected, shaping, 0.0)
 
@@ -204,7 +204,7 @@ def unshaped_rollout_warning(tau: float, lengths: Tensor) -> str:
 
 
 def _advice(length: float) -> str:
-    """Return advice if tau is too small for completions of about `length` tokens."""
+    """Return advice for a tau that is too small for completions of about `length` tokens."""
     return short_completion_warning(length) or f"Set `ces_tau` to {automatic_tau(length):g} or `auto`."
 
 

@@ -29,7 +29,7 @@ def group_reward(rule: Callable[[Groups], Tensor]) -> Callable[..., Any]:
             rewards of shape (P, G), finite for scored completions. Every process calls it with the same groups.
 
     Returns:
-        `Callable`: The reward function, with the name of `rule`. Its attribute `of_groups` is `rule`.
+        `Callable`: The reward function, with the name of `rule`. Its `of_groups` attribute is `rule`.
 
     Raises:
         `RuntimeError`: Raised by the reward function if a trainer without the `GroupRewards` layer calls it.
@@ -72,7 +72,7 @@ def reward_name(func: Any) -> str:
 
 
 def accuracy_reward_index(names: list[str], name: str | None) -> int:
-    """Return the index of `name`; if it is `None`, of the only reward, or the only name that contains "accuracy"."""
+    """Return the index of `name`. If it is `None`, use the only reward, or the only name that contains "accuracy"."""
     if name is None and len(names) == 1:
         return 0
     matches = [index for index, entry in enumerate(names) if (entry == name if name else "accuracy" in entry.lower())]

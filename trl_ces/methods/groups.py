@@ -95,7 +95,7 @@ def completion_facts(groups: Groups, rewards_per_func: Tensor, weights: Tensor) 
 
 
 def weighted_rewards(rewards_per_func: Tensor, weights: Tensor) -> Tensor:
-    """Compute TRL's rewards, weighted sums over the functions. Shape (N,); NaN if no function gives a reward."""
+    """Compute TRL's rewards, the weighted sums over functions. Shape (N,); NaN if no function returns a reward."""
     total = (rewards_per_func * weights.to(rewards_per_func.device)).nansum(dim=1)
     return total.masked_fill(rewards_per_func.isnan().all(dim=1), torch.nan)
 

@@ -64,8 +64,8 @@ def arora_length_reward(groups: Groups, *, alpha: float) -> Tensor:
         reward_i = -alpha * sigmoid(z_i) if correct, 0 if incorrect;    z_i = (l_i - mean) / (std + 1e-7)
 
     Mean and standard deviation (dividing by n) are over the group's correct completions, as in the authors' code
-    (efficient-reasoning, reward_server/math_server.py). The paper's reward is the accuracy reward plus this term; it
-    trains with alpha from 0.05 to 0.4. The authors count a completion without an end-of-sequence token as incorrect.
+    (efficient-reasoning, reward_server/math_server.py). The paper's reward is the accuracy reward plus this term,
+    with alpha from 0.05 to 0.4. The authors count a completion without an end-of-sequence token as incorrect.
 
     If no completion is correct, all rewards are 0. If exactly one is correct, or all correct lengths are equal, the
     reward of correct completions is -alpha / 2.
@@ -365,7 +365,7 @@ def _difference_from_mean(lengths: Tensor, counted: Tensor) -> Tensor:
     Subtract the mean of the counted lengths from each length; shape (P, G), float32, 0 if no length is counted.
 
     n * l - sum is exact. A float32 mean near 12,000 is off by up to 0.0005 tokens; division by a small standard
-    deviation would magnify that.
+    deviation would magnify this error.
     """
     n = counted.sum(dim=1, keepdim=True)
     total = (lengths * counted).sum(dim=1, keepdim=True)

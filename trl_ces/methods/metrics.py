@@ -30,9 +30,8 @@ def ces_sums(batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor, sha
     """
     Compute the sums for [`ces_metrics`] over one micro-batch, in the order of `SUMS`; no device synchronization.
 
-    Shape (len(SUMS),), float32.
-
-    `batch` also contains `equal_rewards` and `truncated`, shape (B,), bool.
+    The result has shape (len(SUMS),), float32. In addition to the inputs of CES, `batch` contains `equal_rewards` and
+    `truncated`, shape (B,), bool.
     """
     advantages = batch["advantages"].unsqueeze(1)
     selected, correct = shaped.selected, batch["correct"]

@@ -7,11 +7,11 @@ or a KL term. In other words, A = 1 for correct completions and A = 0 for wrong 
 
     A' = 1 / ratio in correct completions, 0 elsewhere
 
-with a detached ratio gives a loss of -1 and a gradient of -grad log pi. The clip range must be wide enough never to
-clip.
+with a detached ratio gives a loss of -1 and a gradient of -grad log pi. The clip range must be wide enough that no
+ratio is clipped.
 
-The authors' code drops wrong completions before the mean over tokens. Here, their tokens stay in the divisor, so a
-batch is weighted by its share of correct completions.
+The authors' code drops wrong completions before the mean over tokens. Here, their tokens still count in the mean, so
+a batch is weighted by its share of correct completions.
 
 If no completion is correct, the gradient is zero; if all completions are correct, it is not. A token with a log ratio
 below -64 nats has less weight, because its 1 / ratio would overflow. TRL's importance sampling correction for vLLM
@@ -49,7 +49,7 @@ def on_policy_sft(batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor
 
 
 def check(args: Any, reject: Reject) -> None:
-    """Reject a clip range that could clip, and a KL term."""
+    """Reject settings that would clip the ratio or add a KL term."""
     remedy = f"on-policy SFT has no clipping: set `epsilon=1.0`, `epsilon_high={NO_CLIP}` and `delta=None`, {OR_OFF}."
     if args.epsilon < 1:
         reject("epsilon", remedy)

@@ -62,12 +62,12 @@ class Rule:
             (B, T), log-probs of the policy that generated the rollout. `entropies_nats` (B, T): differentiable, in
             nats, 0 on padding. `mask` (B, T): the loss mask.
         settings (`type`, *optional*):
-            Settings of a rule from outside this package: a dataclass with a default for every field, see [`setting`].
+            Settings of a rule from outside this package: a dataclass with a default for every field; see [`setting`].
         needs (`frozenset[Need]`): See [`Need`].
         differentiates (`str`, *optional*):
             Source of gradients besides the importance ratio: `"entropies"`, `"logps"` or `None`.
         check (`Callable[[CESConfig, Reject], None]`, *optional*):
-            Rejects settings of TRL, or combinations of the rule's settings, that contradict the rule's definition.
+            Rejects TRL settings, or combinations of the rule's own settings, that contradict the rule's definition.
         config_fields (`tuple[str, ...]`):
             Settings of a built-in rule: keyword arguments of `function`, and fields `NAME_SETTING` of [`CESConfig`].
     """

@@ -1,4 +1,4 @@
-"""Load training problems as columns `prompt` and `solution` from the Hub, local files or a `dataset_builder`.
+"""Load problems with columns `prompt` and `solution` from the Hub, local files or a `dataset_builder`.
 
 The paper trains on 2,500 problems of DeepMath-103K but does not list them. This module draws rows in the order of a
 hash of the seed and the row number, so that the draw does not depend on the machine, library versions or number of
@@ -171,7 +171,7 @@ def shuffled(number_of_rows: int, seed: int) -> list[int]:
 
 
 def draw_rows(rows: Rows, script: ScriptArguments, count: int | None, grade: bool) -> tuple[list[int], list[int]]:
-    """Draw `count` rows with a reference answer (usable if `grade`); return the drawn and the dropped row numbers."""
+    """Draw `count` rows that have a reference answer (if `grade`, a usable one); return drawn and dropped rows."""
     from ..grading.judge import usable_golds
 
     grade = grade and bool({"accuracy_reward", "boxed_accuracy_reward"} & set(script.reward_funcs))
@@ -226,7 +226,7 @@ def load_datasets(
 
 
 def _draw_once(rows: Rows, script: ScriptArguments, num_held_out: int, grade: bool, report: Report) -> list[int]:
-    """Draw `max_train_samples` plus `num_held_out` rows; only the main process grades, because of time limits."""
+    """Draw `max_train_samples` plus `num_held_out` rows; only the main process grades, because timeouts may differ."""
     count = None if script.max_train_samples is None else script.max_train_samples + num_held_out
     if grade:
         from accelerate import PartialState
@@ -261,7 +261,7 @@ def _draw_once(rows: Rows, script: ScriptArguments, num_held_out: int, grade: bo
             report(rows.note)
         for numbers, problem in (
             (dropped, f"dropped {len(dropped)} rows (no usable reference answer)"),
-            (missing, f"{len(missing)} reference answers look like missing values ({texts}), in rows"),
+            (missing, f"{len(missing)} rows have reference answers that look like missing values ({texts})"),
         ):
             if numbers:
                 row_list = ", ".join(map(str, numbers[:20])) + (", ..." if len(numbers) > 20 else "")

@@ -1,4 +1,4 @@
-"""Start training: one process directly, several CPU processes with torchrun, otherwise with `accelerate launch`.
+"""Start training directly (one process), with torchrun (several CPU processes) or with `accelerate launch`.
 
 On a CPU, `accelerate launch` would silently start a single process. The machine's default accelerate configuration is
 ignored.
@@ -31,7 +31,7 @@ from .recipe import RECIPE, Recipe, find_config
 WORKER = "trl_ces.cli.train_worker"
 LAUNCHERS = ("torch.distributed.run", "accelerate.commands.launch")
 REPORTED = "TRL_CES_REPORTED"  # path of the file that a worker creates after printing its error
-ENDED = "ended"  # file next to it that a worker creates after saving the model, or a checkpoint after a signal
+ENDED = "ended"  # created next to it by a worker that saved the model, or saved a checkpoint after a signal
 THREADS, VISIBLE = "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"
 
 
@@ -122,7 +122,7 @@ def device_count() -> int:
 
 
 def _share_cores(processes: int, *settings: Mapping[str, Any]) -> dict[str, str]:
-    """Divide this machine's cores among its processes; accelerate assigns one each, even if Adam runs on the CPU."""
+    """Divide this machine's cores among its processes; accelerate gives each only one, even if Adam uses the CPU."""
     names = (THREADS, "num_cpu_threads_per_process")
     if any(name in mapping for mapping in (os.environ, *settings) for name in names):
         return {}

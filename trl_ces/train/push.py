@@ -83,7 +83,7 @@ class Push:
         self.repo_id = api.create_repo(self.repo_id, private=self.private, exist_ok=True).repo_id
         if self.private and not api.model_info(self.repo_id).private:
             raise UserError(
-                f"{self.repo_id} is public, and pushes are private by default: set `hub_private_repo: false`, or "
+                f"{self.repo_id} is public, but pushes are private by default: set `hub_private_repo: false`, or "
                 "set `hub_model_id` to another repository."
             )
         if self.revision is not None:

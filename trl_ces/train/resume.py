@@ -24,8 +24,8 @@ from .recipe import BATCHES, COUNTS, RECIPE, Recipe
 
 # In a resumed run, these settings come from the optimizer's saved state, regardless of the recipe.
 IN_OPTIMIZER = ("learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "use_peft", "lora_r")
-# Settings that may change on resuming: they control length, evaluation, saving, logging, pushing, memory, speed and
-# the handling of failures, not what is trained. For batch sizes, only the totals over all processes are compared.
+# Settings that may change when a run is resumed: they control length, evaluation, saving, logging, pushing, memory,
+# speed and error handling, not what is trained. For batch sizes, only the totals over all processes are compared.
 FREE_PREFIXES = ("eval_", "save_", "log_", "logging_", "hub_", "trackio_", "ddp_", "vllm_server_")
 FREE = {
     *START, *COUNTS, BATCHES, "responses_per_rollout", "per_device_train_batch_size", "output_dir", "max_steps",

@@ -1,4 +1,4 @@
-"""Train in one process from a recipe that `trl-ces train` has already checked."""
+"""Run one training process for a recipe that `trl-ces train` has already checked."""
 
 import errno
 import os
@@ -206,8 +206,8 @@ def _known_problem(error: Exception, recipe: Recipe) -> str | None:
         return server_problem
     if isinstance(error, TemplateError):
         return (
-            f"The chat template of {recipe.model.model_name_or_path} rejects the prompts ({error}): if it accepts no "
-            "system message, set `--system_prompt null`."
+            f"The chat template of {recipe.model.model_name_or_path} rejects the prompts ({error}): if it does not "
+            "support system messages, set `--system_prompt null`."
         )
     # `torch.save` raises a RuntimeError without the operating system's message.
     disk_errors = (*map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)), "unexpected pos")

@@ -1,4 +1,4 @@
-"""Equality for `correct_qwen` by the rules in docs/evaluation.md, with a plain function in place of algebra."""
+"""Test equality for `correct_qwen` (see docs/evaluation.md) with a simple function instead of algebra."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Extraction for `correct_qwen` by the rules in docs/evaluation.md, on texts written for these tests."""
+"""Test answer extraction for `correct_qwen` (see docs/evaluation.md) on texts written for these tests."""
 
 import pytest
 from rows import rows

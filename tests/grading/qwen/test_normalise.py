@@ -1,4 +1,4 @@
-"""Normalization for `correct_qwen` by the rules in docs/evaluation.md, on texts written for these tests."""
+"""Test normalization for `correct_qwen` (see docs/evaluation.md) on texts written for these tests."""
 
 from rows import rows
 
@@ -21,7 +21,7 @@ def test_units_are_kept_only_on_request():
     assert normalise("4 km") == "4"
 
 
-def test_only_white_space_is_removed_from_texts_above_2000_characters():
+def test_only_whitespace_is_removed_from_texts_above_2000_characters():
     number = "1" * 1997
     assert normalise(f"{number} cm") == number
     assert normalise(f"1{number} \n") == f"1{number}"

@@ -1,4 +1,4 @@
-"""`correct_qwen` end to end, with workers. The other files of this folder test its rules."""
+"""Test `correct_qwen` end to end, with workers. The other files in this folder test its rules."""
 
 import pytest
 from cpu_time import cpu_seconds

@@ -1,4 +1,4 @@
-"""Algebra for `correct_qwen`: parsing, equality, and shortcuts that save time."""
+"""Test the algebra for `correct_qwen`: parsing, equality, and shortcuts that save time."""
 
 import pytest
 from rows import rows

@@ -98,7 +98,7 @@ def test_names_and_groups_are_resolved_without_duplicates():
         find_benchmarks([])
 
 
-def test_a_data_file_has_the_columns_of_a_recipe(tmp_path):
+def test_a_data_file_uses_the_same_columns_as_a_recipe(tmp_path):
     file, chat = tmp_path / "test.jsonl", [{"role": "system", "content": "Add."}, {"role": "user", "content": "1+1="}]
 
     def load(*rows):

@@ -36,7 +36,7 @@ def test_budgets_double_up_to_the_limit(limit, budgets):
     assert budgets_up_to(limit) == budgets
 
 
-def test_correct_completion_counts_at_budgets_of_at_least_its_length():
+def test_correct_completion_counts_only_if_it_fits_the_budget():
     tables = [accuracies(FIRST, "correct", budget) for budget in (99, 100, 511, 512, 1024)]
     assert [rows["correct"].tolist() for rows in tables] == [[0, 0], [0.5, 0], [0.5, 0], [0.5, 0.5], [1, 0.5]]
     assert tables[0]["completions"].tolist() == [2, 2]

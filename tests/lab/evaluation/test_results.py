@@ -104,7 +104,7 @@ def test_table_has_the_papers_columns_and_the_average():
     table, budgets = cells(text)
     assert table[0] == ["Dataset", "Acc ↑", "n", "Script Acc", "n", "Len ↓", "pass@4", "Cut off"]
     # A resample has both lengths (t = 0) or one of them twice (|t| = 2, because its error is at least half of the
-    # sample's error), so the interval is 62.5 ± 2 * 37.5, cut at 0.
+    # sample's error), so the interval is 62.5 ± 2 * 37.5, clipped at 0.
     expected = [format_interval(*accuracy(FIRST_AIME24)), "2", "37.5", "2", "62.5 [0.0, 138]", "50.0", "37.5"]
     assert table[1] == ["AIME24", *expected]
     assert (table[2][0], table[2][2], table[2][4]) == ("GSM8K", "2", "3")

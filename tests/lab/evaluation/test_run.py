@@ -130,7 +130,7 @@ def test_problems_without_a_reference_answer_count_only_for_the_papers_script(wo
 def test_resumed_run_matches_the_uninterrupted_run(workspace, finished, tmp_path, line_count, cut_bytes):
     (tmp_path / "settings.json").write_bytes((finished / "settings.json").read_bytes())
     content = (finished / "samples.jsonl").read_bytes().splitlines(keepends=True)
-    # Keep some lines, in either order because backends write them in any order, and cut bytes from the last line.
+    # Keep some lines and cut bytes from the last one. Some cases reverse the lines, because their order is arbitrary.
     remaining = b"".join(content[:: -1 if line_count % 2 else 1][:line_count])
     (tmp_path / "samples.jsonl").write_bytes(remaining[: len(remaining) - cut_bytes])
     run(workspace, tmp_path)

@@ -1,4 +1,4 @@
-"""HTML page of `trl-ces inspect`: hand-computed token shaping, escaping, and comparison of two models."""
+"""HTML page of `trl-ces inspect`: token shaping, escaping, and comparison of two models."""
 
 import math
 from html.parser import HTMLParser
@@ -57,7 +57,7 @@ def test_token_shaping_follows_algorithm_1():
     rows = [(False, [4.0, 0.9], True), (True, [0.0, 0.0], True)]
     assert shaping(rows, **capped)[0] == {0: round(math.sqrt(1 / 2) / 2, 4)}
     assert shaping([rows[0]] * 2, **capped) == [{}, {}]
-    # The same for correct completions, where 0.4 x 4 bits exceed A / 2 = sqrt(1/2) / 2.
+    # The same applies to correct completions: 0.4 x 4 bits exceed A / 2 = sqrt(1/2) / 2.
     capped = {"cap_correct": 2.0, "dynamic_multiplier": False}
     rows = [(True, [4.0, 0.3], True), (False, [0.0, 0.0], True)]
     assert shaping(rows, **capped)[0] == {0: -round(math.sqrt(1 / 2) / 2, 4)}
@@ -82,7 +82,7 @@ def test_page_shows_the_most_shaped_completions_of_each_prompt(monkeypatch):
 
 
 class Page(HTMLParser):
-    """Collect the tags with attributes and the text of a page."""
+    """Parser that collects the text, the tags and their attributes."""
 
     def __init__(self, text):
         super().__init__()
@@ -95,7 +95,7 @@ class Page(HTMLParser):
     def handle_data(self, data):
         self.text += data
 
-    def tips(self, tag):
+    def tooltips(self, tag):
         return [attributes["title"] for name, attributes in self.tags if name == tag and "title" in attributes]
 
 
@@ -107,12 +107,12 @@ def test_all_text_is_escaped_and_the_page_loads_no_resources():
     assert [attributes["href"] for tag, attributes in page.tags if tag == "link"] == ["data:,"]
     policy = next(attributes["content"] for _, attributes in page.tags if "http-equiv" in attributes)
     assert policy == "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-    # Title, model name, note and prompt. In shaped tokens, spaces are replaced by a visible character.
+    # The page title, model name, note and prompt contain EVIL. In shaped tokens, spaces become a visible character.
     assert page.text.count(EVIL) == 4
     assert page.text.count(EVIL.replace(" ", "␣")) == 1
-    assert page.tips("span") == ["0.20 bits", "0.00 bits", "0.00 bits"]
-    assert page.tips("mark") == [f"2.50 bits between “ab” 70 % and “{EVIL}” 20 %; advantage +0.50"]
-    assert ("mark", {"class": "e5 raised", "title": page.tips("mark")[0]}) in page.tags
+    assert page.tooltips("span") == ["0.20 bits", "0.00 bits", "0.00 bits"]
+    assert page.tooltips("mark") == [f"2.50 bits between “ab” 70 % and “{EVIL}” 20 %; advantage +0.50"]
+    assert ("mark", {"class": "e5 raised", "title": page.tooltips("mark")[0]}) in page.tags
 
 
 def test_two_models_are_shown_side_by_side_on_the_same_prompts(tmp_path, monkeypatch, capsys):
@@ -120,8 +120,8 @@ def test_two_models_are_shown_side_by_side_on_the_same_prompts(tmp_path, monkeyp
     reward = "def y_is_correct(completions, **_):\n    return [float('y' in c[0]['content']) for c in completions]"
     (tmp_path / "html_test_rewards.py").write_text(reward)
     (tmp_path / "data.jsonl").write_text("".join(f'{{"question": "{n}+{n}=", "answer": "1"}}\n' for n in range(3)))
-    for name, story in (("base", TRANSITIONS), ("trained", TRANSITIONS | {"a": {"x": 0.03125, "y": 0.96875}})):
-        bigram_model(story).save_pretrained(tmp_path / name)
+    for name, transitions in (("base", TRANSITIONS), ("trained", TRANSITIONS | {"a": {"x": 0.03125, "y": 0.96875}})):
+        bigram_model(transitions).save_pretrained(tmp_path / name)
         tiny_tokenizer().save_pretrained(tmp_path / name)
     args = ["inspect", "--model", "base", "--data", "data.jsonl", "--reward_funcs", "html_test_rewards.y_is_correct"]
     args += ["--system_prompt", "null", "--tau", "1", "--max_new_tokens", "8", "--compare", "trained"]
@@ -133,4 +133,7 @@ def test_two_models_are_shown_side_by_side_on_the_same_prompts(tmp_path, monkeyp
     assert page.text.count("Prompt ") == 3
     assert min(page.text.count("· base"), page.text.count("· trained")) >= 3
     entropy_of_trained = -(math.log2(0.96875) * 0.96875 + math.log2(0.03125) * 0.03125)
-    assert {tip[:4] for tip in page.tips("mark")} - {"0.00"} == {f"{ENTROPY_OF_A:.2f}", f"{entropy_of_trained:.2f}"}
+    assert {tooltip[:4] for tooltip in page.tooltips("mark")} - {"0.00"} == {
+        f"{ENTROPY_OF_A:.2f}",
+        f"{entropy_of_trained:.2f}",
+    }

@@ -77,7 +77,7 @@ def test_generation_config_of_the_model_is_ignored_and_unchanged():
 
 
 def gpt2():
-    """Make a model with absolute position embeddings, which reveal shifts by padding, unlike rotary embeddings."""
+    """Make a model with absolute position embeddings. Unlike rotary embeddings, they reveal shifts due to padding."""
     torch.manual_seed(3)
     config = GPT2Config(
         vocab_size=len(tiny_tokenizer()), n_positions=64, n_embd=16, n_layer=2, n_head=2, initializer_range=0.5

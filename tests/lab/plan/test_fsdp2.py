@@ -31,7 +31,7 @@ def test_shards_moments_and_sent_weights_have_the_planned_dtypes_and_bytes(tmp_p
     planned, count = plan_memory(setup), count_step(settings)
 
     assert facts["gathered"] == ["torch.bfloat16"]
-    assert facts["outputs"] == ["torch.float32"]  # layers/upstream.py
+    assert facts["outputs"] == ["torch.float32"]  # see layers/upstream.py
     for part in ("weights", "gradients", "optimizer"):
         assert sum(facts[part].values()) == pytest.approx(planned.parts[part], rel=0.001), part
     assert set(facts["gradients"]) == set(facts["optimizer"]) == {"torch.float32"}

@@ -40,7 +40,7 @@ def test_generation_time_is_the_bytes_read_divided_by_the_bandwidth(make_plan):
     read = 2 * weights * 30 + KEYS * 4 * (20 * PROMPT + (10**2 + 30**2) / 2 / 2)
     for phases, (_, bandwidth_share) in zip(rollout_seconds(plan, lengths), UTILIZATION, strict=True):
         assert phases["generation"] == pytest.approx(read / (BANDWIDTH * bandwidth_share))
-    # An engine on two devices shards weights and keys, and generates twice the number of completions.
+    # An engine on two devices shards its weights and cache, and generates twice as many completions.
     read = 2 * weights * 30 + KEYS * 8 * (20 * PROMPT + 500 / 2)
     shared = rollout_seconds(make_plan(vllm_tensor_parallel_size=2), lengths)[0]
     assert shared["generation"] == pytest.approx(read / 2 / (BANDWIDTH * UTILIZATION[0][1]))
@@ -54,7 +54,7 @@ def test_completions_are_queued_if_the_cache_is_small(make_plan):
     small, large = (
         rollout_seconds(make_plan({"gpu_memory": memory}, **fields), [1000, 1000])[0] for memory in (gib, 80)
     )
-    # The four completions run two at a time: weights are read 1,000 more times, and keys as often as before.
+    # The four completions run two at a time: weights are read 1,000 more times, but cache reads do not change.
     once = 2 * weights * 1000 / (BANDWIDTH * UTILIZATION[0][1])
     assert small["generation"] - large["generation"] == pytest.approx(once, rel=0.01)
 

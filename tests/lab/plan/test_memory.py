@@ -88,7 +88,7 @@ def test_a_kl_term_adds_a_reference_model():
     assert memory.parts["weights"] == 2 * 4 * weights
 
 
-def test_zero3_gathers_single_tensors_or_the_whole_model_with_lora():
+def test_zero3_gathers_single_tensors_but_with_lora_the_whole_model():
     vllm = Generation(True, utilization=0.5, sleeps=True, sequences=24, kv_bytes=1024)
 
     def gathered_bytes(engine, **changes):
@@ -127,7 +127,7 @@ def test_vllm_memory_counts_during_training_unless_vllm_sleeps():
     assert awake.full_completions == pytest.approx(
         (20 * GIB - 2 * count_step(step()).weights - 2 * GIB) / (1024 * 256)
     )
-    # shares of 2.4 and 2 GiB, including a workspace of 2 GiB
+    # vLLM may use 2.4 or 2 GiB, including a workspace of 2 GiB
     assert plan_with_vllm(utilization=0.06).full_completions > 1 > plan_with_vllm(utilization=0.05).full_completions
 
 

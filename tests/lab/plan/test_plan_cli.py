@@ -46,7 +46,7 @@ def test_schedule_memory_and_fit_are_printed(recipe, capsys):
     assert "Fits: 38 % of 8.0 GiB at the peak." in output  # mostly the 3 GiB reserve
 
 
-def test_the_plan_requests_missing_rows_and_device_memory(recipe, capsys):
+def test_the_plan_asks_for_missing_rows_and_device_memory(recipe, capsys):
     output = plan_output(capsys, recipe)
     assert "total        unknown, because the number of rows is unknown: set --rows" in output
     assert "Set --gpu_memory to the GiB per device to check" in output

@@ -70,9 +70,9 @@ def test_each_vllm_engine_generates_its_share_of_a_rollout(make_setup):
 
 
 def test_a_token_budget_reduces_the_micro_batch(make_setup):
-    fields = {"per_device_train_batch_size": 4, "max_completion_length": 512}  # and an assumed prompt length of 512
-    rows = [make_setup(**fields, max_tokens_per_micro_batch=budget) for budget in (4096, 2048, 100)]
-    assert [(setup.step.rows, setup.accumulation) for setup in rows] == [(4, 1), (2, 2), (1, 4)]
+    fields = {"per_device_train_batch_size": 4, "max_completion_length": 512}  # the prompt length is assumed to be 512
+    setups = [make_setup(**fields, max_tokens_per_micro_batch=budget) for budget in (4096, 2048, 100)]
+    assert [(setup.step.rows, setup.accumulation) for setup in setups] == [(4, 1), (2, 2), (1, 4)]
 
 
 # Engines

@@ -1,4 +1,4 @@
-"""`held_out.evaluate` samples the held-out problems of a recipe and grades them with its accuracy reward."""
+"""`held_out.evaluate` samples completions for held-out problems and grades them with the recipe's accuracy reward."""
 
 import json
 import statistics

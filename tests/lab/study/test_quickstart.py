@@ -157,10 +157,10 @@ def test_the_quickstart_environment_contains_every_imported_package():
             names += [node.module] if isinstance(node, ast.ImportFrom) and not node.level else []
             imported |= {name.split(".")[0] for name in names}
     owners = metadata.packages_distributions()
-    on_gpus = {"vllm", "deepspeed"}
+    gpu_packages = {"vllm", "deepspeed"}
     missing = {
         name
-        for name in imported - set(sys.stdlib_module_names) - on_gpus - {"trl_ces"}
+        for name in imported - set(sys.stdlib_module_names) - gpu_packages - {"trl_ces"}
         if not installed & {canonicalize_name(owner) for owner in owners.get(name, ())}
     }
     assert {"scipy", "matplotlib", "reasoning-gym"} <= installed

@@ -370,8 +370,8 @@ def test_each_variant_has_the_same_weight():
     rows[3]["hard/accuracy"] = 0.6  # on "hard", CES is only 0.1 and 0.2 better in variant "a"
     header, *lines = tables.variants_table(DataFrame(rows), "DAPO")
     assert header == ["Method", "Dataset", "Δ Acc", "Acc higher in", "Δ Len", "Len lower in"]
-    # t(0.975, 2) = 4.303. The accuracies of the variants are 0.2, -0.1 and 0.2, so the half width is 4.303 * 0.1. The
-    # lengths are -3, 1 and -1, so the half width is 4.303 * 2 / sqrt(3).
+    # t(0.975, 2) = 4.303. The accuracy differences per variant are 0.2, -0.1 and 0.2, so the half width is
+    # 4.303 * 0.1. The length differences are -3, 1 and -1, so the half width is 4.303 * 2 / sqrt(3).
     assert lines[0] == ["CES", "easy", "+10.0 ± 43.0", "2 of 3", "-1.0 ± 5.0", "2 of 3"]
     assert lines[1][1:4] == ["hard", "+8.3 ± 39.9", "2 of 3"]
     assert lines[2][1:] == ["Average", *lines[0][2:]]

@@ -1,4 +1,4 @@
-"""The arithmetic toy task: random choices in its texts, disjoint splits, and a reproducible base model."""
+"""The arithmetic toy task: generated texts, disjoint splits, and a reproducible base model."""
 
 import hashlib
 import itertools
@@ -33,7 +33,7 @@ from trl_ces.lab.tasks.arithmetic_model import build_base_model, build_tokenizer
 
 
 def split_completion(text):
-    """Return the passes and the final answer."""
+    """Split a completion into its passes and its final answer."""
     passes, _, final_answer = text.partition("#")
     return passes.split("?"), final_answer
 
@@ -62,9 +62,9 @@ def test_a_pass_adds_column_by_column(terms, changes, expected):
     "task",
     [ToyTask(), ToyTask(digits=3, max_terms=4, slip_probability=0.5, check_probability=0.6, mend_probability=0.2)],
 )
-def test_errors_rechecks_and_corrections_occur_with_their_probabilities(task):
+def test_errors_rechecks_and_corrections_occur_with_the_configured_probabilities(task):
     rng = random.Random(0)
-    count, errors, passes, wrong_rechecked, corrected = 8000, 0, 0, 0, 0
+    count, errors, passes, rechecked_errors, corrected = 8000, 0, 0, 0, 0
     for _ in range(count):
         terms = draw_terms(task, "train", rng)
         correct = write_pass(terms)[0]
@@ -75,13 +75,13 @@ def test_errors_rechecks_and_corrections_occur_with_their_probabilities(task):
             if before == correct:
                 assert after == correct
             else:
-                wrong_rechecked += 1
+                rechecked_errors += 1
                 corrected += after == correct
                 assert after in (before, correct)
         assert (final_answer == str(sum(terms))) == (written[-1] == correct)
     assert errors / count == pytest.approx(task.slip_probability, abs=0.02)
     assert (passes - count) / passes == pytest.approx(task.check_probability, abs=0.02)
-    assert corrected / wrong_rechecked == pytest.approx(task.mend_probability, abs=0.05)
+    assert corrected / rechecked_errors == pytest.approx(task.mend_probability, abs=0.05)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_several_sums_are_labeled_and_solved_in_order():
 def test_train_and_held_out_problems_are_disjoint():
     train = set(load_problems("train", 6000, seed=1)["prompt"])
     held_out = set(load_problems("held_out", 600, seed=2)["prompt"])
-    assert (len(train), len(held_out)) == (6000, 600)  # all are distinct
+    assert (len(train), len(held_out)) == (6000, 600)  # all prompts are distinct
     swapped = {"+".join(reversed(prompt.rstrip(":").split("+"))) + ":" for prompt in train}
     assert not held_out & (train | swapped)
     fraction = sum(split_of([a, b]) == "held_out" for a in range(10, 100) for b in range(10, 100)) / 8100
@@ -142,7 +142,7 @@ def test_solutions_are_sums_and_problems_depend_only_on_the_seed():
 
 
 def test_too_many_problems_for_a_split_are_rejected():
-    with pytest.raises(ValueError, match=r"num_problems is 200, but the split 'held_out' has about \d+ problems"):
+    with pytest.raises(ValueError, match=r"num_problems is 200, but the 'held_out' split has about \d+ problems"):
         load_problems("held_out", 200, digits=1)
 
 
@@ -218,7 +218,7 @@ def test_a_base_model_is_reproducible_trained_once_and_never_replaced(tmp_path):
     assert (written["seed"], written["steps"], written["task"]["check_probability"]) == (3, 4, 0.1)
     written_at = weights.stat().st_mtime_ns
     make_base_model(str(folder), **settings)
-    make_base_model(str(folder))  # without settings, any model is accepted
+    make_base_model(str(folder))  # without settings, any existing model is accepted
     assert weights.stat().st_mtime_ns == written_at
     with pytest.raises(ValueError, match="use another directory"):
         make_base_model(str(folder), **{**settings, "seed": 4})
@@ -280,7 +280,7 @@ def test_texts_with_fewer_sums_use_any_letters_in_alphabetical_order():
 
 
 def test_lengths_include_the_end_token_and_entropies_are_in_bits(tmp_path):
-    """With zero weights, all 18 tokens are equally likely, so the entropy is log2(18) bits and the mean length 18."""
+    """With zero weights, all 18 tokens are equally likely: the entropy is log2(18) bits and the mean length is 18."""
     from transformers import AutoModelForCausalLM
 
     build_base_model(tmp_path, steps=1, batch_size=2)

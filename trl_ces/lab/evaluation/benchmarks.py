@@ -2,8 +2,8 @@
 
 Questions and reference answers (`gold`) follow the Qwen2.5-Math evaluation, as in the paper. Math questions get no
 additional instruction. Reference answers have the format that `trl_ces.grading` expects. Reasoning questions are
-multiple-choice questions; the model generates the letter. The code sets come from EvalPlus. docs/evaluation.md lists
-sources and licences.
+multiple-choice questions, answered with a letter. The code sets come from EvalPlus. docs/evaluation.md lists sources
+and licences.
 """
 
 import gzip
@@ -287,7 +287,7 @@ def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Proble
 
 
 def load_own(name: str) -> list[Problem]:
-    """Read the user's own problems from a file or the Hub (split `test`), with the same columns as training data."""
+    """Read the user's own problems from a file or the Hub (`test` split), with the same columns as training data."""
     problems = []
     try:
         rows = read_rows(ScriptArguments(dataset_name=name), name, "test")

@@ -52,7 +52,7 @@ def interval_of_average(
     Problems are resampled within each set, because the sets are not a random sample. t = (mean* - mean) / error*,
     where error* is the standard error of a resample, but at least half of the sample's standard error. Otherwise, a
     resample with few distinct values could make t arbitrarily large. `low` and `high` are `None` if a set has only one
-    problem or if each set's values are equal. `minimum` and `maximum` clip the ends of the interval.
+    problem or if the values within each set are equal. `minimum` and `maximum` clip the ends of the interval.
     """
     if not sets or not all(map(len, sets)):
         return Interval(None, None, None)

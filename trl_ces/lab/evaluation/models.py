@@ -105,7 +105,7 @@ def fingerprint(folder: Path) -> str:
 def encode_prompts(
     tokenizer: Any, problems: Sequence[Problem], system_prompt: str | None, template: str | None = None
 ) -> EncodedPrompts:
-    """Encode prompts as token ids, identically for every backend; `template` as in [`EvaluationSettings`]."""
+    """Encode prompts as token ids, identically for every backend; `template`: `prompt_template` of the settings."""
     prompts: list[Any] = [
         make_prompt(problem.question, system_prompt, f"{problem.benchmark}, row {problem.id}", template)
         for problem in problems

@@ -22,7 +22,7 @@ BUDGETS_NOTE = (
     "Acc within: % of completions that are correct within the token budget. Area: mean accuracy over all budgets "
     "up to the largest."
 )
-# Section 5.2: a question is simple if more than this share of the reference model's completions is correct.
+# A question is simple if more than this share of the reference model's completions is correct (paper, section 5.2).
 SIMPLE_ABOVE = 0.5
 
 
@@ -50,7 +50,7 @@ def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, 
 
 
 def _measure(sets: list[pd.DataFrame], limit: int) -> dict[str, Any]:
-    """Measure one set or the average of several sets, with the correctness of both graders."""
+    """Measure one set or the average of several sets, with both graders."""
     results: dict[str, Any] = {}
     for by in CORRECTNESS:
         measured = measure([sets], by, limit=limit)
@@ -71,7 +71,7 @@ def format_tokens(value: float | None) -> str:
 
 
 def _main_table(summary: dict[str, Any]) -> str:
-    """Render one run in the layout of the paper's Table 1, with set sizes, pass@k and the truncated share."""
+    """Render one run in the layout of the paper's Table 1, with set sizes, pass@k and truncation."""
     entries = summary["benchmarks"]
     largest_k = max(next(iter(entries.values()))["correct"]["pass_at"], key=int)
 
@@ -234,7 +234,7 @@ def comparison_text(compared: dict[str, Any]) -> str:
     titled_rows += [(KINDS[kind], row) for kind, row in compared["averages"].items() if kinds.count(kind) > 1]
     indices, others = range(len(names)), [index for index, name in enumerate(names) if name != baseline]
     pair_names = [f"{names[index]} - {baseline}" for index in others]
-    levels = [[title, *_cells(row, indices)] for title, row in titled_rows]
+    results = [[title, *_cells(row, indices)] for title, row in titled_rows]
     differences = [[title, *_cells(row, others, "_difference")] for title, row in titled_rows]
     split = [
         [SETS[name].title, part, str(row["problems"]), *_cells(row, indices)]
@@ -243,7 +243,7 @@ def comparison_text(compared: dict[str, Any]) -> str:
     ]
     simple = f"Simple questions: more than half of the completions of {names[0]} are correct."
     tables = [
-        ("By benchmark", ["Dataset", *_headings(names)], levels, _notes(compared)),
+        ("By benchmark", ["Dataset", *_headings(names)], results, _notes(compared)),
         ("Paired differences", ["Dataset", *_headings(pair_names)], differences, ""),
         ("Simple and hard questions", ["Dataset", "Part", "Problems", *_headings(names)], split, simple),
     ]

@@ -45,7 +45,7 @@ class EvaluationSettings:
     data: str | None = _setting(
         None,
         "your own problems, instead of benchmarks: a .json, .jsonl or .parquet file, or the Hub id of a dataset "
-        "without configurations (split test)",
+        "without configurations (test split)",
     )
     data_dir: str | None = _setting(None, "folder with math/, reasoning/ and code/; default: load from the Hub")
     output_dir: str | None = _setting(

@@ -56,7 +56,7 @@ def token_shaping(sample: RecipeSample, settings: dict[str, Any], mask_truncated
         for completion in completions
     ]
     counts = zip(group_correct.tolist(), group_scored.tolist(), correct.tolist(), strict=True)
-    # A correct completion's advantage is the negated advantage of an incorrect completion with all scores swapped.
+    # If all scores of a group are swapped, all advantages change sign.
     advantages = torch.tensor(
         [
             -advantage_of_incorrect(n - c, n) if is_correct else advantage_of_incorrect(c, n)

@@ -185,7 +185,7 @@ def _buffers(count: StepCount, setup: Setup) -> int:
 
 
 def _vllm(setup: Setup, count: StepCount) -> tuple[int, int, float]:
-    """Return vLLM's bytes in generation and training, and the full-length completions that its cache holds."""
+    """Return vLLM's bytes in generation and training, and how many full-length completions fit in its cache."""
     generation = setup.generation
     if not generation.vllm or setup.device is None:
         return 0, 0, float("inf")

@@ -40,7 +40,7 @@ class StepSettings:
     tokens: int  # tokens per row, including the prompt
     checkpointing: bool  # `gradient_checkpointing`
     dtype: str  # dtype of the weights in the computation, `"float32"` or `"bfloat16"`
-    autocast: bool  # whether autocast computes in bfloat16 from weights of `dtype`, as without DeepSpeed
+    autocast: bool  # whether autocast computes in bfloat16; not used with DeepSpeed or FSDP2
     flash_attention: bool  # whether the attention kernel needs no (T, T) mask, unlike PyTorch's kernel
     gpu: bool  # whether TRL's LM head runs its Triton kernels instead of its torch loops
     lora: str | None = None  # peft's `LoraConfig` as JSON, which is hashable; `None` trains all weights
@@ -87,8 +87,8 @@ def _run(settings: StepSettings, keep_gradients: bool) -> StepCount:
         ids = torch.zeros(settings.rows, settings.tokens, dtype=torch.long)
         counter = _StorageCounter([*parameters, *model.buffers(), ids])
         if settings.gpu:
-            # TRL's Triton kernels overwrite the tile of logits; its torch loops copy it. Replace the
-            # functions of the loops. A Mock would record its calls and keep their tensors alive.
+            # TRL's Triton kernels overwrite the tile of logits; its torch loops copy it. Replace the loops'
+            # functions with a function that does nothing. A Mock would keep the tensors of its calls alive.
             for name in ("_forward_tile", "_backward_tile", "_addmm_fp32"):
                 stack.enter_context(mock.patch.object(chunked_logprob, name, _do_nothing))
         stack.enter_context(counter)

@@ -11,7 +11,7 @@ REMEDIES = (
     "Try `gradient_checkpointing: true`, a smaller `per_device_train_batch_size`, `--accelerate_config zero3` on more "
     "devices or `zero3_offload`, a shorter `max_completion_length`, or the `lora` overlay."
 )
-# Prefix of the header line that states how far a recipe has been run.
+# Prefix of the line in a recipe's header that states how the recipe was tested.
 STATUS = "# Tested: "
 # Recipe and overlays -> options of `trl-ces plan`, and the devices of a vLLM server. For each model, the
 # smallest machine comes first.

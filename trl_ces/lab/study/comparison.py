@@ -186,8 +186,8 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 def paired_difference(runs: DataFrame, baseline: DataFrame, measure: str) -> Estimate | None:
     """
-    Estimate the mean difference from the baseline runs of the same seeds, which start from the same model and
-    problems; `None` if they share no seed. If all seeds share one untrained model, compare it with each seed.
+    Estimate the mean difference from the baseline runs with the same seeds, which use the same initial model and
+    problems; `None` if they share no seed. A single untrained model is compared with the baseline runs of all seeds.
     """
     if len(runs) == 1 and "train/steps" in runs and runs["train/steps"].isna().all():
         runs = runs.loc[runs.index.repeat(len(baseline))].assign(seed=baseline["seed"].to_numpy())

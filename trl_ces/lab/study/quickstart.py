@@ -64,7 +64,7 @@ def quickstart(
 ) -> str:
     """Train and measure the base model (`before`) and one model per method in `METHODS`; return a summary.
 
-    `stage` takes a title and returns a context manager of an object whose `show` method displays progress.
+    `stage` takes a title and returns a context manager that yields an object with a `show` method for progress.
     """
     if find_spec("matplotlib") is None:
         raise UserError(f"the plot needs matplotlib: {install_line('quickstart')}.")

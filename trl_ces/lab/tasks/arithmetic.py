@@ -48,7 +48,7 @@ class ToyTask:
     slip_probability: float = 0.2  # probability of an arithmetic error in the first pass
     check_probability: float = 0.3  # probability of a re-check after each pass; must be below 1, so that texts end
     mend_probability: float = 0.7  # probability that a re-check corrects an incorrect pass
-    forget_probability: float = 0.0  # probability that the first pass drops a carry from the units
+    forget_probability: float = 0.0  # probability that the first pass drops the carry from the units
     guess_first: bool = False  # whether the first pass consists only of its result, without intermediate steps
     sums: int = 1  # sums per problem, at most 26; a correct completion solves all of them
 
@@ -162,7 +162,7 @@ def load_problems(split: str = "train", num_problems: int = 2000, seed: int = 0,
         solutions[write_prompt(problem)] = write_solution(problem)
     if len(solutions) < num_problems:
         raise ValueError(
-            f"num_problems is {num_problems}, but the split {split!r} has about {len(solutions)} problems: decrease "
+            f"num_problems is {num_problems}, but the {split!r} split has about {len(solutions)} problems: decrease "
             "num_problems, or increase digits or max_terms."
         )
     return Dataset.from_dict({"prompt": list(solutions), "solution": list(solutions.values())})

@@ -82,7 +82,7 @@ def evaluate(
     """
     Measure a model on held-out problems of the toy task; an `evaluation` function for studies.
 
-    `group_by="carry"` makes two benchmarks: problems with and without a carry from the units.
+    `group_by="carry"` creates two benchmarks: problems with and without a carry from the units.
     """
     if group_by not in (None, "carry"):
         raise UserError(f"`evaluation`: group_by must be carry or null, got {group_by!r}.")

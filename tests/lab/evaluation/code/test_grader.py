@@ -117,7 +117,7 @@ def test_outputs_are_compared_as_in_evalplus(output, expected, atol, equal):
 
 
 @needs_sandbox
-def test_base_and_additional_tests_are_graded_separately():
+def test_base_and_additional_tests_have_separate_results():
     programs = [
         "def double(x): return x + x",
         "def double(x): return x * 2.0",  # not exact beyond 2^53
@@ -137,7 +137,7 @@ MALICIOUS = {
     "exit in the call": "import os\ndef f(x): os._exit(0)",
     "printing": "print('passed', 'correct', '[true, true]')\ndef f(x): print('correct')",
     "sending": "import os\nos.write(3, b'correct')\nos._exit(0)",
-    "the caller's send": "import sys\nf = lambda x: (sys._getframe(1).f_locals['send'](b'correct'), os._exit(0))",
+    "forged send": "import sys\nf = lambda x: (sys._getframe(1).f_locals['send'](b'correct'), os._exit(0))",
     "always equal": "class E:\n    def __eq__(self, other): return True\n    __hash__ = None\ndef f(x): return E()",
     "an int that is always equal": "class E(int):\n    def __eq__(self, other): return True\ndef f(x): return E(7)",
     "a list that is always equal": "class E(list):\n    def __eq__(self, other): return True\ndef f(x): return E()",
@@ -148,7 +148,7 @@ MALICIOUS = {
     "walking the stack frames": "import sys\ndef f(x):\n    frame = sys._getframe()\n    while frame:\n        "
     "if 'expected' in frame.f_locals: return frame.f_locals['expected'][0]\n        frame = frame.f_back\n"
     "    return 7",
-    "the reference's text": "import gc\ndef f(x):\n    if any(isinstance(o, str) and 'secret_of' in o "
+    "reading the reference's text": "import gc\ndef f(x):\n    if any(isinstance(o, str) and 'secret_of' in o "
     "and 'gc' not in o for o in gc.get_objects()): return secret\n    return 7",
     "fork": "import os\ndef f(x): return 7 * (os.fork() >= 0)",
     "memory": "def f(x): return [0] * 10**12",
@@ -230,13 +230,11 @@ def test_special_comparison_rules_are_applied():
 
 @needs_sandbox
 def test_programs_are_unscored_if_the_reference_fails():
-    neither = task("def f(x): raise ValueError", [[1]], [[2]])
-    half = task("def f(x): return 1 / (x - 2)", [[1]], [[2]])
-    assert grade_programs([neither, half, half], ["def f(x): return -1.0"] * 2 + ["def f(x): return 0"]) == [
-        [None, None],
-        [True, None],
-        [False, None],
-    ]
+    fails_always = task("def f(x): raise ValueError", [[1]], [[2]])
+    fails_once = task("def f(x): return 1 / (x - 2)", [[1]], [[2]])
+    programs = ["def f(x): return -1.0"] * 2 + ["def f(x): return 0"]
+    results = grade_programs([fails_always, fails_once, fails_once], programs)
+    assert results == [[None, None], [True, None], [False, None]]
 
 
 def test_unscored_program_is_unscored_for_both_graders():

@@ -29,10 +29,10 @@ def sandboxed_processes():
     processes = []
     for entry in Path("/proc").iterdir():
         try:
-            words = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
+            command_line = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
         except OSError:
             continue
-        if MARK.encode() in words:
+        if MARK.encode() in command_line:
             processes.append(int(entry.name))
     return processes
 
@@ -48,12 +48,12 @@ def wait_until(condition):
     return condition()
 
 
-def all_have_ended():
+def all_sandboxes_ended():
     return wait_until(lambda: not sandboxed_processes())
 
 
 def attempt(code):
-    """Return a program that runs `code` and sends the name of the exception."""
+    """Return a program that runs `code` and sends the name of the exception that it raises."""
     indented = "\n".join("    " + line for line in code.splitlines())
     return f"try:\n{indented}\nexcept BaseException as error:\n    send(type(error).__name__.encode())\n"
 
@@ -142,7 +142,7 @@ def test_signals_do_not_reach_processes_outside_the_sandbox():
 @pytest.mark.timeout(120)
 def test_endless_programs_are_killed_at_the_time_limit(code):
     assert run_sandboxed(code, seconds=1).status == "timeout"
-    assert all_have_ended()
+    assert all_sandboxes_ended()
 
 
 @needs_sandbox
@@ -152,7 +152,7 @@ def test_output_is_limited_and_prints_are_discarded():
     assert len(outcome.output) <= 10**7
     printed = run_sandboxed("for i in range(10**5): print('passed' * 20)\nsend(b'end')", seconds=30)
     assert printed == Outcome("ok", b"end")
-    assert all_have_ended()
+    assert all_sandboxes_ended()
 
 
 @needs_sandbox
@@ -194,7 +194,7 @@ def test_no_sandbox_survives_its_parent(signal_number):
     assert wait_until(lambda: any(cpu_ticks(process) > ticks for process in sandboxed_processes()))
     parent.send_signal(signal_number)
     parent.wait(60)
-    assert all_have_ended()
+    assert all_sandboxes_ended()
 
 
 def test_code_does_not_run_without_linux(monkeypatch, tmp_path):
@@ -259,7 +259,7 @@ def test_a_bwrap_that_does_not_isolate_is_rejected(tmp_path, monkeypatch, script
     with pytest.raises(SandboxError):
         run_sandboxed(f"open({str(ran)!r}, 'w')", seconds=5)
     assert not ran.exists()
-    assert all_have_ended()
+    assert all_sandboxes_ended()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the sandbox requires Linux")
@@ -279,10 +279,10 @@ RESET_TIMER = "import signal\nsignal.setitimer(signal.ITIMER_PROF, 0)\n"
 @pytest.mark.parametrize("call_prefix", ["", IGNORE_SIGNALS, RESET_TIMER])
 def test_cpu_time_of_a_call_is_limited_from_outside_the_program(monkeypatch, call_prefix):
     calls = "send(b'\\0a\\0')\n" * 3 + "send(b'\\0')\n" + call_prefix + "while True: pass"
-    monkeypatch.setattr(sandbox, "SPARE_SECONDS", 10_000)  # neither total CPU time nor wall time ends the program
+    monkeypatch.setattr(sandbox, "SPARE_SECONDS", 10_000)  # so that only the limit per call applies
     outcome = run_sandboxed(calls, seconds=10_000, call_seconds=[0.5] * 4)
     assert outcome == Outcome("timeout", b"\0a\0" * 3 + b"\0")
-    assert all_have_ended()
+    assert all_sandboxes_ended()
 
 
 @needs_sandbox

@@ -15,8 +15,8 @@ from .sandbox import MARK, check_sandbox, run_sandboxed
 from .tasks import CodeTask
 
 PROGRAM = Path(inside.__file__).read_text(encoding="utf-8") + "\nmain(payload, send)\n"
-# As in EvalPlus, the time limit of a call is four times the reference's time, but at least one second. Unlike in
-# EvalPlus, these are CPU seconds.
+# As in EvalPlus, the time limit of a call is four times the reference solution's time, but at least one second.
+# Unlike in EvalPlus, these are CPU seconds.
 MIN_SECONDS, REFERENCE_FACTOR = 1.0, 4.0
 # Language and content of a fenced block; an unclosed block extends to the end of the text.
 _BLOCK = re.compile(

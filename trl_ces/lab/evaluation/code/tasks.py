@@ -31,7 +31,7 @@ class CodeTask:
     atol: float  # absolute tolerance for numbers; 0: use 1e-6 for floats and compare other values exactly
     convert: str | None = None  # `"set"`: compare outputs as sets; `"not_none"`: compare only whether they are `None`
     rule: str = "equal"  # or `"root"`: the output must be a root of the input polynomial
-    accepted: tuple[str, ...] | None = None  # encoded alternative outputs, one text per group
+    accepted: tuple[str, ...] | None = None  # encoded alternative outputs, one string per group
 
     @property
     def digest(self) -> str:
