@@ -13,7 +13,7 @@ TERMS = {
 
 
 def draw_worlds(count: int, seed: int, easy: int = 0) -> list[dict[str, Any]]:
-    """Draw the fields of [`ToyTask`] and the `seed` of the base model; seeds count from 1.
+    """Draw the fields of [`ToyTask`] and the `seed` of the base model; seeds start at 1.
 
     The number of digits cycles through 2, 3 and 1. Tasks with an odd seed and several digits have forgotten carries.
     The last `easy` tasks have few arithmetic errors and no forgotten carries. Other tasks do not depend on `count`.

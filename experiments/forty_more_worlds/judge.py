@@ -1,5 +1,5 @@
 """
-Check the four expectations of README.md against results.csv: `python experiments/forty_more_worlds/judge.py`.
+Check expectations 1 to 4 of README.md against results.csv: `python experiments/forty_more_worlds/judge.py`.
 
 By default, the script counts toy tasks in which the mean over seeds diverged; `--diverged runs` counts diverged runs.
 """
