@@ -5,6 +5,7 @@ test_compatibility_tools.py, and images in test_compatibility_vision.py.
 """
 
 import functools
+import json
 import math
 import statistics
 from types import SimpleNamespace
@@ -120,8 +121,14 @@ def test_a_reward_model_with_several_labels_is_rejected(tmp_path, labels):
             tiny_trainer(tmp_path, [reward, vowel_accuracy_reward])
 
 
-def test_a_reward_model_can_be_loaded_from_a_path(tmp_path):
+@pytest.mark.parametrize("key", ["id2label", "num_labels"])
+def test_a_reward_model_can_be_loaded_from_a_path(tmp_path, key):
     quality_model(tiny_tokenizer()).save_pretrained(tmp_path / "judge")
+    file = tmp_path / "judge" / "config.json"
+    config = json.loads(file.read_text())
+    labels = {name: config.pop(name, None) for name in ("id2label", "label2id", "num_labels")}
+    config |= {"num_labels": 1} if key == "num_labels" else {"id2label": labels["id2label"]}
+    file.write_text(json.dumps(config))
     tiny_tokenizer().save_pretrained(tmp_path / "judge")
     trainer = tiny_trainer(tmp_path, [str(tmp_path / "judge"), vowel_accuracy_reward])
     assert trainer.reward_func_names[0] == "judge"

@@ -114,18 +114,28 @@ REJECTED = [
             ("learning_rate epsilon beta", (INF,), "[0, inf)"),
             ("delta", (0.0, -1.0, NAN), "[1, inf)"),
             ("adam_beta1 adam_beta2", (1.0, -0.1), "[0, 1)"),
-            ("max_grad_norm", (-1.0, NAN), "0 disables clipping"),
+            ("max_grad_norm", (-1.0, NAN, None), "0 disables clipping"),
             ("max_steps", (0, -2, 1.5), "or -1 for `num_train_epochs`"),
             ("save_steps", (0, -5, 2.5, INF), "set `save_strategy` to no"),
             ("logging_steps", (0, -1), "set `logging_strategy` to no"),
             ("eval_steps", (0, -1), "or null for `logging_steps`"),
-            ("reward_weights", ([INF], [1.0, NAN]), "finite"),
+            ("reward_weights", ([INF], [1.0, NAN], 1.0), "list of finite numbers"),
+            ("scale_rewards", ("std",), "choose one of group, batch, none"),
+            ("multi_objective_aggregation", ("sum",), "choose one of sum_then_normalize, normalize_then_sum"),
+            ("importance_sampling_level", ("seq",), "choose one of token, sequence"),
+            ("shaping", (None, 3), "'none' switches shaping off"),
             ("num_iterations per_device_train_batch_size gradient_accumulation_steps", (0, -1, 1.5), "[1, inf)"),
             ("max_completion_length steps_per_generation generation_batch_size", (0, -1), "or null"),
             ("seed", (-1, 2**32), "4294967295"),
         )
         for name in names.split()
         for value in values
+    ),
+    ({"shaping": "none", "loss_type": "DAPO"}, "`loss_type` is 'DAPO'", "choose one of grpo, dapo"),
+    (
+        {"loss_type": "dr_grpo", "max_completion_length": None, "use_vllm": True},
+        "`max_completion_length`",
+        "set a limit",
     ),
     ({"use_liger_kernel": True}, "`use_liger_kernel` is True", "liger-kernel"),
     *(
@@ -207,7 +217,7 @@ def test_errors_name_the_field_the_value_and_the_remedy(tmp_path, changes, setti
         {"top_k": -1, "use_vllm": True},
         {"temperature": 0.6, "top_p": 0.95, "min_p": 0.1, "repetition_penalty": 1.1},
         {"max_steps": -1, "num_train_epochs": 0.5, "save_steps": 0.1, "logging_steps": 0.5, "eval_steps": None},
-        *({"max_grad_norm": value} for value in (0.0, INF, None)),
+        *({"max_grad_norm": value} for value in (0.0, INF)),
         {"learning_rate": 0.0, "warmup_steps": 0.1, "epsilon": 1e6, "epsilon_high": None, "delta": None},
         {"reward_weights": [0.0, -1.0, 2]},
         *(

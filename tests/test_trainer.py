@@ -1,6 +1,7 @@
 """Test complete runs of CESTrainer: bitwise equality with TRL, logs, rejected settings, and saved files."""
 
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -212,6 +213,15 @@ def test_the_saved_model_reloads_and_its_card_cites_the_paper(tmp_path):
     card = (tmp_path / "README.md").read_text()
     assert "2605.19358" in card
     assert "Conditional Entropy Shaping" in card
+
+
+def test_the_card_of_a_run_without_ces_does_not_cite_ces(tmp_path):
+    trainer = make_and_train(CESTrainer, CESConfig, tmp_path, shaping="none", max_steps=1)
+    trainer.create_model_card()
+    card = (tmp_path / "README.md").read_text()
+    assert "GRPO" in card
+    assert "2605.19358" not in card
+    assert not re.search(r"^- ces$", card, re.M)
 
 
 def test_an_iterable_dataset_trains(tmp_path):

@@ -1,5 +1,7 @@
 """Check that CESTrainer rejects unsupported models, tokenizers and metrics."""
 
+from functools import partial
+
 import pytest
 from peft import LoraConfig, PeftModel, get_peft_model
 from tiny import save_tiny, tiny_model, tiny_tokenizer
@@ -74,16 +76,35 @@ def test_a_larger_embedding_and_an_image_token_are_accepted(tmp_path):
     tiny_trainer(tmp_path, more={"processing_class": tokenizer})
 
 
+@pytest.mark.parametrize("metric", ["eval_ces/group_accuracy", "completions/min_terminated_length"])
+def test_metrics_that_every_evaluation_logs_are_accepted(tmp_path, metric):
+    tiny_trainer(tmp_path, metric_for_best_model=metric, greater_is_better=True, **WITH_EVALUATION)
+
+
 @pytest.mark.parametrize("metric", ["eval_accuracy", "rewards/vowel_accuracy/mean", "eval_runtime"])
 def test_a_metric_that_is_not_logged_is_rejected(tmp_path, metric):
     with pytest.raises(ValueError, match=r"do not log: choose one of eval_rewards/vowel_accuracy_reward/mean"):
         tiny_trainer(tmp_path, metric_for_best_model=metric, greater_is_better=True, **WITH_EVALUATION)
 
 
-def test_metrics_that_a_reward_function_logs_are_accepted(tmp_path):
-    def reward(completions, log_metric=None, **kwargs):
+def with_parameter(completions, log_metric=None, **kwargs):
+    return vowel_accuracy_reward(completions)
+
+
+def with_keyword(completions, **kwargs):
+    kwargs["log_metric"]("mine", 1.0)
+    return vowel_accuracy_reward(completions)
+
+
+class CallableReward:
+    __name__ = "callable_reward"
+
+    def __call__(self, completions, log_metric=None, **kwargs):
         return vowel_accuracy_reward(completions)
 
+
+@pytest.mark.parametrize("reward", [with_parameter, with_keyword, partial(with_parameter), CallableReward()])
+def test_metrics_that_a_reward_function_logs_are_accepted(tmp_path, reward):
     tiny_trainer(tmp_path, reward, metric_for_best_model="mine", greater_is_better=True, **WITH_EVALUATION)
 
 

@@ -17,11 +17,12 @@ from tiny import (
     tiny_tokenizer,
 )
 from trainers import PROMPTS, prepare_trainer, record_results, scripted_trainer, vowel_accuracy_reward
+from transformers import AddedToken
 from trl import GRPOTrainer
 
 from trl_ces import CESConfig, CESTrainer
 from trl_ces.layers.reward_calls import REWARD_KEYWORDS
-from trl_ces.layers.turns import last_turn
+from trl_ces.layers.turns import last_turn, read_turns
 from trl_ces.methods.ces import automatic_tau
 from trl_ces.methods.metrics import SUMS
 from trl_ces.rewards import accuracy_reward
@@ -108,6 +109,14 @@ def test_special_thinking_tags_are_kept_for_rewards(tmp_path):
     row = {name: values[0] for name, values in columns.items()}
     trainer._generate_and_score_completions([row] * 4)
     assert rewards[0].flatten().tolist() == [1.0] * 4
+
+
+def test_special_tokens_without_a_name_are_removed_for_rewards_as_in_trl():
+    tokenizer = tiny_tokenizer(markers=["<end_of_turn>"])
+    tokenizer.add_tokens([AddedToken("<end_of_turn>", special=True)])
+    ids = tokenizer.encode("ab<end_of_turn>")
+    assert tokenizer.decode(ids, skip_special_tokens=True) == "ab"
+    assert read_turns([[5]], [ids], None, tokenizer)["last_turns"] == ["ab"]
 
 
 def test_dataset_columns_take_precedence_over_the_trainers_keywords(tmp_path):

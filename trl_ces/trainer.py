@@ -315,6 +315,8 @@ class CESTrainer(
             name = model if isinstance(model, str) else get_config_model_id(model.config)
             revision = (args.model_init_kwargs or {}).get("revision")
             check_chat_template(data["prompt"][0], name, tokenizer, revision, args.trust_remote_code)
+        if args.shaping != "ces":  # model card and Hub tags
+            self._tag_names, self._name, self._paper = GRPOTrainer._tag_names, GRPOTrainer._name, GRPOTrainer._paper
         super().__init__(model, reward_funcs, args, *positional, **kwargs)
         check_policy(self.model, self._tokenizer)
 

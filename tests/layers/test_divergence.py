@@ -19,7 +19,9 @@ def log_all(rows, stop=False):
     control = SimpleNamespace(should_save=False, should_training_stop=False)
     history = []
     for accuracy, bits in rows:
-        history.append({"rewards/acc/mean": accuracy, "entropy": bits and bits * math.log(2)})
+        reward = None if accuracy is None else 2 * accuracy - 1  # rewards of -1 and 1
+        entry = {"rewards/acc/mean": reward, "ces/group_accuracy": accuracy, "entropy": bits and bits * math.log(2)}
+        history.append(entry)
         watch.on_log(None, SimpleNamespace(log_history=history, is_world_process_zero=True), control)
     return control
 
@@ -44,6 +46,12 @@ def test_divergence_causes_one_warning(later, warns, caplog):
     assert not control.should_training_stop
 
 
+def test_an_accuracy_that_does_not_fall_is_no_divergence_with_negative_rewards(caplog):
+    with caplog.at_level(logging.WARNING):
+        log_all([(0.2, 0.1)] * 5 + [(0.2, 0.9)] * 9)
+    assert not caplog.records
+
+
 def test_divergence_stops_training_with_a_checkpoint_if_requested():
     control = log_all(START + DIVERGED, stop=True)
     assert control.should_save
@@ -56,4 +64,4 @@ def test_divergence_stops_training_with_a_checkpoint_if_requested():
 def test_the_trainer_watches_for_divergence_if_ces_shapes_incorrect_completions(tmp_path, changes, watches):
     trainer = tiny_trainer(tmp_path, **changes)
     callbacks = [callback for callback in trainer.callback_handler.callbacks if isinstance(callback, DivergenceWatch)]
-    assert [callback.accuracy for callback in callbacks] == watches * ["rewards/vowel_accuracy_reward/mean"]
+    assert [callback.reward for callback in callbacks] == watches * ["rewards/vowel_accuracy_reward/mean"]

@@ -32,7 +32,10 @@ def text_reward(completions, solution, answer, level, **kwargs):
 @pytest.mark.parametrize(
     ("rollout", "warning"),
     [
-        (groups([0, 0, 0, 0], scored=False), "None for all 4 .*: no reference answer is usable. EXAMPLE"),
+        (
+            groups([0, 0, 0, 0], scored=False),
+            "None for all 4 .* usable, or the reward function failed. EXAMPLE",
+        ),
         (groups([0, 0, 0, 0]), r"None of the 4 .* \(25 % were truncated .* EXAMPLE"),
         (groups([1, 1, 1, 1]), "All 4 completions of the first rollout are correct"),
         (groups([1, 0, 0, 0]), "^$"),

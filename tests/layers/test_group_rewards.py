@@ -1,5 +1,6 @@
 """Check that a group reward receives the gathered rollout and works in `reward_funcs` like any other reward."""
 
+import functools
 import math
 
 import pytest
@@ -91,6 +92,16 @@ def test_a_weighted_group_reward_logs_its_mean_and_skips_unscored_completions(tm
     assert entry["rewards/alp_length_reward/mean"] == pytest.approx(expected.nanmean().item(), rel=1e-5)
     total = (recorded_rewards[0][:, 0] + 3 * expected).nanmean().item()
     assert entry["reward"] == pytest.approx(total, rel=1e-5)
+
+
+def test_the_reward_of_a_partial_has_the_name_of_its_function():
+    def shortest(groups, weight):
+        return -weight * groups.lengths.float()
+
+    reward = group_reward(functools.partial(shortest, weight=0.5))
+    assert reward.__name__ == "shortest"
+    with pytest.raises(RuntimeError, match="shortest is a group reward"):
+        reward(["ab"])
 
 
 def test_the_threshold_determines_correctness(tmp_path):

@@ -114,6 +114,16 @@ def test_an_unusable_rollout_is_generated_again_with_a_warning(tmp_path, caplog,
     assert resumed.state.global_step == 8
 
 
+def test_the_loss_of_the_trainers_state_between_rollouts_causes_a_warning(tmp_path, caplog):
+    make_trainer(tmp_path / "whole", max_steps=4, save_steps=4).train()
+    file = tmp_path / "whole" / "checkpoint-4" / "rollout-0.safetensors"
+    file.unlink()
+    with caplog.at_level(logging.WARNING, logger="trl_ces"):
+        make_trainer(tmp_path / "resumed", max_steps=5).train(resume_from_checkpoint=str(file.parent))
+    assert "no usable rollout file" in caplog.text
+    assert "generated again" not in caplog.text
+
+
 @pytest.fixture(scope="module")
 def trainer(tmp_path_factory):
     return make_trainer(tmp_path_factory.mktemp("settings"))

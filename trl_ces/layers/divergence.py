@@ -16,20 +16,22 @@ ENTROPY_RISE, ACCURACY_FALL = 1.5, 0.8
 
 class DivergenceWatch(TrainerCallback):
     """
-    Callback that compares the last logged entropies and accuracies (means of `reward`) with the first ones. It warns
-    once, with `advice` on settings to change. If `stop` is set, it also saves a checkpoint and stops training.
+    Callback that compares the last logged entropies and accuracies with the first ones, in log entries that contain
+    `reward`, i.e. that cover a rollout. It warns once, with `advice` on settings to change. If `stop` is set, it also
+    saves a checkpoint and stops training.
     """
 
     def __init__(self, reward: str, stop: bool, advice: str):
-        self.accuracy, self.stop, self.advice = f"rewards/{reward}/mean", stop, advice
+        self.reward, self.stop, self.advice = f"rewards/{reward}/mean", stop, advice
         self.has_warned = False
 
     def on_log(self, args, state, control, **kwargs):
         """Check the complete log history, which is restored when a run is resumed."""
         rows = [
-            (entry[self.accuracy], entry["entropy"] / math.log(2))
+            # The mean of the reward is not the accuracy if rewards are graded or negative.
+            (entry["ces/group_accuracy"], entry["entropy"] / math.log(2))
             for entry in state.log_history
-            if entry.get(self.accuracy) is not None and entry.get("entropy") is not None
+            if None not in map(entry.get, (self.reward, "ces/group_accuracy", "entropy"))
         ]
         if self.has_warned or len(rows) < 2 * WINDOW:
             return

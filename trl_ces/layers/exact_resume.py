@@ -100,6 +100,12 @@ class ExactResume(Layer):
             [state] = broadcast_object_list([state])
             if state:
                 self.load_state_dict({**state, "step": 0})
+            elif self.accelerator.is_main_process:
+                logger.warning(
+                    "%s has no usable rollout file, so the trainer's own state is lost: metrics that were not logged, "
+                    "counts of skipped steps, and values determined by the first rollout.",
+                    checkpoint,
+                )
             inside_rollout = (
                 self.state.global_step * self.args.gradient_accumulation_steps % self._micro_steps_per_rollout()
             )

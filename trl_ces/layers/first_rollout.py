@@ -36,7 +36,7 @@ def first_rollout_warning(groups: Groups, example: str) -> str:
     if not groups.scored.any():
         return (
             f"The accuracy reward is None for all {count} completions of the first rollout, so there is nothing "
-            f"to train on: no reference answer is usable. {example}"
+            f"to train on: no reference answer is usable, or the reward function failed. {example}"
         )
     if not groups.correct.any():
         truncated = 100 * groups.truncated.float().mean().item()

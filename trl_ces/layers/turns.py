@@ -51,9 +51,11 @@ def last_turn(mask: list[int]) -> tuple[int, int]:
 
 def _decode_with_thinking(rows: list[list[int]], tokenizer: Any) -> list[str]:
     """Decode without special tokens, as TRL does, but keep the thinking tags."""
-    added = tokenizer.get_added_vocab()
-    tags = {added[tag] for tag in (THINK_OPEN, THINK_CLOSE) if tag in added}
-    special = set(tokenizer.all_special_ids) - tags
+    # `all_special_ids` lacks special tokens without a name, such as an end-of-turn token that only the model's
+    # generation config names. `skip_special_tokens` removes them, too.
+    added = tokenizer.added_tokens_decoder
+    special = set(tokenizer.all_special_ids) | {index for index, token in added.items() if token.special}
+    special -= {index for index, token in added.items() if str(token) in (THINK_OPEN, THINK_CLOSE)}
     return tokenizer.batch_decode([[token for token in row if token not in special] for row in rows])
 
 

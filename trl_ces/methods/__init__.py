@@ -45,6 +45,8 @@ def find_rule(name: str) -> Rule | None:
     """
     if name == "none":
         return None
+    if not isinstance(name, str):
+        raise ValueError(f"`shaping` is {name!r}: give a name; 'none' switches shaping off.")
     rule: Any = BUILT_IN.get(name)
     if rule is None and ":" in name:
         rule = import_path(name, "shaping")

@@ -6,6 +6,7 @@ TRL calls a reward function with the rows of one process, but a group may be spl
 """
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from ..support.settings import check_logged
 from .groups import Groups
+from .metrics import CES_METRICS
 
 
 def group_reward(rule: Callable[[Groups], Tensor]) -> Callable[..., Any]:
@@ -46,13 +48,21 @@ def group_reward(rule: Callable[[Groups], Tensor]) -> Callable[..., Any]:
     @functools.wraps(rule)
     def raise_error(*_args: Any, **_kwargs: Any) -> Any:
         raise RuntimeError(
-            f"{rule.__name__} is a group reward, which only CESTrainer and the "
+            f"{raise_error.__name__} is a group reward, which only CESTrainer and the "
             "trl_ces.layers.GroupRewards layer compute: use one of them instead of GRPOTrainer."
         )
 
+    raise_error.__name__ = _rule_name(rule)  # `wraps` copies no name from a partial or a callable object
     del raise_error.__wrapped__  # otherwise, the reward function would have the rule's signature
     raise_error.of_groups = rule  # type: ignore[attr-defined]
     return raise_error
+
+
+def _rule_name(rule: Any) -> str:
+    """Return the name of a function, a partial or a callable object."""
+    while isinstance(rule, functools.partial):
+        rule = rule.func
+    return getattr(rule, "__name__", type(rule).__name__)
 
 
 def is_group_reward(func: Any) -> bool:
@@ -112,6 +122,15 @@ def check_rewards(config: Any, funcs: list[Any]) -> None:
         )
     if config.needs_accuracy or any(map(is_group_reward, funcs)):
         accuracy_column(config.ces_accuracy_reward, names, funcs)
-    # A reward function with this argument may log its own metrics.
-    if not any("log_metric" in getattr(getattr(func, "__code__", None), "co_varnames", ()) for func in funcs):
-        check_logged(config.metric_for_best_model, names)
+    metric = config.metric_for_best_model
+    if not any(map(_may_log_metrics, funcs)) and (metric or "").removeprefix("eval_") not in CES_METRICS:
+        check_logged(metric, names)
+
+
+def _may_log_metrics(func: Any) -> bool:
+    """Return whether a reward function uses TRL's `log_metric`, as a parameter or as `kwargs["log_metric"]`."""
+    while isinstance(func, functools.partial):
+        func = func.func
+    func = inspect.unwrap(func)
+    code = getattr(func, "__code__", None) or getattr(type(func).__call__, "__code__", None)
+    return code is not None and "log_metric" in (*code.co_varnames, *code.co_consts)

@@ -51,7 +51,7 @@ def check_reward_model(reward: Any) -> None:
         except OSError:  # loading the model will raise a clear error
             return
         # transformers does not save its default of two labels. TRL adds a random head to models without a head.
-        labels = len(config.get("id2label") or "12") if "auto_map" not in config else 1
+        labels = config.get("num_labels") or len(config.get("id2label") or "12") if "auto_map" not in config else 1
     if labels != 1:
         name = reward if isinstance(reward, str) else type(reward).__name__
         raise UserError(

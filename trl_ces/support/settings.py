@@ -35,6 +35,11 @@ def number(interval: str, *others: Any, whole: bool = False, note: str = "") -> 
     return lambda value: value in others or is_valid(value), reason
 
 
+def choice(*values: str) -> Range:
+    """Create the range of a string that must be one of `values`."""
+    return lambda value: value in values, f"choose one of {', '.join(values)}."
+
+
 def _is_interval(value: Any) -> bool:
     return is_number(value) and value > 0 and (value < 1 or value == int(value))
 
@@ -47,7 +52,7 @@ _GROUPS: dict[str, Range] = {
     "vespo_k_neg vespo_lambda_pos vespo_lambda_neg": number("[0, inf)"),
     "epsilon_high router_aux_loss_coef vllm_importance_sampling_clip_max vllm_importance_sampling_clip_min "
     "off_policy_mask_threshold neftune_noise_alpha": number("[0, inf)", None),
-    "max_grad_norm": number("[0, inf)", None, math.inf, note="; 0 disables clipping"),
+    "max_grad_norm": number("[0, inf)", math.inf, note="; 0 disables clipping"),
     "delta": number("[1, inf)", None, note="; it limits importance ratios, which start at 1"),
     "entropy_coef entropy_coef_min entropy_coef_max entropy_coef_delta entropy_target": number("(-inf, inf)"),
     "top_p vllm_gpu_memory_utilization": number("(0, 1]"),
@@ -63,7 +68,14 @@ _GROUPS: dict[str, Range] = {
     "ref_model_sync_steps vllm_tensor_parallel_size ddp_timeout": number("[1, inf)", whole=True),
     "num_generations_eval max_completion_length steps_per_generation generation_batch_size vllm_max_model_length "
     "eval_accumulation_steps dataloader_prefetch_factor": number("[1, inf)", None, whole=True),
-    "reward_weights": (lambda weights: weights is None or all(map(is_number, weights)), "use finite numbers."),
+    "reward_weights": (
+        lambda weights: weights is None or (isinstance(weights, list | tuple) and all(map(is_number, weights))),
+        "use a list of finite numbers.",
+    ),
+    "loss_type": choice("grpo", "dapo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo"),
+    "importance_sampling_level": choice("token", "sequence"),
+    "scale_rewards": choice("group", "batch", "none"),
+    "multi_objective_aggregation": choice("sum_then_normalize", "normalize_then_sum"),
     "save_steps": (_is_interval, f"{_STEPS}; to save no checkpoints, set `save_strategy` to no."),
     "logging_steps": (_is_interval, f"{_STEPS}; to log nothing, set `logging_strategy` to no."),
     "eval_steps": (lambda steps: steps is None or _is_interval(steps), f"{_STEPS}, or null for `logging_steps`."),
@@ -99,6 +111,8 @@ def check_generation(config: Any, reject: Callable[[str, str], NoReturn]) -> Non
     """Call `reject` for settings of a `GRPOConfig` that the generation library ignores or does not support."""
     if config.max_completion_length is None and not config.use_vllm:
         reject("max_completion_length", "transformers would generate 20 tokens: set a limit, for example 512.")
+    if config.max_completion_length is None and config.loss_type == "dr_grpo":
+        reject("max_completion_length", "the loss `dr_grpo` divides by it: set a limit, or use another loss.")
     if config.top_k == (None if config.use_vllm else -1):
         reject("top_k", "it must be a whole number >= 0; 0 keeps all tokens.")
     if config.use_transformers_continuous_batching and config.repetition_penalty != 1:
@@ -141,6 +155,7 @@ _BY_METRIC = ("reduce_lr_on_plateau", "greedy")  # schedulers that read `metric_
 _LOGGED = (
     "reward", "reward_std", "frac_reward_zero_std", "entropy", "completions/mean_length", "completions/clipped_ratio",
     "completions/min_length", "completions/max_length", "completions/mean_terminated_length",
+    "completions/min_terminated_length", "completions/max_terminated_length",
 )  # fmt: skip
 
 

@@ -170,7 +170,7 @@ def test_the_quickstart_environment_contains_every_imported_package():
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_small_quickstart_completes(tmp_path, capsys, monkeypatch):
-    small = partial(quickstart.quickstart, base_steps=20, rl_steps=8, num_problems=10)
+    small = partial(quickstart.quickstart, base_steps=300, rl_steps=8, num_problems=10)
     monkeypatch.setattr(quickstart, "quickstart", small)
     assert command.run(["--output_dir", str(tmp_path), "--seed", "3"]) == 0
     printed = capsys.readouterr()
