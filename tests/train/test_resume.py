@@ -8,6 +8,7 @@ from trl_ces.train.recipe import make_recipe
 from trl_ces.train.resume import changed_settings, check_output_dir, check_resume
 
 RUN = {"model_name_or_path": "m", "dataset_name": "d", "max_steps": 20, "learning_rate": 1e-3, "num_generations": 2}
+RUN["max_train_samples"] = 100
 SIZES = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "steps_per_generation": 4}
 
 
@@ -75,6 +76,25 @@ def test_a_different_number_of_processes_is_rejected_if_batch_sizes_change(tmp_p
         check(tmp_path, 1)
     assert check(tmp_path, 2) == saved
     assert check(tmp_path, 1, per_device_train_batch_size=4) == saved
+
+
+@pytest.mark.parametrize("changes", [{"num_eval_samples": 5}, {"eval_dataset_name": "other"}])
+def test_held_out_rows_that_are_taken_from_the_training_rows_cannot_change(tmp_path, changes):
+    whole = {"max_train_samples": None}
+    saved = write_run(tmp_path, num_eval_samples=2, **whole, **SIZES)
+    with pytest.raises(UserError, match=r"`held-out rows` 2 -> [05]\."):
+        check(tmp_path, **{"num_eval_samples": 2, **changes, **whole})
+    assert check(tmp_path, num_eval_samples=2, **whole) == saved
+
+
+@pytest.mark.parametrize("loss", [{"top_entropy_quantile": 0.2}, {"loss_type": "bnpo"}])
+def test_micro_batches_cannot_change_if_the_loss_depends_on_them(tmp_path, loss):
+    loss = {"shaping": "none", **loss}
+    saved = write_run(tmp_path, **loss, **SIZES)
+    sizes = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 4, "steps_per_generation": 8}
+    with pytest.raises(UserError, match="`completions per micro-batch` 2 -> 1"):
+        check(tmp_path, **loss, **sizes)
+    assert check(tmp_path, **loss) == saved
 
 
 def test_optimizer_settings_cannot_change_even_with_resume_with_changes(tmp_path):

@@ -64,6 +64,20 @@ def test_the_previous_checkpoint_is_used_if_the_disk_fills_up_during_a_save(tmp_
     assert problem.startswith(f"The disk of {tmp_path} is full (")
 
 
+def test_the_previous_checkpoint_exists_until_the_new_one_can_be_resumed(tmp_path):
+    trainer = make_trainer(tmp_path, save_steps=2, save_total_limit=1)
+
+    def write(folder):
+        if folder.name == "checkpoint-6":
+            raise KeyboardInterrupt
+
+    trainer.add_callback(RunFiles(trainer.accelerator, write, overwrite=False))
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    assert sorted(folder.name for folder in tmp_path.glob("checkpoint-*")) == ["checkpoint-4", "checkpoint-6"]
+    assert newest_checkpoint(tmp_path) == tmp_path / "checkpoint-4"
+
+
 def child_script(tmp_path, end):
     """Write a script that creates a file, waits for SIGTERM and then executes `end`."""
     script = tmp_path / "child.py"

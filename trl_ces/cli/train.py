@@ -67,6 +67,7 @@ def run(argv: list[str]) -> int:
 
 def _start(line: CommandLine, recipe: Recipe) -> int:
     """Check a run, and start its training processes."""
+    os.environ.update(recipe.env)  # for modules that the checks import
     launch = check(line, recipe)
     output_dir, script = Path(recipe.setting("output_dir")), recipe.script
     try:
@@ -79,7 +80,9 @@ def _start(line: CommandLine, recipe: Recipe) -> int:
     check_output_dir(recipe)
     if any(output_dir.glob("*.safetensors")):
         print(f"Note: {output_dir} contains a trained model, which this run will replace.", file=sys.stderr)
-    if script.model_builder is None and not recipe.setting("push_to_hub"):  # offline mode would prevent the push
+    # Offline mode would prevent the push. This process reads `HF_ENDPOINT` from `env` too late.
+    asks_hub = script.model_builder is None and not recipe.setting("push_to_hub")
+    if asks_hub and not {"HF_ENDPOINT", "HF_HUB_OFFLINE"} & recipe.env.keys():
         try_hub_once(str(recipe.model.model_name_or_path), *([script.dataset_name] if script.dataset_name else []))
     print(end="", flush=True)
     return run_training(launch, recipe)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from transformers import TrainerCallback
 from transformers.trainer_callback import ProgressCallback
+from transformers.trainer_utils import rotate_checkpoints
 
 from .checkpoints import delete_checkpoints, write_manifest
 
@@ -50,10 +51,16 @@ class RunFiles(TrainerCallback):
     """
     Write a run's files after its first optimizer step, so that a failed start changes nothing, and add them and a
     manifest to each checkpoint. `write` takes the folder; `overwrite` deletes the checkpoints of earlier runs.
+
+    Old checkpoints are deleted after the manifest is written, not by the Trainer, which would delete them before the
+    new checkpoint can be resumed.
     """
 
     def __init__(self, accelerator: Any, write: Callable[[Path], None], overwrite: bool):
         self.accelerator, self.write, self.overwrite, self.is_first = accelerator, write, overwrite, True
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        self.limit, args.save_total_limit = args.save_total_limit, None
 
     def on_step_end(self, args, state, control, **kwargs):
         if self.is_first and self.overwrite:
@@ -70,6 +77,7 @@ class RunFiles(TrainerCallback):
             checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             self.write(checkpoint)
             write_manifest(checkpoint)
+            rotate_checkpoints(args.output_dir, self.limit, state.best_model_checkpoint, use_mtime=True)
 
 
 class ProgressWithMetrics(ProgressCallback):

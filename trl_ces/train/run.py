@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from accelerate import PartialState
+from accelerate.utils import gather_object
 from jinja2 import TemplateError
 from safetensors import SafetensorError
 from transformers.trainer_callback import ProgressCallback
@@ -115,6 +116,8 @@ def train_to_end(trainer: CESTrainer, recipe: Recipe) -> bool:
     length = Length(trainer.args.max_steps, trainer.args.num_train_epochs)
     # The lock file's time is from the file system's clock, like the checkpoints' times.
     hint = partial(resume_hint, output_dir, length, (output_dir / TRAINING_LOCK).stat().st_mtime, checkpoint)
+    if len(names := set(gather_object([checkpoint and Path(checkpoint).name]))) > 1:
+        raise UserError(f"The machines resume from different checkpoints ({names}): copy the newest to all machines.")
     if checkpoint and is_main:
         print(f"Resuming from {checkpoint}.", flush=True)
     changes = list_changes(Path(checkpoint), recipe, cast(CESConfig, trainer.args)) if checkpoint else []
