@@ -1,16 +1,16 @@
-r"""Check that `stands` detects text that negates, modifies or hides an answer."""
+r"""Check that `is_valid_in_context` detects text that negates, modifies or hides an answer."""
 
 import pytest
 from rows import rows
 
-from trl_ces.grading.context import stands
+from trl_ces.grading.context import is_valid_in_context
 from trl_ces.support.limits import MAX_LENGTH
 
 
 def is_stated(text, value="5"):
     answer = rf"\boxed{{{value}}}"
     start = text.index("@")
-    return stands(text.replace("@", answer), start, start + len(answer), value)
+    return is_valid_in_context(text.replace("@", answer), start, start + len(answer), value)
 
 
 @rows("context/not_stated")
@@ -63,4 +63,4 @@ def test_a_very_long_answer_is_not_compared_with_later_numbers():
 
 
 def test_an_answer_that_is_an_entire_formula_is_accepted():
-    assert stands("Hence $5$!", 6, 9, "$5$")
+    assert is_valid_in_context("Hence $5$!", 6, 9, "$5$")

@@ -133,7 +133,7 @@ def test_an_answer_that_exceeds_time_or_memory_is_incorrect(reply, caplog):
 def test_an_answer_whose_worker_died_remains_ungraded_with_a_warning(caplog):
     with caplog.at_level(logging.WARNING):
         assert grade(boxed("x+1"), "1+x", with_qwen=False, pool=Pool(OK, DIED)) == Grade(correct=None, answer="x+1")
-    assert "died twice on the answer 'x+1' to '1+x', which stays ungraded. killed by the kernel" in caplog.text
+    assert "died twice on the answer 'x+1' (gold '1+x'), which stays ungraded. killed by the kernel" in caplog.text
 
 
 def test_long_numbers_are_compared_in_a_worker():
@@ -186,7 +186,7 @@ def test_sequences_of_different_lengths_raise_an_error(arguments, settings, matc
 
 
 def test_benchmarks_without_with_qwen_raise_an_error():
-    with pytest.raises(ValueError, match="`benchmarks` only affect `correct_qwen`"):
+    with pytest.raises(ValueError, match="`benchmarks` only affects `correct_qwen`"):
         grade_many(["1"], ["1"], benchmarks=["gsm8k"], pool=Pool())
     with pytest.raises(ValueError, match="set `with_qwen=True`"):
         grade("1", "1", benchmark="gsm8k", pool=Pool())

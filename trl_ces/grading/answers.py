@@ -11,7 +11,7 @@ is", 答案是); else a bold or math expression that ends the text; else the opt
 import re
 from typing import NamedTuple
 
-from .context import MATH, stands
+from .context import MATH, is_valid_in_context
 from .forms import condition
 from .notation import tidy, visible
 from .numbers import number
@@ -21,7 +21,7 @@ from .units import MEASURES, parse_unit
 # Statements and closing expressions count only within the last STATEMENT_WINDOW characters; boxes count anywhere.
 STATEMENT_WINDOW = 2000
 _LONGEST_SENTENCE = 300
-# Keep only the last boxes: no gold lists more values.
+# Keep only this many boxes, the last ones: no gold lists more values.
 MAX_BOXES = 50
 
 _STATEMENT = re.compile(
@@ -33,7 +33,7 @@ _STATEMENT = re.compile(
     r"(?:[\s:：]|\*{1,2}(?=\s|$))*",
     re.IGNORECASE | re.MULTILINE,
 )
-# A text ending in 顶点坐标为（1，2）。
+# A number or pair that ends a text: 顶点坐标为（1，2）。
 _PLAIN = (
     r"(?:(?<=[是为得])|(?<=[是为得] )|(?<=[=＝\s])(?=[（(]))[（(]?[-−]?\d(?:[-−\d.,，/ ]{0,40}\d)?[）)]?"
     r"(?=\s?[一-鿿]{0,6}[。．.]\s*\Z)"
@@ -55,7 +55,7 @@ _BARE_BOX = re.compile(rf"(?:(?!{_BOX.pattern})[^\s$}}])*")
 
 
 def find_boxes(text: str) -> list[Box] | None:
-    """Return the outermost boxes in order, or `None` if the last is unclosed."""
+    """Return the outermost boxes in order, or `None` if the last box is not closed."""
     closing_brace = _matching_braces(text)
     boxes: list[Box] = []
     end, is_closed = 0, True
@@ -149,8 +149,9 @@ def _closing(text: str, question: str = "") -> str | None:
     """Return the expression that ends a text if it is bold or introduced by its sentence."""
     if line := _LAST_LINE.search(text):
         start, end = line.span(1)
-        is_denied = _DISCLAIMED.search(_sentence_before(text, start)) or not stands(text, start, end, text[start:end])
-        return None if is_denied else text[start:end]
+        is_disclaimed = _DISCLAIMED.search(_sentence_before(text, start))
+        is_valid = not is_disclaimed and is_valid_in_context(text, start, end, text[start:end])
+        return text[start:end] if is_valid else None
     closings = list(_VALUES.finditer(text))
     if not closings:
         return None
@@ -163,13 +164,13 @@ def _closing(text: str, question: str = "") -> str | None:
         start = bold.start()
     before = _sentence_before(text, start)
     is_introduced = bold or _INTRODUCED.search(before)
-    if _DISCLAIMED.search(before) or not is_introduced or not stands(text, start, end, text[start:end]):
+    if _DISCLAIMED.search(before) or not is_introduced or not is_valid_in_context(text, start, end, text[start:end]):
         return None
     if not bold or start < bold.start() or not re.search("[A-Za-z]", _FORMULA.sub("", bold[1])):
         return _with_measure(text[start:end].replace("**", "").strip(), text[end:]) or None
     if earlier := _BOLD_BEFORE.search(before):  # "one drives at **56 km/h** and the other at **76 km/h**"
         return f"{earlier[1]}; {bold[1]}"
-    # "**72 days** to finish the book": the bold shows where the value ends.
+    # "**72 days** to finish the book": bold shows where the value ends.
     return (_closing(bold[1]) if _SENTENCE_IN_BOLD.match(bold[1]) else None) or bold[1].strip()
 
 
@@ -211,7 +212,7 @@ def _final_option(text: str, options: dict[str, str]) -> str | None:
             return None
         is_chosen = pair or (_AFTER_OPTION.fullmatch(after) and _BEFORE_OPTION.search(before))
         if is_chosen and not _DISCLAIMED.search(rest) and not _UNCERTAIN.search(rest):
-            return letter[0] if stands(text, *letter.span(), letter[0]) else None
+            return letter[0] if is_valid_in_context(text, *letter.span(), letter[0]) else None
     return None
 
 
@@ -228,7 +229,7 @@ _UNCERTAIN = re.compile(
     r"[?？]|[大小高低]于|超过|第\d|[将接]近|至[少多]|最[少多]|倍|相反数|倒数",
     re.IGNORECASE,
 )
-# Words among these that are no reason for doubt if the question contains them.
+# Words in `_UNCERTAIN` that cast no doubt if the question contains them.
 _REQUESTED = re.compile("至[少多]|最[少多]|倍|相反数|倒数|dozen")
 # Text before a number that is a bound or part of an equation, not a value: "x > 7", "2x = 7", "x + 1 = 7".
 _RELATION_BEFORE = re.compile(
@@ -243,7 +244,7 @@ _NAME_BEFORE = re.compile(  # "x =", "m + n =", "Total ="
 )
 _NAMED_PAIR = re.compile(r"\b[A-Z][a-z]+ is \d+(?: [a-z ]+)?,? and [A-Z][a-z]+ is \d+(?: [a-z ]+)?\Z")
 _LETTER_BEFORE = re.compile(r"(?<![A-Za-z+])(?<!\+ )[a-z]\s*=\s*\Z")
-# A number after these needs no full stop; elsewhere, a missing full stop may indicate truncation.
+# After these, a number needs no final period. Elsewhere, a missing period may indicate truncation.
 _BEFORE_RESULT = re.compile(r"(?:[:：→=>是为]|等于|\b(?:is|final|answer))[\s(*]*\Z", re.IGNORECASE)
 
 
@@ -267,7 +268,7 @@ def _final_number(text: str, question: str) -> str | None:
     before, (start, end) = body[len(body) - len(sentence) : matches[0].start()], matches[0].span(2)
     is_related = _RELATION_BEFORE.search(before) or (before.strip()[-1:] == "=" and not _NAME_BEFORE.search(before))
     is_ended = text[len(body) :].strip(" *") or _BEFORE_RESULT.search(body[:start])
-    is_stated = is_ended and not is_related and stands(body, start, end, matches[0][2])
+    is_stated = is_ended and not is_related and is_valid_in_context(body, start, end, matches[0][2])
     if "$" in matches[0][2] and re.search(r"(?i)\bhow many (?!dollars|cents)(?!.*\bhow much\b)", question):
         return None  # a price instead of the requested count
     name = _LETTER_BEFORE.search(before)
@@ -335,7 +336,7 @@ def _stated(text: str, statement: re.Match[str], question: str) -> str | None:
         stated = _with_measure(values.group().replace("**", "").strip(), text[values.end() : stop])
     else:
         stated = _REASON.sub("", text[start:stop]).strip(" *:：`")
-    if not stated or not stands(text, start, values.end() if values else stop, stated):
+    if not stated or not is_valid_in_context(text, start, values.end() if values else stop, stated):
         return None
     is_sentence = re.match("(?![选第])[一-鿿]", stated)  # 答：还剩4扇没擦
     return (is_sentence and _final_number(f"{stated}.", question)) or stated
@@ -365,7 +366,7 @@ def extract_answer(text: str, parts: int = 1, boxes_only: bool = False, question
         if not box.content or not chosen[0].content or not _JOINED.fullmatch(text, box.end, chosen[0].start):
             break
         chosen = [box, *chosen] if box.content != chosen[0].content else chosen
-    if not all(stands(text, box.start, box.end, box.content) for box in chosen):
+    if not all(is_valid_in_context(text, box.start, box.end, box.content) for box in chosen):
         return None
     return "; ".join(box.content for box in chosen) or None
 

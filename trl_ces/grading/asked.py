@@ -1,5 +1,5 @@
 r"""
-Apply a question's requirements for its answer: a unit, a base, a percentage, a form, a name.
+Apply a question's requirements for the answer: a unit, a base, a percentage, a form, a name.
 
 | question | gold | equal | different |
 |---|---|---|---|
@@ -19,7 +19,7 @@ from .notation import BLANKS_AND_SIZES, LETTER, split_top, tidy, unwrap
 from .numbers import MAX_DIGITS, number
 from .options import with_options
 from .order import as_times, by_order
-from .phrases import SCALE, asks_for, says_only, without_numbers_of_names, without_what_is_counted, without_words
+from .phrases import SCALE, asks_for, says_only, without_counted_noun, without_numbered_names, without_words
 from .statements import has_unknowns, interval_of, is_name, is_unsolved, sides
 from .units import CHINESE, KINDS, MEASURES, implied_unit, measures_in, nouns, parse_unit, quantity, split_unit
 
@@ -76,14 +76,14 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return gold, digits if counted or not split_unit(tidy(answer))[1] else ""
     if scale and scale[2] and scale[2] not in gold and (value is None or value != number(tidy(gold))):
         answer = re.sub(rf"(?<=[\d}}])\s*(\\text\s*\{{)?\s*{scale[2]}\b", r"\1", answer)
-    answer = without_what_is_counted(answer, question)
-    if (share := _as_share(answer, gold, question)) is not None:
-        return gold, share
+    answer = without_counted_noun(answer, question)
+    if (fraction := _as_fraction(answer, gold, question)) is not None:
+        return gold, fraction
     if EXTREMUM.match(tidy(gold)):
         return gold, answer
     if (in_order := by_order(_IN_TEXT.sub(r"\1", answer), gold, question)) is not None:
         return in_order
-    if (bare_lists := without_numbers_of_names(answer, gold, question)) is not None:
+    if (bare_lists := without_numbered_names(answer, gold, question)) is not None:
         return bare_lists
     return _without_nouns(gold, answer, question)
 
@@ -105,7 +105,7 @@ _ASKS_PERCENT = re.compile(
     r"百分[之数比率]|[_)）]\s*\\?[%％]",
     re.IGNORECASE,
 )
-# A rate or grade, unlike a price or count, may be a percentage if the question has one.
+# A rate or grade, unlike a price or count, may be a percentage if the question contains one.
 _ASKS_RATE = re.compile(
     r"(?!.*(?:\bhow (?:many|much|long|far|old)|price|cost|\bpa(?:y|id)|\$\s?\d|元))"
     r".*(?:\brate\b|grade|concentration|率|浓度)",
@@ -113,20 +113,20 @@ _ASKS_RATE = re.compile(
 )
 
 
-def _as_share(answer: str, gold: str, question: str) -> str | None:
-    """Return the answer as a share if only one side is a percentage, `""` if it is not a number, `None` to keep it."""
+def _as_fraction(answer: str, gold: str, question: str) -> str | None:
+    """Return the answer to compare if only one side is a percentage, `""` if it is not a number, `None` to keep it."""
     percent = _PERCENT.fullmatch(answer.strip())
     rate = None if percent or _ASKS_PERCENT.search(question) else _PERCENT.fullmatch(gold.strip(" $"))
     if rate and (hundredfold := number(tidy(rate[1]))) is not None and number(tidy(answer)) == hundredfold / 100:
         return gold
     if percent and not _OF_PERCENT.search(gold):
         hundredfold = number(tidy(percent.group(1)))
-        share = None if hundredfold is None else hundredfold / 100
+        fraction = None if hundredfold is None else hundredfold / 100
         asks, expected = _ASKS_PERCENT.search(question), number(tidy(gold))
-        is_share = share is not None and share == expected and (share <= 1 or not asks)
+        is_equal = fraction is not None and fraction == expected and (fraction <= 1 or not asks)
         is_rate = _OF_PERCENT.search(question) and _ASKS_RATE.match(question)
-        if is_share or not (asks or (is_rate and (expected is None or expected > 1))):
-            return "" if share is None else str(share)
+        if is_equal or not (asks or (is_rate and (expected is None or expected > 1))):
+            return "" if fraction is None else str(fraction)
     return None
 
 
@@ -146,7 +146,7 @@ _REQUEST = re.compile(r"(?is).*\b(?:how|what|find|calculate|determine)\b(.*?)(?:
 
 
 def _in_common_terms(gold: str, answer: str, question: str) -> tuple[str, str]:
-    """Remove what only one of gold and answer spells out: a sentence, a rounded value, a sign, a name."""
+    """Remove what only one of gold and answer contains: a sentence, a rounded value, a unit symbol, a rate."""
     if (worded := _WORDED.fullmatch(gold.strip())) and parse_unit(worded[2]):
         gold = rf"{worded[1]}\text{{ {worded[2]}}}"
     if (sentence := _SENTENCE_WITH_ONE_NUMBER.fullmatch(gold.strip())) and re.search(r"\d", answer):
@@ -162,7 +162,7 @@ def _in_common_terms(gold: str, answer: str, question: str) -> tuple[str, str]:
 
 
 def _without_rates(gold: str, answer: str, question: str) -> tuple[str, str]:
-    """Remove "per month" after dollars from the gold, or from the answer if it is requested, if the other lacks it."""
+    """Remove "per month" after dollars if only one side has it; from the answer only if the question requests it."""
     from_gold, from_answer = (
         _RATE.search(text) if implied_unit(text) == "dollars" else None for text in (gold, answer)
     )
@@ -256,7 +256,7 @@ _LETTERED = re.compile(r"(-?[\d.]+(?:\s*\\pi)?)\s*(([A-Za-z])(?:(?<= [A-Za-z])\^
 
 
 def _in_text(text: str, other: str, question: str) -> str:
-    r"""Return `5 m` as `5\text{ m}` if the unit is named or a gold `5 m` can mean nothing else."""
+    r"""Return `5 m` as `5\text{ m}` if the question or `other` names the unit, or if a gold `5 m` is unambiguous."""
     lettered = _LETTERED.fullmatch(tidy(text))
     if not lettered or parse_unit(lettered[2]) is None:
         return text
@@ -280,7 +280,7 @@ def _has_another_unit(answer: str, gold: str, question: str) -> bool:
         is_among = len(given) > 1 and (is_whole or given.keys() <= set().union(*measures))
         return given not in measures and not is_among
     named = measures_in(question)
-    # words that may not be units ("a second try") exclude no other unit, but allow their own
+    # words that may not be units ("a second try") allow their own unit, but do not exclude others
     words = re.findall(r"\b(?:second|minute|foot)\b", question)
     allowed = named | {unit for word in words for unit in parse_unit(word) or ()}
     return any(named & kind and not allowed & kind & given.keys() for kind in KINDS if kind & given.keys())
@@ -298,7 +298,7 @@ _ASKED_IN_CHINESE = re.compile(
 
 
 def _asked_units(question: str, given: dict[str, int]) -> list[dict[str, int]]:
-    """Return the units that a question requests: "how many minutes"; 多少元 only if the answer has one of its kind."""
+    """Return the units that a question requests ("how many minutes"), in Chinese only those of the answer's kind."""
     question = _UNIT_IN_LATEX.sub(
         lambda unit: f"{'μ' if unit[1] else ''}{unit[2]}{unit[3] or ''}{unit[4] or ''}",
         question.replace(r"$\AA$", "Å"),

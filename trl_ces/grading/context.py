@@ -74,7 +74,7 @@ _WORDS_AFTER = re.compile(
 )
 
 
-def stands(text: str, start: int, end: int, value: str) -> bool:
+def is_valid_in_context(text: str, start: int, end: int, value: str) -> bool:
     """Whether an answer is valid in its context."""
     before, after = text[max(0, start - _CONTEXT_LENGTH) : start], text[end:]
     # Ignore math delimiters inside the answer.

@@ -60,7 +60,7 @@ def is_copy(answer: str, gold: str, question: str) -> bool:
 
 
 def repeats(text: str, question: str) -> bool:
-    """Whether a tidied formula with an operation occurs in the question."""
+    """Whether a tidied formula contains an operation and occurs in the question."""
     return bool(_operations(text)) and _occurs_in(_shape(text), _question_shape(question))
 
 

@@ -92,7 +92,7 @@ def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
         return False
     if (extremum := EXTREMUM.match(gold)) and len(split_top(gold, ",;")) == 1:
         kind, place = answer[: extremum.end()], answer[extremum.end() :]
-        point = tuple_values(place)  # the gold gives only its first coordinate
+        point = tuple_values(place)  # the gold gives only the point's first coordinate
         is_comparable = kind == extremum[0] and len(point) in (0, 2)
         return is_comparable and _equal(gold[extremum.end() :], point[0] if point else place, algebra)
     if expected := congruence(gold):
@@ -108,7 +108,7 @@ def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
         return False
     if forms.spelling(gold) == forms.spelling(answer):
         return True
-    # Several choices; unsorted letters are a sequence.
+    # Several choices in any order. A gold with unsorted letters is a sequence.
     one, other = (_CHOICE_SEPARATORS.sub("", unwrap(text)) for text in (gold, answer))
     if _CHOICES.fullmatch(one) and list(one) == sorted(one) == sorted(other):
         return True
@@ -129,7 +129,7 @@ _TRAILING_LETTER = re.compile(r"(.*\d)\s*([A-Za-z])")
 
 
 def _compare_numbers(gold: str, answer: str) -> bool | None:
-    """Compare number literals with or without units; `None` for others."""
+    """Compare number literals with or without units; `None` for other texts."""
     gold_text, gold_unit = split_unit(gold)
     answer_text, answer_unit = split_unit(_value(answer))
     if gold_unit and (lettered := _TRAILING_LETTER.fullmatch(answer_text)) and unit_fits(lettered.group(2), gold_unit):
@@ -143,7 +143,7 @@ def _compare_numbers(gold: str, answer: str) -> bool | None:
         return False
     if expected == given:
         return True
-    # 0.333333 for 1/3: only if one side is not a decimal and the other has six correct significant digits.
+    # Accept 0.333333 for 1/3 only if one side is not a decimal and the other has six correct significant digits.
     places = [decimal_places(gold_text), decimal_places(answer_text)]
     if ("." in unwrap(gold_text)) == ("." in unwrap(answer_text)):
         return False
@@ -218,7 +218,7 @@ def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
     if len(gold_parts) > 1 or len(answer_parts) > 1:
         if len(gold_parts) == len(answer_parts) <= MAX_ITEMS and _same_in_any_order(gold_parts, answer_parts, algebra):
             return True
-        # The algebra accepts [-\infty, 1) as an interval.
+        # The algebra would accept [-\infty, 1) as an interval.
         return not re.search(r"\[\s*-\s*\\infty|\\infty\s*\]", answer) and algebra(gold, answer)
     return _compare_tuples(gold, answer, algebra)
 
@@ -250,7 +250,7 @@ def _stated_union(items: list[str], other: str) -> str | None:
         return None
     from_below = sorted(map(str, intervals), key=lambda interval: not interval.startswith(r"(-\infty"))
     union = _overlap(*from_below) or r"\cup ".join(map(str, intervals)) or r"(-\infty,\infty)"
-    for gap in gaps:  # x < 3, x \neq 2: gaps are ascending, so cut the last interval
+    for gap in gaps:  # x < 3, x \neq 2: gaps are ascending, so split the last interval
         union = f"{union[: union.rindex(',')]},{gap})\\cup ({gap},{union[union.rindex(',') + 1 :]}"
     return union
 
@@ -269,7 +269,7 @@ def _overlap(*intervals: str) -> str | None:
 
 
 def _stated_tuple(items: list[str]) -> str | None:
-    """Return `(1,2)` for `x=1` and `y=2`, in the order of the names; else `None`."""
+    """Return `(1,2)` for `x=1` and `y=2`, in the alphabetical order of the names; else `None`."""
     if len(items) < 2 or not gives_different_names(items) or any(len(sides(item)) != 2 for item in items):
         return None
     if not all(is_name(name) for name, _ in map(sides, items)):  # 2x=1, 2y=2
@@ -370,7 +370,7 @@ def _compare_leaves(gold: str, answer: str, algebra: Algebra) -> bool:
                 return _is_consistent(last, one, algebra)
         if any(map(has_unknowns, gold_sides)):
             return algebra(gold, answer)
-        # As relations, all true equations of numbers are equal, but 1 = 1 must be rejected.
+        # As relations, all true equations between numbers would be equal, but 1 = 1 must be rejected.
         given = results(answer)
         return bool(given) and all(any(_equal(result, side, algebra) for result in results(gold)) for side in given)
     if len(answer_sides) > 1 and not is_relation(gold):
@@ -383,7 +383,7 @@ def _compare_leaves(gold: str, answer: str, algebra: Algebra) -> bool:
     if is_words(gold) or is_words(answer):
         return bool(gold_unit or answer_unit) and _equal(gold_value, answer_value, algebra)
     if _WORDS.search(gold_value) or _WORDS.search(answer_value):
-        return False  # a word is not a factor: 0\\text{ to }5 is not 0
+        return False  # a word is not a factor: 0\text{ to }5 is not 0
     return algebra(unwrap(gold_value), unwrap(answer_value))
 
 
@@ -396,7 +396,7 @@ def _yields(gold: str, answer_sides: list[str], algebra: Algebra) -> bool:
     if any(_WORDS.search(side) or _THEREFORE.search(side) for side in answer_sides[1:-1]) or (
         re.match(r"\\(?:sin|cos|tan)(?![A-Za-z])", name) and has_unknowns(value)
     ):
-        return False  # "x = 1 so x = 2", \\sin x = \\cos x
+        return False  # "x = 1 so x = 2", \sin x = \cos x
     if is_name(value) and not is_name(name):
         value, name = name, value
     is_rounded = len(answer_sides) > 2 and _approximates(answer_sides[-2], value, algebra)  # A = 25\pi \approx 78.54

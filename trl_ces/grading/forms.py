@@ -41,7 +41,7 @@ def same_text(one: str, other: str) -> bool:
 
 
 def without_blanks(text: str) -> str:
-    """Remove white space. Between digits, write `~`, because 3 4 is not 34."""
+    """Remove white space, but replace it with `~` between digits, because 3 4 is not 34."""
     return re.sub(r"\s+", "", re.sub(r"(?<=[\d.])\s+(?=[\d.])", "~", text))
 
 
@@ -135,7 +135,7 @@ _DOMAIN = re.compile(  # (x \neq 0), for n \geq 1
 
 
 def with_constants_of(gold: str, answer: str) -> list[str]:
-    """Return candidates for the answer with the gold's constants, integers and variables, and without a domain."""
+    """Return versions of the answer that use the gold's constants, integers and variables, without a domain."""
     quantified, answer = _QUANTIFIED.search(answer), _QUANTIFIED.sub("", answer) or answer
     if not is_relation(gold) and (domain := _DOMAIN.search(answer)) and not is_relation(answer[: domain.start()]):
         answer = answer[: domain.start()]
@@ -179,7 +179,7 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
     orders = permutations(names) if len(names) <= 3 else [names]
     renamings = [dict(zip(given, order, strict=True)) for order in orders]
     renamed = [either.sub(lambda match, to=to: to.get(match[0], match[0]), answer) for to in renamings]  # type: ignore[misc]
-    # First try the order that gives the gold's terms, then the unchanged order: each may cost a comparison.
+    # First try an order that gives the gold's terms, because each comparison may be slow.
     return sorted(renamed, key=lambda one: _terms(one) != _terms(gold))
 
 
@@ -211,7 +211,7 @@ _COUNTED = re.compile(r"(?:[a-z]\s*=\s*)?(\d{1,99})\s*[a-z]\s*([+-]\s*\d{1,99})?
 
 
 def congruence(text: str) -> tuple[int, int] | None:
-    r"""Return the residue and modulus of `x \equiv 10 \pmod{7}`, (3, 7), or `3 \bmod 7`; else `None`."""
+    r"""Return the residue and modulus, (3, 7) for `x \equiv 10 \pmod{7}` and `3 \bmod 7`; else `None`."""
     match = _CONGRUENCE.fullmatch(text)
     value, modulus = (int(digits) for digits in match.groups()) if match else (0, 0)
     if _INTEGER.search(text) and (counted := _COUNTED.fullmatch(_INTEGER.sub("", text))):  # 7k+3, k\in\mathbb{Z}
@@ -268,12 +268,12 @@ def choice(text: str) -> str | None:
 
 
 _CHOSEN = re.compile(r"[(\[]?\s*([A-Ka-k])\s*(?:[)\].:]|(?=\()|$)(.*)", re.DOTALL)
-# "(A), (B)" chooses nothing; "A. Angle B" chooses A
 _CHOICE_NAME = re.compile(r"^(?:(?:correct|right|best|final) )?(?:option|choice|answer|选项?)\s*:?\s*", re.IGNORECASE)
 _REJECTED = re.compile(
     r"\b(?:not|false|wrong|incorrect|impossible|except|neither|ruled out|eliminated|trap|as well as|choose)\b|n't\b",
     re.IGNORECASE,
 )
+# "(A), (B)" chooses nothing; "A. Angle B" chooses A
 _SECOND_CHOICE = re.compile(
     r"(?:^|[\s,;(\[])[A-Ka-k]\s*[)\].:]|^\s*(?:,|;|/|\\text)|(?:,|;|^)\s*[A-Ka-k]\s*$|^\s*[A-K]+$"
 )
@@ -295,7 +295,7 @@ _SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
 
 
 def is_words(text: str) -> bool:
-    """Whether a text is to be compared by spelling: `yes`, `2:35 P.M.`, `Not a function`, `IV`."""
+    """Whether a text must be compared by spelling: `yes`, `2:35 P.M.`, `Not a function`, `IV`."""
     plain = re.sub(r"\\[A-Za-z]+", " ", unwrap(text)).strip().rstrip(".")
     if re.search(r"[一-鿿]|\\textcircled", text) or re.search(r"\d\s*[AaPp]\.?\s?[Mm]\b", plain):
         return True

@@ -1,5 +1,5 @@
 r"""
-Decide whether a gold can be graded against. With an unparsable gold, even correct answers would score 0.
+Decide whether answers can be graded against a gold. With an unparsable gold, even correct answers would score 0.
 
 | usable | unusable |
 |---|---|
@@ -18,12 +18,12 @@ from .statements import has_words, results
 from .units import split_unit
 
 
-def usable(gold: str, reads: Callable[[str], object]) -> bool:
-    """Whether a gold is usable. `reads`, called only if needed, returns whether the algebra can parse a value."""
+def usable(gold: str, can_parse: Callable[[str], object]) -> bool:
+    """Whether a gold is usable. `can_parse`, called only if needed, returns whether the algebra can parse a value."""
     if too_big(gold) or not balanced(gold):
         return False
     values = leaves(gold)
-    return bool(values) and all(_is_plain(value) or reads(value) for value in values)
+    return bool(values) and all(_is_plain(value) or can_parse(value) for value in values)
 
 
 def leaves(gold: str) -> list[str]:
@@ -37,13 +37,13 @@ def leaves(gold: str) -> list[str]:
     for pieces in (listed_values(gold), union_parts(gold), tuple_values(gold)):
         if pieces and pieces != [gold]:
             return [leaf for piece in pieces for leaf in leaves(piece)]
-    # In \|u\| = \sqrt{13}, only the value must parse: answers are compared with it.
+    # In \|u\| = \sqrt{13}, only the value must be parsable, because answers are compared with it.
     value = _stated_value(gold)
     return [split_unit(gold)[0]] if value is None else leaves(value)
 
 
 def _stated_value(gold: str) -> str | None:
-    """Return a statement's result; `None` if words follow it or if it ends several statements."""
+    """Return a statement's result; `None` if words follow it, or if the text contains several statements."""
     candidates = results(gold)
     if not candidates or has_words(candidates[-1]):
         return None

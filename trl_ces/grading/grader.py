@@ -1,4 +1,4 @@
-"""Grade completions by mathematics and, on request, like the Qwen2.5-Math evaluation script."""
+"""Grade completions mathematically and, on request, like the Qwen2.5-Math evaluation script."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ RULES["equal_as_script"] = equal_as_script
 def grade(
     answer: str, gold: str, question: str | None = None, *, benchmark: str | None = None, **settings: Any
 ) -> Grade:
-    """Grade one completion with the settings of [`grade_many`], which is faster for several."""
+    """Grade one completion, with the arguments of [`grade_many`], which is faster for several completions."""
     benchmarks = None if benchmark is None else [benchmark]
     questions = None if question is None else [question]
     return grade_many([answer], [gold], questions, benchmarks=benchmarks, **settings)[0]
@@ -42,12 +42,12 @@ def grade_many(
             Questions, one per completion. They determine the expected units, base, order and options, and a formula
             copied from the question is not accepted.
         benchmarks (`Sequence[str]`, *optional*):
-            Benchmarks, one per completion, whose rules `correct_qwen` follows. Requires `with_qwen`.
+            Benchmark names, one per completion, which select the rules of `correct_qwen`. Requires `with_qwen`.
         with_qwen (`bool`, *optional*, defaults to `False`):
             Whether to compute `correct_qwen`, the result of the Qwen2.5-Math evaluation script. Doubles the cost.
         **settings:
             Keyword arguments of [`judge`](judge.py): `limit_s` (CPU seconds per comparison, 3 by default),
-            `first_limit_s` (bounds a batch), `thinking_prefilled`, `boxes_only` and `pool`.
+            `first_limit_s` (bounds the time of a batch), `thinking_prefilled`, `boxes_only` and `pool`.
 
     Returns:
         `list[Grade]`: `correct` is `None` if the reference answer cannot be parsed or the comparison did not finish.
@@ -64,7 +64,7 @@ def grade_many(
         ```
     """
     if benchmarks is not None and not with_qwen:
-        raise ValueError("`benchmarks` only affect `correct_qwen`: set `with_qwen=True`, or leave `benchmarks` out.")
+        raise ValueError("`benchmarks` only affects `correct_qwen`: set `with_qwen=True`, or leave `benchmarks` out.")
     if with_qwen and (problem := parser_problem()):
         raise RuntimeError(problem)
     check_lengths(answers, {"golds": golds, "benchmarks": benchmarks})

@@ -23,18 +23,18 @@ from .pool import DEFAULT_LIMIT_S, WorkerPool, shared_pool
 
 logger = logging.getLogger(__name__)
 
-# Texts up to this length are compared in this process if they need no algebra; longer ones always in a worker.
+# Texts up to this length are compared in this process if they need no algebra. A worker compares longer texts.
 _QUICK_LENGTH = 300
 _usable_golds: dict[str | None, bool] = {}
-# (the rule, gold, answer)
+# (rule, gold, answer)
 Pair = tuple[str, str, str]
 # The comparison function of each rule; grader.py adds the script's.
 RULES: dict[str, Callable[[str, str, Algebra], bool]] = {"equal": equal}
-# With `first_limit_s`, one comparison per this many answers, but at least _FULL_LIMITS, gets the full limit.
+# With `first_limit_s`, one slow comparison per this many answers, but at least _FULL_LIMITS, gets the full limit.
 _ANSWERS_PER_FULL_LIMIT = 300
 _FULL_LIMITS = 3
-# Worker replies, and the largest limit for which they hold, by the digest of the pair. The cache saves time and keeps
-# the results of comparisons near the limit from varying.
+# Maps the digest of a pair to the largest limit for which a worker's reply is valid, and the reply. The cache saves
+# time and keeps the results of comparisons near the limit from varying.
 _cached_replies: dict[bytes, tuple[float, dict]] = {}
 _CACHE_SIZE = 50_000
 
@@ -42,7 +42,7 @@ _CACHE_SIZE = 50_000
 @dataclass(frozen=True)
 class Grade:
     """
-    Correctness of one completion, and its final answer as written (but B for the label `Answer2`).
+    Correctness of one completion, and its final answer as written, except that a label such as `Answer2` becomes `B`.
 
     `correct` is `None` if the gold is unusable, the worker died twice, or the batch has no time left for an answer
     that exceeded `first_limit_s`. `correct_qwen`, the result of the Qwen2.5-Math evaluation script, is for comparison
@@ -74,14 +74,14 @@ def judge(
     Grade completions against golds.
 
     `responses` are completions, including the thinking; an answer inside unclosed thinking does not count.
-    `thinking_prefilled` states, for all or for each, whether the prompt already opened `<think>`. `questions` define
-    what counts as the answer (asked.py), and copies of their formulas are rejected (copies.py). With `boxes_only`, the
-    answer must be boxed.
+    `thinking_prefilled` states, for all completions or for each one, whether the prompt already opened `<think>`.
+    `questions` define what counts as the answer (asked.py), and copies of their formulas are rejected (copies.py).
+    With `boxes_only`, the answer must be boxed.
 
     `limit_s` is the CPU time per comparison; an answer that exceeds it is incorrect. `first_limit_s` bounds the batch,
-    for rewards: every comparison first gets this much. Of those that exceed it, one per 300 answers, but at least 3,
-    get `limit_s`; they are chosen by their text, not by their position. The others remain ungraded. Thus a hostile
-    answer cannot make a correct one incorrect.
+    for rewards: every comparison first gets this much time. Of the comparisons that exceed it, one per 300 answers,
+    but at least 3, get `limit_s`; they are chosen by their text, not by their position. The others remain ungraded.
+    Thus a hostile answer cannot make a correct answer incorrect.
 
     `second` returns pairs for another rule, which are compared in the same round; see [`grade_many`](grader.py).
 
@@ -215,7 +215,9 @@ def _algebra_in_worker(*texts: str) -> bool:
 def _correctness(pair: Pair, reply: dict) -> bool | None:
     if reply["status"] == "died":
         _, gold, answer = pair
-        warning = f"A grading worker died twice on the answer {answer!r:.200} to {gold!r:.200}, which stays ungraded."
+        warning = (
+            f"A grading worker died twice on the answer {answer!r:.200} (gold {gold!r:.200}), which stays ungraded."
+        )
         logger.warning("%s %s", warning, reply.get("error", ""))
         return None
     if reply["status"] == "error" and reply["error"].startswith("ImportError"):

@@ -34,7 +34,7 @@ def visible(text: str) -> str:
 
 
 _RAISED = re.compile("[⁰¹²³⁴-⁹⁻ⁿ]+|[₀-₉]+")
-# Meanings of commands; "" for commands that only affect formatting.
+# Replacements for commands; "" for commands that only affect formatting.
 _FORMATTING = (
     "left right Bigl Bigr bigl bigr Biggl Biggr biggl biggr Big big Bigg bigg displaystyle textstyle limits nolimits "
     "tiny small normalsize large Large LARGE huge Huge bf it rm strut mathstrut"
@@ -47,7 +47,7 @@ _COMMANDS = {
     "lparen": "(", "rparen": ")", "colon": ":", "AA": "Å", "lvert": "|",
     "rvert": "|", "vert": "|",
 }  # fmt: skip
-# A separator between statements, as in y = 1 \quad z = 2, precedes the next name.
+# A separator between statements, followed by a name: y = 1 \quad z = 2.
 _BREAK = (
     r"(?:(?:\\q?quad(?![A-Za-z])|\\vee|\\lor|\\wedge|\\land|\\\\|\n)[^\S\n]*){1,8}"
     r"(?=[A-Za-z](?:_\{?\w+\}?)?\s*=|\\text\{\s*\w+\s*[:=])"
@@ -118,7 +118,7 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # pattern, replacement
         (rf"(?:([,;])[^\S\n]*)?{_BREAK}", lambda found: f"{found[1] or ','} "),
         (r"√\s*(?:(\d+(?:\.\d+)?)|\(([^()]*)\))", r"\\sqrt{\1\2}"),
         (r"√", r"\\sqrt "),
-        # Remove percent, degree and currency signs without joining digits. % is not a factor of 1/100.
+        # Remove percent, degree and currency signs without joining digits. % does not mean a factor of 1/100.
         (rf"(?<=\d)\s*{_SIGN}\s*(?=\d)", " "),
         (_SIGN, ""),
         (r"\$|(?<!\\)\\[()\[\]]", ""),  # math mode

@@ -29,7 +29,7 @@ _REPEATING = re.compile(
     r"(\d*)\.(\d*)(?:\\(?:overline|bar)\s*\{(\d+)\}|\((\d+)\)|\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?)"
     r"(?:\\[cl]?dots|\.\.\.)?"
 )
-# 0.333\ldots: the period at least three times, or twice if it has several digits
+# 0.333\ldots: the period occurs at least three times, or twice if it has several digits
 _CONTINUED = re.compile(r"(\d*)\.(\d*?)(?:(\d+?)\3{2,}|(\d{2,}?)\4)\s*\\[cl]?dots")
 _MULTIPLE = re.compile(rf"([\d.,]*\d|[A-Za-z]+)\s*({'|'.join(_MULTIPLES)})", re.IGNORECASE)
 
@@ -80,7 +80,7 @@ def _parse_words(text: str) -> Fraction | None:
 
 
 def decimal_places(text: str) -> int | None:
-    """Count the places of a decimal with at least six significant digits; else `None`."""
+    """Return the number of decimal places of a decimal with at least six significant digits; else `None`."""
     text = unwrap(text).replace(",", "").strip().lstrip("+-")
     if not re.fullmatch(_DECIMAL, text) or "." not in text:
         return None

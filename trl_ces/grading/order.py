@@ -1,6 +1,6 @@
 r"""
 Compare lists in the order given by the gold's labels, the question's names or its request; compare times of day and
-scores part by part, ratios up to a factor.
+scores part by part, and ratios up to a factor.
 
 | question | gold | equal | different |
 |---|---|---|---|
@@ -75,7 +75,7 @@ def by_order(answer: str, gold: str, question: str) -> tuple[str, str] | None:
 
 
 def _in_order_of_question(labels: Iterable[str], question: str) -> list[str]:
-    """Sort labels by their last occurrence in the question; return `[]` if one does not occur."""
+    """Sort labels by their last occurrence in the question; return `[]` if a label does not occur."""
     patterns = {
         label: LETTER.format(label) if len(label) < 3 else rf"(?<![A-Za-z\\]){re.escape(label)}" for label in labels
     }
@@ -179,7 +179,7 @@ def _in_order_of_names(answer: str, question: str) -> str:
 
 
 def _named_tuple(text: str) -> dict[str, str]:
-    """Map the names in `(x,y) = (1,2)` to values; else return `{}`."""
+    """Map the names in `(x,y) = (1,2)` to values; return `{}` for other texts."""
     named = re.fullmatch(rf"{_NAMES}=\((.*)\)", BLANKS_AND_SIZES.sub("", tidy(text)))
     names, values = (named[1].split(","), split_top(named[2], ",")) if named else ([], [])
     return dict(zip(names, values, strict=True)) if len(names) == len(values) else {}
@@ -218,7 +218,7 @@ _CLOCK = re.compile(r"\d{1,2}:[0-5]\d")
 
 
 def same_parts(gold: str, answer: str) -> bool | None:
-    """Whether tidied texts are the same ratio, time or score; `None` if the gold, or a pair's answer, has no `:`."""
+    """Whether tidied texts are the same ratio, time or score; `None` if another rule must compare them."""
     parts, others = _parts(gold), _parts(answer)
     if len(parts) < 2 or len(parts) == 2 > len(others):
         return None
@@ -238,7 +238,7 @@ _ASKS_TIME_OR_SCORE = re.compile(
 
 
 def as_times(answer: str, gold: str, question: str) -> tuple[str, str] | None:
-    """Return times and scores as ordered lists and ratios as fractions if the question shows the kind; else `None`."""
+    """Return times and scores as ordered lists, and ratios as fractions; `None` if the kind is unclear."""
     matches = [_COUNTED_PARTS.fullmatch(unwrap(tidy(text))) for text in (gold, answer)]
     if not (expected := matches[0]) or not (given := matches[1]):
         return None

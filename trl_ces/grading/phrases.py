@@ -16,7 +16,7 @@ from .numbers import number
 from .statements import sides
 from .units import nouns, parse_unit, stems
 
-# Words allowed beside a value in any question.
+# Words allowed next to a value, whatever the question.
 _COMMON = stems(
     "the a an there it this that he she they total number of value answer result sum product is are was were has have "
     "had will be equal to exactly contain give make made need take took cost weigh read spent earned sold paid s"
@@ -46,7 +46,7 @@ _COUNTED_IN_CHINESE = re.compile(r"(-?[\d./]+)\s*([一-鿿]{1,3})")
 _PHRASE = re.compile(r"(-?[\d.,/]+) ((?!.*\b(?:or|not|than|least|most|less|fewer)\b)[A-Za-z][A-Za-z -]+)")
 
 
-def without_what_is_counted(answer: str, question: str) -> str:
+def without_counted_noun(answer: str, question: str) -> str:
     """Remove the noun that the question counts: "perfect squares" in "8 perfect squares", 双 in 90双 for 多少双."""
     pairs = _COUNTED_IN_CHINESE.fullmatch(unwrap(tidy(answer)))
     if pairs and re.search(f"[少几]个?{pairs[2]}", question):
@@ -61,7 +61,7 @@ def without_what_is_counted(answer: str, question: str) -> str:
 _NUMBERED = re.compile(r"([a-z])_\{?\d\}?\s*=\s*([^=]+)")
 
 
-def without_numbers_of_names(answer: str, gold: str, question: str) -> tuple[str, str] | None:
+def without_numbered_names(answer: str, gold: str, question: str) -> tuple[str, str] | None:
     """Return gold and answer as bare lists if only the answer numbers its names (`x_1 = 2, x_2 = 3`)."""
     items, golds = (split_top(text, ";" if ";" in text else ",") for text in map(tidy, (answer, gold)))
     matches = [_NUMBERED.fullmatch(item) for item in items]
@@ -118,7 +118,7 @@ def _offers(question: str, rest: str, phrase: str) -> bool:
     return bool(is_listed or _MORE.search(rest) or re.search(offer, question, re.IGNORECASE))
 
 
-# "at least $\boxed{5}$" if the least number is requested, `x < \boxed{5}` if the least upper bound is.
+# Wordings before a box that mean "=" if the question requests a bound: "at least $\boxed{5}$" for the least number.
 _NUMBER = r"(?<!at )\b{} (?:\w+ )?(?:number|amount|value|integer|possible)\b"
 _BOUNDS = [
     (re.compile(request, re.IGNORECASE), re.compile(rf"(?:{wording})(?=\s*\$?\\boxed)"))
@@ -132,7 +132,7 @@ SCALE = re.compile(r"(?:多少|几)([万亿])|\b(?:how many|in) (hundred|thousan
 
 
 def without_asked_words(text: str, question: str) -> str:
-    r"""Remove the question's words around boxes: 万 in `\boxed{5}万吨` for 多少万吨, "at least" for the least."""
+    r"""Remove the question's words around boxes: 万 in `\boxed{5}万吨` for 多少万吨, "at least" for a minimum."""
     for request, wording in _BOUNDS:
         if request.search(question):
             text = wording.sub("=", text)

@@ -25,10 +25,10 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_LIMIT_S = 3.0
 DEFAULT_MEMORY_BYTES = 1 << 30
-# The kernel ends a comparison at its limit; a worker that is silent for this much longer is replaced.
+# The kernel ends a comparison at its limit. A worker that has not replied this many seconds later is replaced.
 GRACE_S = 30.0
 START_LIMIT_S = 120.0
-# The folder of this package comes last in the path, because its files may shadow standard modules.
+# The folder that contains this package comes last in `sys.path`, because its files could shadow standard modules.
 _ROOT = str(Path(__file__).resolve().parents[2])
 _COMMAND = f"import sys; sys.path.append({_ROOT!r}); from trl_ces.grading.worker import main; main()"
 _INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "VIRTUAL_ENV", "SYSTEMROOT")
@@ -87,8 +87,8 @@ class Worker:
     def _start(self) -> None:
         self.stop()
         environment = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
-        # Under RLIMIT_AS, Python's integers raise MemoryError, whereas gmpy2 aborts. A fixed hash seed makes sympy's
-        # choices, and thus the grades, repeatable.
+        # At the memory limit, Python's integers raise MemoryError, whereas gmpy2 aborts. A fixed hash seed makes
+        # sympy's choices, and thus the grades, repeatable.
         environment |= {"SYMPY_GROUND_TYPES": "python", "PYTHONHASHSEED": "0"}
         try:
             self.process = subprocess.Popen(
@@ -104,10 +104,10 @@ class Worker:
             self._receive(time.monotonic() + START_LIMIT_S)
         except (OSError, WorkerLost) as error:
             tail, was_killed = self._stderr_tail(), False
-            with contextlib.suppress(subprocess.TimeoutExpired):  # it hangs
+            with contextlib.suppress(subprocess.TimeoutExpired):  # the process hangs
                 was_killed = self.process is not None and self.process.wait(timeout=1) < 0
             self.stop()
-            if was_killed:  # perhaps a temporary lack of memory, unlike a missing package
+            if was_killed:  # perhaps a temporary lack of memory, not a missing package
                 raise
             raise RuntimeError(
                 f"A grading worker did not start. It needs math-verify installed for {sys.executable}, and memory for "
@@ -143,7 +143,7 @@ class Worker:
 
 
 def default_worker_count() -> int:
-    """Return the number of cores available to this process, from 1 to 8."""
+    """Return the number of cores available to this process, at least 1 and at most 8."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(8, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
 
@@ -214,7 +214,7 @@ def _close_pools() -> None:
 
 def _forget_pools() -> None:
     # A forked process, such as a DataLoader worker, must neither share its parent's pipes nor wait for its parent's
-    # locks, workers or threads: a fork copies no threads.
+    # locks, workers or threads, because a fork does not copy threads.
     global _shared, _shared_lock
     for pool in _POOLS:
         for worker in pool.workers:

@@ -88,7 +88,7 @@ def has_words(text: str) -> bool:
 
 
 def results(statement: str) -> list[str]:
-    r"""Return the results that a statement gives."""
+    r"""Return the results of a statement."""
     parts = sides(statement)
     if len(parts) < 2:
         return []

@@ -1,5 +1,5 @@
 r"""
-Compare by computer algebra. Only this module imports math_verify. It runs only in workers.
+Compare by computer algebra. This module runs only in workers, and only it imports math_verify.
 
 | gold | equal | different |
 |---|---|---|
@@ -38,7 +38,7 @@ class _Parser(_Latex2Sympy):
         self._converted: dict[ParserRuleContext, Any] = {}
 
     def convert_postfix(self, postfix: ParserRuleContext) -> Any:
-        if postfix not in self._converted:  # called twice below: uncached, exponential in the depth
+        if postfix not in self._converted:  # called twice below, which would take exponential time without a cache
             self._converted[postfix] = super().convert_postfix(postfix)
         return self._converted[postfix]
 
@@ -99,7 +99,7 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # pattern, replacement
     (re.compile(r"(?<![\\A-Za-z])sec(?=\s*(?:\(|\\|[a-z](?![a-z])))"), r"\\sec"),  # not in 5 sec
     (re.compile(rf"\\?(?<![A-Za-z])cis(?![A-Za-z]){_OPERAND}"), r"e^{i\1}"),
     (re.compile(r"(?<![\\A-Za-z])pi(?![A-Za-z])"), r"\\pi "),
-    # A letter, which the parser reads as the gamma function.
+    # \gamma is a letter, but the parser reads it as the gamma function.
     (re.compile(r"\\gamma(?![A-Za-z])"), r"\\varpi "),
     # \ln|x| / 2 is not \ln(|x|/2), and \cos^5 t (1 - t) is not \cos^5(t (1 - t)).
     (re.compile(rf"\\({_FUNCTION})\s*\|([^|]+)\|(?!\s*\^)"), r"\\\1(|\2|)"),
@@ -209,7 +209,7 @@ def _family(text: str) -> list[list[float]]:
 
 
 def _same_family(one: list[list[float]], other: list[list[float]]) -> bool:
-    """Whether both have the same values in the range that all items cover."""
+    """Whether both families have the same values in the range that all items cover."""
     reach = 0.8123 * min((min(abs(item[0]), abs(item[-1])) for item in one + other), default=0)
     near = [{round(value * 1e6) for item in items for value in item if abs(value) < reach} for items in (one, other)]
     return near[0] == near[1] != set()
@@ -253,7 +253,7 @@ def _condition(text: str) -> Any:
 
 
 def _same_by_cases(gold: str, answer: str) -> bool:
-    """Whether two piecewise functions are equal around the ends of their cases, or for the first integers."""
+    """Whether two piecewise functions are equal near the ends of their cases, or at the first positive integers."""
     pair = [_parse_cases(gold), _parse_cases(answer)]
     relations = [relation for one in pair if isinstance(one, sympy.Expr) for relation in one.atoms(sympy.Rel)]
     letters = {letter for relation in relations for letter in relation.free_symbols}
@@ -300,7 +300,7 @@ _NOT_SMOOTH = (sympy.Abs, sympy.floor, sympy.ceiling, sympy.Mod, sympy.Piecewise
 
 
 def _agree(one: Parsed, other: Parsed) -> bool | None:
-    """Whether two expressions agree at all test points (`True`) or none (`False`); `None` if undecided."""
+    """Whether two expressions agree at all test points (`True`) or at none (`False`); `None` if undecided."""
     if not all(isinstance(expr, sympy.Expr) and not expr.has(*_UNSAMPLED) for expr in (one, other)):
         return None
     if one == other:
@@ -308,8 +308,8 @@ def _agree(one: Parsed, other: Parsed) -> bool | None:
     letters = sorted(one.free_symbols | other.free_symbols, key=str)
     if not letters:
         return None
-    # Ignore differences between values that are not real: \\ln(1/x) is -\\ln x for positive x. With a root of odd
-    # degree, both must be real: for negative x, sympy uses different branches of x^{2/3} and \\sqrt[3]{x^2}.
+    # Ignore a difference if neither value is real: \ln(1/x) is -\ln x for positive x. With a root of odd degree,
+    # ignore it unless both are real: for negative x, sympy uses different branches of x^{2/3} and \sqrt[3]{x^2}.
     exponents = [power.exp for expr in (one, other) for power in expr.atoms(sympy.Pow) if power.exp.is_Rational]
     real = all if any(exponent.q % 2 and exponent.q > 1 for exponent in exponents) else any
     same = different = 0
@@ -355,7 +355,7 @@ def _rounds_to(literal: str, expr: Parsed) -> bool:
 
 
 def _relations(expr: Parsed) -> list[sympy.Rel]:
-    """Return the relations in a chain such as a < b <= c or a single relation; else an empty list."""
+    """Return the relations in a chain such as a < b <= c, or a single relation; else an empty list."""
     links = expr.args if isinstance(expr, And) else (expr,)
     relations = [link for link in links if isinstance(link, sympy.Rel)]
     return relations if len(relations) == len(links) else []

@@ -19,7 +19,7 @@ from .numbers import number
 _TEXT = r"\\(?:text|mathrm|mbox|textrm|textbf|operatorname)"
 _PREFIXES = {"k": "kilo", "c": "centi", "m": "milli", "d": "deci", "M": "mega", "G": "giga", "μ": "micro", "n": "nano"}
 _POWERS_OF_TEN = dict(zip(["", *_PREFIXES], (0, 3, -2, -3, -1, 6, 9, -6, -9), strict=True))
-# Nouns in benchmark answers. If the question is given, its nouns are known, too.
+# Nouns in benchmark answers. If the question is given, its nouns are also known.
 _COUNTED = (
     "apple orange banana egg cookie cake pie pizza slice candy marble ball coin card book page pen pencil ticket "
     "stamp toy flower tree bird dog cat fish student teacher boy girl worker player team family families house room "
@@ -57,7 +57,7 @@ def _spellings() -> dict[str, str]:
 _KNOWN = _spellings()
 # Units of measurement, whose conversion changes the number.
 MEASURES = frozenset(_KNOWN.values()) - {*f"{_COUNTED} unit person child man woman percent mass".split()}
-# Units of the same quantity, in multiples of the first.
+# Maps a unit to the first unit of the same quantity and its size in that unit.
 _SIZES: dict[str, tuple[str, Fraction]] = {}
 _CONVERSIONS = """m in 0.0254 ft 0.3048 yd 0.9144 mi 1609.344|g t 1e6 lb 453.59237 oz 28.349523125|W|J|N|V|A|
     Hz|Pa|s min 60 h 3600 day 86400 wk 604800|L gal 3.785411784 qt 0.946352946 pt 0.473176473|dollar cent 0.01|
@@ -173,7 +173,7 @@ _COMPOUND = re.compile(r"(?:\d+(?:\.\d+)?\s*[A-Za-z一-鿿]+[\s,]*){2,4}")  # 2 
 
 def quantity(text: str) -> tuple[str, dict[str, int], Fraction] | None:
     r"""Return the value of `75\text{ cm}` or `2\text{ hours }30\text{ minutes}` in base units, the powers of the base
-    units and the size of the unit; `None` for a text without a measure."""
+    units and the size of the unit; `None` for a text without a unit of measurement."""
     bare = unwrap(tidy(text))
     if _COMPOUND.fullmatch(bare):
         bare = re.sub("(?<=时)(.*)分$", r"\1分钟", re.sub("(?<!小)时", "小时", bare))

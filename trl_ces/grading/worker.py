@@ -1,11 +1,11 @@
 """
 Compare answers in a separate process. A single-threaded supervisor imports the algebra once and forks a child, which
-serves requests. The kernel, not Python, ends slow requests: the default action of an interval timer's signal stops
-even a big-integer power inside C, and RLIMIT_AS bounds memory. The supervisor then forks the next child in 10 ms
-instead of importing everything again.
+serves requests. The kernel, not Python, ends slow requests: the default action of an interval timer's signal kills the
+child even during a big-integer power in C, and RLIMIT_AS bounds memory. The supervisor then forks the next child in
+10 ms instead of importing everything again.
 
 The limit counts CPU time, so that grades do not depend on the load of the machine. A second timer ends requests that
-wait instead of computing and reports them as "died": they are retried once and then remain ungraded.
+wait instead of computing. They are reported as "died", retried once, and left ungraded if that fails.
 
 Protocol, one JSON object per line: `{"id", "op": "equal" or "equal_as_script", "gold", "answer", "limit"}` or
 `{"id", "op": "usable", "gold", "limit"}` on stdin, one at a time; `{"id", "status": "ok", "verdict"}` on stdout, or
@@ -24,10 +24,10 @@ from collections.abc import Callable
 
 # Replace a child after this many requests, because the algebra's caches grow.
 REQUESTS_PER_CHILD = 5000
-# Replace a child that uses this fraction of its memory, so that all requests have enough.
+# Replace a child that uses this fraction of its memory limit, so that every request has enough memory.
 FULL_AT = 0.5
 # Wall-clock seconds beyond the CPU time limit; less than GRACE_S in pool.py. The value is large because, with ten busy
-# processes per core, a comparison takes ten times its CPU time, and nothing in the algebra waits.
+# processes per core, a comparison takes ten times its CPU time.
 CLOCK_GRACE_S = 20.0
 _TIMER_SIGNALS = (signal.SIGALRM, signal.SIGPROF)
 _STDIN, _STDOUT = 0, 1
@@ -35,10 +35,10 @@ _EXIT_END_OF_INPUT, _EXIT_RECYCLE = 0, 3
 
 
 def main() -> None:
-    """Supervise children until stdin ends. Argument: the memory limit per child in bytes."""
+    """Supervise children until stdin closes. The command-line argument is the memory limit per child in bytes."""
     memory_bytes = int(sys.argv[1])
     logging.disable(logging.CRITICAL)  # math-verify warns in each process that its timeouts are off
-    sys.stdout = sys.stderr  # a parser's output must not reach the protocol
+    sys.stdout = sys.stderr  # a parser's output must not mix with the replies
     from sympy.core.random import seed
 
     compare = load_algebra()  # once for all children
@@ -50,7 +50,7 @@ def main() -> None:
     for number in _TIMER_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _TIMER_SIGNALS)
-    current = mmap.mmap(-1, 8)  # id of the current request (0: none), readable after the child dies
+    current = mmap.mmap(-1, 8)  # id of the current request, or 0; readable after the child dies
     _reply({"status": "ready"})
     while True:
         child = os.fork()
@@ -63,7 +63,7 @@ def main() -> None:
         (request_id,) = struct.unpack("q", current[:])
         current[:] = struct.pack("q", 0)
         if request_id:
-            # "died" if the request waited instead of computing, because this says nothing about the answer.
+            # A request that waited instead of computing says nothing about the answer, so it is not a timeout.
             _reply({"id": request_id, "status": "timeout" if os.WTERMSIG(status) == signal.SIGPROF else "died"})
 
 
@@ -126,7 +126,7 @@ def _serve(current: mmap.mmap, answer_request: Callable[[dict], bool], memory_by
         try:
             reply = {"status": "ok", "verdict": answer_request(request)}
         except Exception as error:
-            # Includes MemoryError and RecursionError: to the parent, pairs that cannot be compared are not equal.
+            # Includes MemoryError and RecursionError. The parent treats pairs that cannot be compared as unequal.
             reply = {"status": "error", "error": f"{type(error).__name__}: {str(error)[:200]}"}
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -138,7 +138,7 @@ def _serve(current: mmap.mmap, answer_request: Callable[[dict], bool], memory_by
 
 
 def _read_line() -> bytes | None:
-    # Unbuffered: the parent sends one request at a time, so a killed child loses no others.
+    # Read without a buffer. The parent sends one request at a time, so a killed child loses no other requests.
     line = b""
     while not line.endswith(b"\n"):
         chunk = os.read(_STDIN, 65536)

@@ -22,7 +22,7 @@ def first_line(error: BaseException) -> str:
 
 
 def kind(value: Any) -> str:
-    """Return the YAML name of the type of `value`."""
+    """Return the name of the type of `value` in YAML."""
     names = {type(None): "null", dict: "mapping"}
     return names.get(type(value), type(value).__name__)
 

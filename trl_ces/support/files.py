@@ -39,7 +39,7 @@ def write_json(file: Path, content: Any) -> None:
 
 
 def parse_rows(content: bytes, file: Path) -> list[dict[str, Any]]:
-    """Parse an array of objects or one object per line; raise `UserError` with the line or row otherwise."""
+    """Parse an array of objects or one object per line; raise `UserError` with the line or row if it is invalid."""
     location, rows = str(file), list[Any]()
     try:
         text = content.decode("utf-8-sig")

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any, NoReturn
 
-Range = tuple[Callable[[Any], bool], str]  # function that returns whether a value is valid, end of the error message
+# A function that returns whether a value is valid, and the end of the error message.
+Range = tuple[Callable[[Any], bool], str]
 
 
 def is_number(value: Any) -> bool:
@@ -89,7 +90,7 @@ MODEL_RANGES = {  # of TRL's ModelConfig
 
 _ENDS = "completions end at `eos_token_id` of the tokenizer and of the model's generation config: change it there, and"
 _ROWS = "the trainer expects one sampled completion per row, `num_generations` per prompt: use its own fields, and"
-# Keys of `generation_kwargs`, of transformers and vLLM, that contradict what the trainer assumes -> error message
+# Keys of `generation_kwargs` (transformers and vLLM) that contradict the trainer's assumptions, and the error message
 # before "remove `KEY`".
 _CONTRADICTION_GROUPS = {
     "max_new_tokens max_tokens max_length": "the field `max_completion_length` sets the limit: set it there, and",
@@ -151,7 +152,7 @@ def replace_generation_config(model: Any, config: Any) -> Iterator[None]:
 
 
 _BY_METRIC = ("reduce_lr_on_plateau", "greedy")  # schedulers that read `metric_for_best_model`
-# Metrics of all evaluations, in addition to those of each reward.
+# Metrics that every evaluation logs, in addition to those of each reward function.
 _LOGGED = (
     "reward", "reward_std", "frac_reward_zero_std", "entropy", "completions/mean_length", "completions/clipped_ratio",
     "completions/min_length", "completions/max_length", "completions/mean_terminated_length",
@@ -160,7 +161,7 @@ _LOGGED = (
 
 
 def check_best_metric(config: Any, reject: Callable[[str, str], NoReturn]) -> None:
-    """Call `reject` if `metric_for_best_model` is needed but is the loss, lacks evaluations or has no direction."""
+    """Call `reject` if `metric_for_best_model` is the loss, is needed but not evaluated, or has no direction."""
     readings = {
         "load_best_model_at_end": config.load_best_model_at_end,
         "save_strategy": config.save_strategy == "best",

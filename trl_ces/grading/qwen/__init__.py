@@ -1,4 +1,4 @@
 """
-Grade like the Qwen2.5-Math evaluation script, by the rules in docs/evaluation.md; no code is copied. The rules are
-both looser than mathematics (times 100, any bracket) and stricter (order).
+Grade like the Qwen2.5-Math evaluation script (docs/evaluation.md); no code is copied. The script's rules are looser
+than mathematics in some cases (a factor of 100, any bracket) and stricter in others (order).
 """

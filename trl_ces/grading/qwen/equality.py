@@ -54,7 +54,7 @@ def equal_as_script(gold: str, answer: str | None, algebra: Algebra) -> bool:
 
 
 def numbers_close(expected: float, given: float) -> bool:
-    """Whether two numbers agree within a relative 1e-4."""
+    """Whether two numbers agree within a relative tolerance of 1e-4."""
     return math.isclose(expected, given, rel_tol=RELATIVE_TOLERANCE)
 
 

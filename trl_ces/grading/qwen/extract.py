@@ -33,7 +33,7 @@ def prepare_gold(gold: str, benchmark: str | None = None) -> str:
 
 
 def _plain_number(gold: str) -> str:
-    """Convert a numeric TabMWP gold to the decimal that Python prints; return others unchanged."""
+    """Convert a numeric TabMWP gold to the decimal that Python prints; return other golds unchanged."""
     bare = gold.strip().replace(",", "")
     top, slash, bottom = bare.partition("/")
     try:

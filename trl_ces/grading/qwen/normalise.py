@@ -8,10 +8,10 @@ from functools import lru_cache
 
 from ...support.comparison import NUMBER_WORDS
 
-# Longer texts are compared unchanged: a truncated box may extend over the whole completion.
+# From longer texts, only spaces are removed: a truncated box may extend over the whole completion.
 MAX_NORMALISED = 2_000
 
-# Words to remove unless they touch a letter, digit or underscore. The list is our own; "dollars" stays.
+# Words to remove unless they touch a letter, digit or underscore. The list is our own; "dollars" is not removed.
 _SINGULAR = """
 o'clock a c d g h l m o s t th mm cm dm km ft yd mi inch inches foot feet mg gm kg oz ml cl kl lt am pm mph kmph kmh
 kph rpm hz kelvin celsius fahrenheit rad square cubic sq rs pence paise usd candy candies man men woman women child

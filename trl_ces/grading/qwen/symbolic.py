@@ -1,10 +1,10 @@
 r"""
 Compare by computer algebra like the Qwen2.5-Math evaluation script: parse with sympy, or else with latex2sympy; then
-compare by equality, a numeric tolerance, equations up to sign, or rounded matrices. Runs only in worker processes,
-under their time and memory limits.
+compare expressions by equality or within a numeric tolerance, equations up to sign, and matrices after rounding. Runs
+only in worker processes, under their time and memory limits.
 
-sympy's `parse_expr` is omitted because it evaluates model output as Python; no result on the judged answers depends on
-it. Sets and intervals are not parsed, because the script's older latex2sympy cannot parse them.
+sympy's `parse_expr` is not used, because it evaluates model output as Python. Sets and intervals are not parsed,
+because the script's older latex2sympy cannot parse them.
 """
 
 import cmath
