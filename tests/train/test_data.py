@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 
 import pytest
 from datasets import Dataset
@@ -101,13 +102,15 @@ def test_evaluation_may_use_a_separate_file(tmp_path):
     assert (len(train), evaluation["solution"][:]) == (30, ["7"])
 
 
-@pytest.mark.parametrize(("other", "configuration"), [("me/other", "main"), ("me/sums", "easy")])
-def test_each_dataset_is_loaded_with_its_own_configuration(monkeypatch, other, configuration):
+@pytest.mark.parametrize(
+    ("other", "given", "used"), [("me/other", "main", "main"), ("me/sums", "main", "main"), ("me/sums", None, "easy")]
+)
+def test_each_dataset_is_loaded_with_its_own_configuration(monkeypatch, other, given, used):
     calls, data = [], Dataset.from_list(ZWHE99)
     monkeypatch.setattr("datasets.load_dataset", lambda *names, split: calls.append((*names, split)) or data)
-    settings = {"dataset_config": "easy", "eval_dataset_config": "main", "eval_dataset_name": other}
+    settings = {"dataset_config": "easy", "eval_dataset_config": given, "eval_dataset_name": other}
     load_datasets(script("me/sums", **settings))
-    assert calls == [("me/sums", "easy", "train"), (other, configuration, "test")]
+    assert calls == [("me/sums", "easy", "train"), (other, used, "test")]
 
 
 def test_too_few_usable_rows_are_rejected(tmp_path):
@@ -366,6 +369,18 @@ def test_only_files_of_the_requested_split_are_read_from_a_folder(tmp_path):
     write_lines(tmp_path, ZWHE99[:2], "train-00000-of-00001.jsonl")
     write_lines(tmp_path, ZWHE99[2:5], "test-00000-of-00001.jsonl")
     assert [len(read_rows(script(tmp_path), str(tmp_path), split).golds) for split in ("train", "test")] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("split", "message"), [("eval", "train.jsonl, validation.jsonl, but no"), ("train[:80%]", "slices")]
+)
+def test_local_data_without_the_requested_split_is_rejected(tmp_path, split, message):
+    for name in ("train", "validation"):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"question": "1+1", "answer": "2"}))
+    with pytest.raises(UserError, match=re.escape(message)):
+        read_rows(script(tmp_path), str(tmp_path), split)
+    # A file that is named directly may have any name.
+    assert len(read_rows(script(tmp_path), str(tmp_path / "train.jsonl"), "eval").golds) == 1
 
 
 ARITHMETIC = "trl_ces.lab.tasks.arithmetic.make_datasets"

@@ -28,6 +28,7 @@ SOLUTION_COLUMNS = ("solution", "final_answer", "answer")
 # Columns to rename, because reward functions receive other arguments under these names.
 RESERVED = {"prompt", "prompts", "completion", "completions", "completion_ids", "trainer_state", "log_extra"}
 RESERVED |= {"log_metric", "environments", "_row"}
+SPLITS = {"train", "training", "test", "val", "valid", "validation", "dev", "eval"}  # in names of data files
 MEDIA = {"image", "images", "video", "videos", "audio", "audios"}
 # Words that other programs write for missing or non-finite numbers.
 MISSING = {"none", "null", "nil", "nan", "-nan", "nat", "na", "<na>", "n/a", "#n/a", "#na", "inf", "-inf"}
@@ -48,8 +49,8 @@ class Rows:
     note: str | None  # message about renamed columns
 
 
-def read_rows(script: ScriptArguments, name: str, split: str) -> Rows:
-    """Read all rows of a local path or Hub dataset."""
+def read_rows(script: ScriptArguments, name: str, split: str, config: str | None = None) -> Rows:
+    """Read all rows of a local path, or of a Hub dataset with the configuration `config`."""
     from datasets import load_dataset
     from datasets.exceptions import DatasetGenerationError
 
@@ -57,7 +58,6 @@ def read_rows(script: ScriptArguments, name: str, split: str) -> Rows:
         if is_local(name):
             columns = _read_local(Path(name).expanduser(), split)
         else:
-            config = script.dataset_config if name == script.dataset_name else script.eval_dataset_config
             data = load_dataset(name, config, split=split)
             columns = {column: data[column] for column in data.column_names}
     except UserError:
@@ -95,7 +95,18 @@ def _read_local(path: Path, split: str) -> dict[str, Sequence[Any]]:
     suffixes = {file.suffix for file in files}
     if len(suffixes) != 1 or not suffixes <= set(DATA_SUFFIXES) or not all(map(Path.is_file, files)):  # not a pipe
         raise UserError(f"{path} must be a file or a folder of files of a single type: {', '.join(DATA_SUFFIXES)}.")
-    files = [file for file in files if split in re.split(r"[\W_]+", file.stem)] or files
+    if not re.fullmatch(r"[\w.-]+", split):
+        raise UserError(
+            f"{path}: only Hub datasets have slices such as {split!r}: use `num_eval_samples` or two files."
+        )
+    words = {file: set(re.split(r"[\W_]+", file.stem)) for file in files}
+    named = [file for file in files if split in words[file]]
+    if path.is_dir() and not named and any(SPLITS & names for names in words.values()):
+        raise UserError(
+            f"{path} contains {', '.join(file.name for file in files)}, but no file for the split {split!r}: name a "
+            "file instead of the folder, or set `dataset_split` or `eval_dataset_split`."
+        )
+    files = named or files
     if suffixes == {".parquet"}:
         data = cast("Dataset", Dataset.from_parquet([str(file) for file in files]))
         return {column: data[column] for column in data.column_names}
@@ -214,12 +225,14 @@ def load_datasets(
         )
         return train, evaluation
     num_held_out = 0 if script.eval_dataset_name else script.num_eval_samples or 0
-    rows = read_rows(script, str(script.dataset_name), script.dataset_split)
+    rows = read_rows(script, str(script.dataset_name), script.dataset_split, script.dataset_config)
     numbers = _draw_once(rows, script, num_held_out, grade, report)
     train_numbers, eval_numbers = numbers[: len(numbers) - num_held_out], numbers[len(numbers) - num_held_out :]
     train = make_dataset(rows, train_numbers, script)
     if script.eval_dataset_name is not None:
-        rows = read_rows(script, script.eval_dataset_name, script.eval_dataset_split)
+        default = script.dataset_config if script.eval_dataset_name == script.dataset_name else None
+        config = script.eval_dataset_config or default
+        rows = read_rows(script, script.eval_dataset_name, script.eval_dataset_split, config)
         script = replace(script, max_train_samples=script.num_eval_samples)
         eval_numbers = _draw_once(rows, script, 0, grade, report)
     return train, make_dataset(rows, eval_numbers, script) if eval_numbers else None

@@ -80,6 +80,7 @@ def _problems_and_groups(
         script = replace(script, num_eval_samples=num_problems)
     if data is not None:
         script = replace(script, max_train_samples=num_problems, num_eval_samples=None, eval_dataset_name=None)
+        script = replace(script, dataset_split="test")  # as for `trl-ces eval --data`
     all_problems, held_out = load_datasets(script)
     problems = held_out if data is None else all_problems
     if problems is None:
