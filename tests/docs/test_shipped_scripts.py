@@ -2,8 +2,10 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import tomllib
 import zipfile
 from pathlib import Path
@@ -39,6 +41,41 @@ def test_bash_and_shellcheck_report_no_problems(file):
     command = [tool("shellcheck"), "--severity=style", file]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout
+
+
+# Stand-ins for the commands of a cluster with two nodes.
+COMMANDS = {
+    "scontrol": 'if [[ $1 == show ]]; then printf "a\\nb\\n"; else echo "$@" > requeued; fi',
+    "curl": "exit 0",
+    "sleep": "exec /bin/sleep 0.1",
+    "vllm": "exec /bin/sleep 60",
+    "srun": 'while [[ $1 != bash && $1 != env ]]; do shift; done; exec "$@"',
+    "trl-ces": "trap 'exit $CODE' TERM; echo \"$@\" > new; mv new started; while :; do /bin/sleep 0.05; done",
+}
+
+
+@pytest.mark.parametrize("code", [0, 1, 143])
+@pytest.mark.parametrize("written", ["trainer_state.json", "manifest.json"])
+@pytest.mark.parametrize("file", BASH, ids=name_of)
+def test_a_job_resumes_complete_checkpoints_and_is_requeued_when_stopped(file, written, code, tmp_path):
+    (tmp_path / "bin").mkdir()
+    for name, text in COMMANDS.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/bash\n{text}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    for output in ("R1-7B-server", "R1-7B-colocate"):
+        (tmp_path / "outputs" / output / "checkpoint-1").mkdir(parents=True)
+        (tmp_path / "outputs" / output / "checkpoint-1" / written).touch()
+    env = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "CODE": str(code), "SLURM_NODEID": "0"}
+    env |= {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "a,b", "SLURM_GPUS_ON_NODE": "8"}
+    with subprocess.Popen(["bash", file], cwd=tmp_path, env=env) as job:
+        end = time.monotonic() + 30
+        while not (tmp_path / "started").exists() and time.monotonic() < end:
+            time.sleep(0.05)
+        job.send_signal(signal.SIGTERM)
+        job.wait(30)
+    option = "--resume_from_checkpoint" if written == "manifest.json" else "--overwrite_output_dir"
+    assert f"{option} true" in (tmp_path / "started").read_text()
+    assert (tmp_path / "requeued").exists() == (code != 1)
 
 
 def write_wheel(folder, extras):
