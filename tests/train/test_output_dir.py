@@ -73,6 +73,14 @@ def test_a_checkpoint_contains_a_manifest_and_the_recipe(job):
     assert find_damage(folder) is None
 
 
+@pytest.mark.parametrize(("local_rank", "printed"), [("0", 1), ("1", 0)])
+def test_one_process_of_each_node_prints_the_error(tmp_path, monkeypatch, capsys, local_rank, printed):
+    monkeypatch.setenv("RANK", "9")
+    monkeypatch.setenv("LOCAL_RANK", local_rank)
+    assert train_worker.main(["--recipe", str(tmp_path / "missing.yaml")]) == 2
+    assert capsys.readouterr().err.count("trl-ces train: error: ") == printed
+
+
 def test_a_failed_start_does_not_change_a_finished_run(job, capsys):
     assert job.train() == 0
     before = contents(job.output)

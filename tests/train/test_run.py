@@ -11,7 +11,7 @@ from colocated_vllm import patch_colocated_vllm
 from jinja2 import TemplateError
 from safetensors import SafetensorError
 from saved_checkpoints import checkpoint
-from tiny import tiny_model, tiny_tokenizer
+from tiny import save_tiny, tiny_model, tiny_tokenizer
 from trainers import tiny_trainer
 
 from trl_ces.layers.reward_calls import RewardError
@@ -87,6 +87,11 @@ def test_the_error_for_a_missing_model_suggests_a_similar_saved_model(tmp_path, 
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     recipe = make_recipe(fields | sizes | more, "my.yaml")
     with pytest.raises(UserError, match=r"(?s)^`model_name_or_path` 'no-one/nothing': .* mean `no-one/nothin`\?$"):
+        make_trainer(recipe, recipe.training_config(1), PartialState())
+    save_tiny(tmp_path / "policy")
+    fields |= {"model_name_or_path": str(tmp_path / "policy"), "reward_model_name_or_path": "me/typo"}
+    recipe = make_recipe(fields | sizes | more, "my.yaml")
+    with pytest.raises(UserError, match=r"^`model_name_or_path` '.*' or `reward_model_name_or_path` 'me/typo': "):
         make_trainer(recipe, recipe.training_config(1), PartialState())
 
 

@@ -46,6 +46,12 @@ def test_the_error_for_a_missing_server_contains_the_start_command():
     )
 
 
+@pytest.mark.parametrize("url", ["localhost:8000", "http://localhost:80a", "node-4"])
+def test_an_invalid_url_is_rejected(url):
+    with pytest.raises(UserError, match=f"`vllm_server_base_url` is '{url}': use `http://HOST:PORT`"):
+        check_server(server_recipe("model", vllm_server_base_url=url))
+
+
 def test_the_check_waits_for_a_server_that_is_still_loading(tmp_path, monkeypatch):
     save_tiny(tmp_path)
     monkeypatch.setattr("time.sleep", lambda seconds: None)

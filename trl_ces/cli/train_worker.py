@@ -26,7 +26,7 @@ def main(args: list[str]) -> int:
     """Train and save the model."""
     ignore_deprecations()
     # Read the environment first, because user code may change it.
-    reported, rank = os.environ.get(REPORTED), os.environ.get("RANK", "0")
+    reported, rank = os.environ.get(REPORTED), os.environ.get("LOCAL_RANK", "0")
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
     parser.add_argument("--expect_processes", type=int, default=1)
     parser.add_argument("--expect_distributed_type")

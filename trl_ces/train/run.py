@@ -96,7 +96,9 @@ def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CEST
         ):
             raise
         failed = isinstance(error, hub_errors())
-        prefix, hint = (f"`model_name_or_path` {model!r}: ", nearest_model(model)) if failed else ("", "")
+        reward_model = recipe.script.reward_model_name_or_path
+        either = f" or `reward_model_name_or_path` {reward_model!r}" if reward_model else ""
+        prefix, hint = (f"`model_name_or_path` {model!r}{either}: ", nearest_model(model)) if failed else ("", "")
         raise UserError(server_problem or f"{prefix}{error} (TRL_CES_DEBUG=1 prints the traceback){hint}") from error
 
 

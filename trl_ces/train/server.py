@@ -39,6 +39,8 @@ def check_server(recipe: Recipe) -> None:
                 return
         except (requests.ConnectionError, requests.Timeout):
             pass
+        except ValueError as error:  # an invalid URL
+            raise UserError(f"`vllm_server_base_url` is {url!r}: use `http://HOST:PORT`.") from error
         if time.monotonic() >= end:
             raise UserError(
                 f"The vLLM server at {url} did not respond within {seconds:g} s (`vllm_server_timeout`): start it "
