@@ -386,6 +386,9 @@ def test_recipes_copy_writes_the_complete_recipe_to_a_new_file(tmp_path, capsys,
     assert compose(["my.yaml"]) == compose(["R1-7B", "alp"])
     assert main(["recipes", "copy", "arithmetic", "small.yaml"]) == 0  # includes its `overlays` section
     assert compose(["small.yaml", "truncation"]) == compose(["arithmetic", "truncation"])
+    assert main(["recipes", "copy", "R1-7B", "new/my.yaml"]) == 0
+    assert main(["recipes", "copy", "R1-7B", "alp"]) == 2
+    assert "alp is the name of a shipped recipe: add a file name" in capsys.readouterr().err
     assert main(["recipes", "copy", "R1-7B", "my.yaml"]) == 2
     assert "my.yaml already exists: choose another" in capsys.readouterr().err
 

@@ -149,6 +149,8 @@ def test_a_rule_must_declare_that_it_reads_correctness():
 @pytest.mark.parametrize("name", ["ces", "entropy_advantage", "on_policy_sft"])
 def test_built_in_rules_pass_the_check(name):
     check_rule(name)
+    with pytest.raises(ValueError, match=r"`.*` is .*5"):
+        check_rule(name, {"tau": 5})
 
 
 def test_settings_are_checked():

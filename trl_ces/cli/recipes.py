@@ -27,8 +27,11 @@ def run(argv: list[str]) -> int:
         *names, file = options.names
         if Path(file).exists():
             raise UserError(f"{file} already exists: choose another file name.")
+        if file in shipped_files():
+            raise UserError(f"{file} is the name of a shipped recipe: add a file name, such as `my.yaml`.")
         overlays = read_yaml(find_config(names[0])).get(OVERLAYS)
         text = dump_yaml(compose(names) | ({OVERLAYS: overlays} if overlays else {}))
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
         Path(file).write_text(f"# {' + '.join(names)}\n{text}", encoding="utf-8")
         print(f"Wrote {file}. Edit it, then run: trl-ces train --config {file}")
     else:

@@ -25,7 +25,7 @@ def check_rule(rule: Rule | str, settings: Mapping[str, Any] | None = None) -> N
 
     Args:
         rule ([`Rule`] or `str`): The rule, or its name or path as in `shaping`.
-        settings (`Mapping[str, Any]`, *optional*): Settings of the rule, as in `shaping_kwargs`.
+        settings (`Mapping[str, Any]`, *optional*): Settings of a custom rule, as in `shaping_kwargs`.
 
     Raises `AssertionError` if the rule violates a requirement, `ValueError` for an unknown rule or invalid setting.
     """
@@ -36,6 +36,8 @@ def check_rule(rule: Rule | str, settings: Mapping[str, Any] | None = None) -> N
         raise ValueError(f"`{name}` is {values.get(name)!r}: {reason}")
 
     built_in = {name: getattr(CESConfig, f"{resolved.name}_{name}") for name in resolved.config_fields}
+    if built_in and values:
+        raise ValueError(f"`settings` is {values}: {resolved.name} is checked with its defaults, so omit `settings`.")
     run = partial(_run, resolved, built_in or resolved.read_settings(values, reject))
     for inputs in map(_micro_batch, range(SEEDS)):
         _check_result(run(inputs), inputs)

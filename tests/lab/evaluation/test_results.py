@@ -207,7 +207,7 @@ def folders(tmp_path):
 
 
 def test_command_prints_and_saves_a_comparison_of_three_runs(folders, tmp_path, capsys):
-    file = tmp_path / "all.json"
+    file = tmp_path / "new" / "all.json"
     assert main(["compare", *folders, "--baseline", "dapo", "--output", str(file)]) == 0
     printed = capsys.readouterr().out
     comparison = compare([load_run(Path(folder), Path(folder).name) for folder in folders], baseline=1)

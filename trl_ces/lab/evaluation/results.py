@@ -165,6 +165,7 @@ def compare_folders(
     runs = [load_run(folder, name) for folder, name in zip(folders, names, strict=True)]
     compared = compare(runs, correctness, names.index(baseline))
     if output is not None:
+        output.parent.mkdir(parents=True, exist_ok=True)
         write_json(output, compared)
     return compared
 

@@ -82,7 +82,8 @@ class EvaluationSettings:
             if value is None and type(None) in typing.get_args(setting.type):
                 continue
             try:
-                is_valid = in_range(value)
+                # Python accepts `True` as the number 1.
+                is_valid = in_range(value) and isinstance(value, bool) == (in_range is SWITCH[0])
             except TypeError:  # text or null instead of a number
                 is_valid = False
             if not is_valid:
