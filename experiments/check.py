@@ -119,7 +119,7 @@ def row(name: str, results: pandas.DataFrame, unit: str) -> str:
         )
         cells.append(f"{points}; {tokens}; {diverged}/{len(runs)}")
         counts.append(len(differences[0]))
-    units = {"seed": "seeds", "variant": "tasks"}[unit]
+    units = {"seed": "seed", "variant": "task"}[unit] + "s" * (counts[0] > 1)
     return f"| {name} | {counts[0]} {units} | " + " | ".join(cells) + " |"
 
 

@@ -58,6 +58,7 @@ class RunFiles(TrainerCallback):
 
     def __init__(self, accelerator: Any, write: Callable[[Path], None], overwrite: bool):
         self.accelerator, self.write, self.overwrite, self.is_first = accelerator, write, overwrite, True
+        self.limit: int | None = None  # `save_total_limit`
 
     def on_train_begin(self, args, state, control, **kwargs):
         self.limit, args.save_total_limit = args.save_total_limit, None

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from ..support.files import write_json
-from .recipe import RECIPE
 
 logger = logging.getLogger(__name__)
 STATE, MANIFEST = "trainer_state.json", "manifest.json"
@@ -31,15 +30,9 @@ def read_state(checkpoint: Path) -> dict[str, Any] | None:
     """Return the Trainer state, which the Trainer writes last, or `None` if it is missing or truncated."""
     try:
         state = json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
-        recipe = (checkpoint / RECIPE).read_text(encoding="utf-8") if (checkpoint / RECIPE).is_file() else ""
     except (OSError, ValueError):  # the run was killed before the file was complete
         return None
-    if not isinstance(state, dict) or "global_step" not in state:
-        return None
-    epochs = re.search(r"^num_train_epochs: (\d+\.\d+)$", recipe, re.MULTILINE)
-    if epochs and "num_train_epochs" in state:  # the Trainer rounds it up
-        state["num_train_epochs"] = min(float(epochs[1]), state["num_train_epochs"])
-    return state
+    return state if isinstance(state, dict) and "global_step" in state else None
 
 
 def is_finished(state: dict[str, Any], length: Length | None = None) -> bool:

@@ -96,9 +96,7 @@ def _read_local(path: Path, split: str) -> dict[str, Sequence[Any]]:
     if len(suffixes) != 1 or not suffixes <= set(DATA_SUFFIXES) or not all(map(Path.is_file, files)):  # not a pipe
         raise UserError(f"{path} must be a file or a folder of files of a single type: {', '.join(DATA_SUFFIXES)}.")
     if not re.fullmatch(r"[\w.-]+", split):
-        raise UserError(
-            f"{path}: only Hub datasets have slices such as {split!r}: use `num_eval_samples` or two files."
-        )
+        raise UserError(f"{path}: only Hub datasets have slices such as {split!r}: set `num_eval_samples` instead.")
     words = {file: set(re.split(r"[\W_]+", file.stem)) for file in files}
     named = [file for file in files if split in words[file]]
     if path.is_dir() and not named and any(SPLITS & names for names in words.values()):

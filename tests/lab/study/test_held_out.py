@@ -102,6 +102,11 @@ def test_data_replaces_the_recipes_problems(recipe_file, tmp_path, recorded_prob
         evaluate("model", str(recipe_file), num_problems=5, data=str(file))
     assert recorded_problems == {row["question"]: row["answer"] for row in rows}
     check_evaluate(str(recipe_file), num_problems=5, data=str(file))
+    (tmp_path / "train.jsonl").write_text("")
+    recorded_problems.clear()
+    with pytest.raises(UserError, match="collected"):  # the test file of a folder
+        evaluate("model", str(recipe_file), num_problems=5, data=str(tmp_path))
+    assert recorded_problems == {row["question"]: row["answer"] for row in rows}
 
 
 def test_invalid_evaluation_settings_are_rejected_before_the_first_run(recipe_file):
