@@ -31,5 +31,7 @@ def test_each_machine_that_saves_a_checkpoint_writes_its_manifest(tmp_path):
     accelerator = SimpleNamespace(wait_for_everyone=lambda: None, is_main_process=False)
     for saves in (False, True):
         args = SimpleNamespace(output_dir=str(tmp_path), should_save=saves)
-        RunFiles(accelerator, lambda folder: None, overwrite=False).on_save(args, SimpleNamespace(global_step=3), None)
+        RunFiles(accelerator, lambda folder: None, overwrite=False).on_save(
+            args, SimpleNamespace(global_step=3, best_model_checkpoint=None), None
+        )
         assert (tmp_path / "checkpoint-3" / "manifest.json").exists() is saves

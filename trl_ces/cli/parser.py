@@ -1,6 +1,7 @@
 """Argument parser of the subcommands."""
 
 import argparse
+import math
 import re
 from pathlib import Path
 from typing import Any, NoReturn
@@ -32,6 +33,16 @@ def count(word: str) -> int:
     if word.isdigit() and int(word) > 0:
         return int(word)
     raise argparse.ArgumentTypeError(f"{word!r} is not a whole number of at least 1")
+
+
+def positive(word: str) -> float:
+    """Parse a finite number above 0."""
+    try:
+        if 0 < float(word) < math.inf:
+            return float(word)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{word!r} is not a finite number above 0")
 
 
 def number_or_text(word: str) -> float | str:

@@ -2,7 +2,7 @@
 
 from ..support.errors import UserError
 from ..train.arguments import read_words
-from .parser import Parser, count
+from .parser import Parser, count, positive
 
 DEVICES = ("A800", "A100", "H100", "L40S", "RTX4090")
 EPILOG = """\
@@ -27,7 +27,7 @@ def run(argv: list[str]) -> int:
     add("--gpus", type=count, default=1, metavar="N", help="total number of processes, one per device (default: 1)")
     add("--nodes", type=count, metavar="N", help="training nodes (default: from the accelerate configuration, or 1)")
     add("--device", choices=DEVICES, type=str.upper, default="A800", help="GPU for the time estimate (default: A800)")
-    add("--gpu_memory", type=float, metavar="GIB", help="memory per device, to check whether the recipe fits")
+    add("--gpu_memory", type=positive, metavar="GIB", help="memory per device, to check whether the recipe fits")
     add("--accelerate_config", metavar="NAME", help="as in `trl-ces train` (default: ddp)")
     add("--model_config", metavar="FILE", help="config.json of a model that is not on the Hub")
     add("--prompt_length", type=count, metavar="N", help="maximum prompt length (default: from the recipe, or 512)")

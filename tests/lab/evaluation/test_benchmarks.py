@@ -127,6 +127,9 @@ def test_a_data_file_uses_the_same_columns_as_a_recipe(tmp_path):
 def test_the_error_for_an_unreadable_data_file_names_evaluation_options(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="check `--data`"):
         load_own(str(tmp_path / "nowhere.jsonl"))
+    (tmp_path / "train.jsonl").touch()
+    with pytest.raises(UserError, match=r"train\.jsonl, .*: name a file instead of the folder\.$"):
+        load_own(str(tmp_path))
 
     def load_dataset(*_, **__):
         raise ValueError("Config name is missing.")

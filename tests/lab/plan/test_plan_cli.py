@@ -67,6 +67,12 @@ def test_the_rows_of_a_local_file_are_counted(recipe, tmp_path, capsys, monkeypa
     assert "total        5 rollouts, 10 steps" in plan_output(capsys, recipe, "--dataset_name", "~/data.jsonl")
 
 
+def test_a_builder_without_a_number_of_samples_has_2000_rows(recipe, capsys):
+    builder = ("--dataset_name", "null", "--dataset_builder", "trl_ces.lab.tasks.arithmetic.make_datasets")
+    assert "total        500 rollouts, 1,000 steps" in plan_output(capsys, recipe, *builder)
+    assert "total        2 rollouts, 4 steps" in plan_output(capsys, recipe, *builder, "--max_train_samples", 9)
+
+
 def test_peak_disk_usage_is_printed(recipe, capsys):
     args = ("--prompt_length", 28, "--max_steps", 10, "--save_steps", 2, "--save_total_limit", 2)
     weights = count_step(plan_recipe([str(recipe)], {}).setup.step).weights
@@ -131,7 +137,10 @@ def test_a_config_file_replaces_an_unavailable_model(recipe, tmp_path, capsys):
     [
         ("--gpus 2", ["required: --config", "trl-ces plan --help"]),
         ("--config RECIPE --gpus 0", ["Argument --gpus: '0' is not a whole number of at least 1"]),
-        ("--config RECIPE --gpu_memory much", ["Argument --gpu_memory: ", "'much'"]),
+        ("--config RECIPE --gpu_memory much", ["Argument --gpu_memory: ", "'much' is not a finite number above 0"]),
+        ("--config RECIPE --gpu_memory nan", ["Argument --gpu_memory: 'nan' is not a finite number above 0"]),
+        ("--config RECIPE --gpu_memory inf", ["Argument --gpu_memory: 'inf' is not a finite number above 0"]),
+        ("--config RECIPE --gpu_memory -1", ["Argument --gpu_memory: '-1' is not a finite number above 0"]),
         ("--config RECIPE --num_processes 2", ["--num_processes", "--gpus"]),
         ("--config RECIPE --num_machines 2", ["--num_machines", "--nodes"]),
         ("--config RECIPE --gpus 4 --nodes 3", ["`--gpus` is 4", "the number of nodes (3)", "--nodes"]),
@@ -139,6 +148,14 @@ def test_a_config_file_replaces_an_unavailable_model(recipe, tmp_path, capsys):
         ("--config RECIPE --gpu_mem 24", ["`gpu_mem`", "Did you mean `gpu_memory`?"]),
         ("--config RECIPE --gpus 3", ["`responses_per_step` is 8", "set --gpus to one of 1, 2, 4, 8"]),
         ("--config RECIPE --load_in_4bit true", ["does not support quantized weights"]),
+        (
+            "--config RECIPE --reward_model_name_or_path a/b",
+            ["`reward_model_name_or_path` is 'a/b'", "set it to null"],
+        ),
+        (
+            "--config RECIPE --use_vllm true --max_completion_length null --prompt_length 9",
+            ["`max_completion_length` is null", "set it to the length"],
+        ),
         ("--config RECIPE --attn_implementation eager", ["eager", "sdpa"]),
         ("--config RECIPE --model_name_or_path nobody/nothing", ["'nobody/nothing'", "--model_config"]),
         ("--config RECIPE --accelerate_config zero4", ["zero4", "zero3"]),

@@ -94,7 +94,7 @@ def test_shipped_accelerate_files_select_the_engine_in_their_name(name, engine):
 
 
 def test_the_number_of_nodes_comes_from_the_option_or_the_file():
-    assert read_engine({}, 2) == Engine(2)
+    assert read_engine({}, 2) == read_engine({"distributed_type": None}, 2) == Engine(2)
     assert read_engine({"num_machines": 2}, 4).nodes == 2
     assert read_engine({"num_machines": 2}, 4, 4).nodes == 4
 
@@ -110,6 +110,7 @@ def test_a_deepspeed_config_file_is_read(tmp_path):
     ("settings", "message"),
     [
         ({"num_machines": 2}, "`--gpus` is 3, which is not divisible by the number of nodes \\(2\\): .*`--nodes`"),
+        ({"num_machines": None, "distributed_type": None}, "`num_machines` is None"),
         ({"distributed_type": "MEGATRON_LM"}, "does not support `distributed_type: MEGATRON_LM`"),
         ({"distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stage": 0}}, "ZeRO stage 0"),
         ({"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 1}}, "only FSDP2"),
@@ -119,6 +120,15 @@ def test_a_deepspeed_config_file_is_read(tmp_path):
 def test_unsupported_engines_are_rejected(settings, message):
     with pytest.raises(UserError, match=message):
         read_engine(settings, 3)
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", '{"zero_optimization": [3]}'])
+def test_a_deepspeed_config_file_that_cannot_be_read_is_rejected(tmp_path, content):
+    if content is not None:
+        (tmp_path / "ds.json").write_text(content)
+    fields = {"deepspeed_config_file": str(tmp_path / "ds.json")}
+    with pytest.raises(UserError, match=r"`deepspeed_config_file` is '.*ds\.json', which cannot be read"):
+        read_engine({"distributed_type": "DEEPSPEED", "deepspeed_config": fields}, 4)
 
 
 def test_engine_names_state_sharding_offloading_and_processes():

@@ -300,6 +300,7 @@ def load_own(name: str) -> list[Problem]:
     except UserError as error:
         # The options that these messages suggest exist only for training.
         message = re.sub(r"set `\w+_column`", "rename columns", str(error)).replace("`dataset_config`, ", "")
+        message = message.replace(", or set `dataset_split` or `eval_dataset_split`", "")
         raise UserError(message.replace("`dataset_name`", "`--data`")) from None
     return problems
 

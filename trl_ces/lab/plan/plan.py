@@ -10,7 +10,7 @@ from statistics import fmean
 from ...config import CESConfig
 from ...support.errors import UserError
 from ...support.hub import is_local
-from ...train.data import read_rows
+from ...train.data import DEFAULT_BUILDER_SAMPLES, read_rows
 from ...train.launch import read_accelerate_config
 from ...train.recipe import Recipe, find_config, load_recipe
 from .memory import GIB, Memory, Setup, plan_memory
@@ -142,11 +142,11 @@ def plan_recipe(
 
 
 def _training_rows(recipe: Recipe) -> int | None:
-    """Return the number of training prompts: `max_train_samples`, or the rows of a local file; `None` if unknown."""
+    """Return the number of training prompts, as in `load_datasets`; `None` if a Hub dataset must be downloaded."""
     script = recipe.script
     name = script.dataset_name
     if script.max_train_samples is not None or name is None:
-        return script.max_train_samples
+        return script.max_train_samples or DEFAULT_BUILDER_SAMPLES
     if not (is_local(name) and Path(name).expanduser().exists()):
         return None
     held_out = 0 if script.eval_dataset_name else script.num_eval_samples or 0

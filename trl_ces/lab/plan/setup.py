@@ -10,7 +10,8 @@ from typing import Any, cast
 from trl import get_peft_config
 
 from ...config import CESConfig
-from ...support.errors import UserError
+from ...support.errors import UserError, first_line
+from ...train.launch import whole_number
 from ...train.recipe import Recipe
 from .memory import WIDTHS, Engine, Generation, Setup
 from .sizes import ModelShape, Schedule, make_schedule
@@ -23,13 +24,13 @@ OFFLOADED = ("offload_optimizer", "offload_param")  # DeepSpeed fields
 
 def read_engine(settings: dict[str, Any], processes: int, nodes: int | None = None) -> Engine:
     """Return the engine that an accelerate configuration selects."""
-    nodes = int(settings.get("num_machines", 1)) if nodes is None else nodes
+    nodes = whole_number(settings.get("num_machines", 1), "num_machines") if nodes is None else nodes
     if processes % nodes:
         raise UserError(
             f"`--gpus` is {processes}, which is not divisible by the number of nodes ({nodes}): set it to the number "
             "of processes on all nodes, or change `--nodes`."
         )
-    kind = settings.get("distributed_type", "NO")
+    kind = settings.get("distributed_type") or "NO"
     fields = settings.get(f"{kind.lower()}_config") or {}
     if kind in ("NO", "MULTI_GPU", "MULTI_CPU"):
         return Engine(processes, nodes=nodes)
@@ -42,7 +43,13 @@ def read_engine(settings: dict[str, Any], processes: int, nodes: int | None = No
     if kind != "DEEPSPEED":
         raise UserError(f"`trl-ces plan` does not support `distributed_type: {kind}`: use DDP, DeepSpeed or FSDP2.")
     if (file := fields.get("deepspeed_config_file")) is not None:
-        zero = json.loads(Path(file).expanduser().read_text(encoding="utf-8")).get("zero_optimization", {})
+        try:
+            zero = dict(json.loads(Path(file).expanduser().read_text(encoding="utf-8")).get("zero_optimization") or {})
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise UserError(
+                f"`deepspeed_config_file` is {file!r}, which cannot be read ({first_line(error)}): set it to a JSON "
+                "file with DeepSpeed's configuration."
+            ) from None
         fields = {f"{name}_device": (zero.get(name) or {}).get("device") for name in OFFLOADED}
         fields["zero_stage"] = zero.get("stage", 0)
     stage = fields.get("zero_stage", 2)
@@ -54,10 +61,15 @@ def read_engine(settings: dict[str, Any], processes: int, nodes: int | None = No
 
 def prompt_tokens(config: CESConfig, prompt_length: int | None) -> tuple[int, str]:
     """Return the maximum prompt length in tokens and its source."""
+    if config.max_completion_length is None:
+        raise UserError(
+            "`max_completion_length` is null, but `trl-ces plan` needs a limit: set it to the length in tokens of the "
+            "longest expected completion."
+        )
     if prompt_length is not None:
         return prompt_length, "--prompt_length"
     if config.use_vllm and config.vllm_max_model_length is not None:
-        available = config.vllm_max_model_length - cast(int, config.max_completion_length)
+        available = config.vllm_max_model_length - config.max_completion_length
         return available, "vllm_max_model_length - max_completion_length"
     return ASSUMED_PROMPT, "assumed; set it with --prompt_length"
 
@@ -73,6 +85,11 @@ def make_setup(
         raise UserError(
             "`trl-ces plan` does not support quantized weights or eager attention: remove `load_in_4bit` and "
             "`load_in_8bit`, and set `attn_implementation: sdpa`."
+        )
+    if (name := recipe.script.reward_model_name_or_path) is not None:
+        raise UserError(
+            f"`reward_model_name_or_path` is {name!r}, but `trl-ces plan` does not include reward models: set it to "
+            "null, and add the reward model's memory to the plan."
         )
     schedule = make_schedule(config, engine.processes, None)
     half, sharded = bool(config.bf16 or config.fp16), bool(engine.zero_stage or engine.fsdp)
