@@ -3,8 +3,8 @@ Recompute the numbers in docs/results.md and README.md: `python experiments/chec
 
 The script prints a table of paired differences from DAPO, computed from each experiment's results.csv: points of
 accuracy, tokens, and diverged runs. It fails if docs/results.md lacks a row of this table, if README.md lacks a row of
-its own table, or if an interval in the "Does it help?" section of either page is not in the table. It then prints
-these rows and intervals.
+its own table, if an interval in the "Does it help?" section of either page is not in the table, or if that section
+lacks the ranges over the pairs of paper_dose. It then prints these rows, intervals and ranges.
 """
 
 import re
@@ -31,7 +31,7 @@ ACCURACY_RANGES = {"under 40 %": (0, 0.4), "40 to 60 %": (0.4, 0.6), "over 60 %"
 
 def main() -> None:
     table = "\n".join([*table_rows(), "", *worst_rows()])
-    print(table)
+    print(table, "", "paper_dose, CES and DAPO by pair: " + ", ".join(paper_dose_ranges()), sep="\n")
     results, readme = ((FOLDER.parent / name).read_text(encoding="utf-8") for name in ("docs/results.md", "README.md"))
     differences = [row for row in table.splitlines() if row not in results.splitlines()]
     rows_in_readme = re.findall(r"^\| (.+) \| [\d.]+ \| (.+) \| (.+) \|$", readme, re.M)  # skips tau
@@ -41,6 +41,8 @@ def main() -> None:
     for page in (results, readme):
         section = page.partition("\n## Does it help?\n")[2].partition("\n## ")[0]
         differences += [interval for interval in re.findall(INTERVAL, section) if interval not in intervals]
+        ranges = [text for text in paper_dose_ranges() if page is results or "points" not in text]
+        differences += [text for text in ranges if text not in " ".join(section.split())]
         if not section:
             differences.append('no section "## Does it help?"')
     if differences:
@@ -75,6 +77,19 @@ def worst_rows() -> list[str]:
         differences = [means[measure][method] - means[measure][BASELINE] for measure in ("accuracy", "length_tokens")]
         rows.append(f"| {column} | {100 * differences[0].min():+.1f} | {differences[1].max():+.1f} |")
     return rows
+
+
+def paper_dose_ranges() -> list[str]:
+    """Return the smallest and largest value over the pairs of paper_dose runs, as the pages state them."""
+    results = read("paper_dose")
+    runs = results[results["method"].isin(["CES", BASELINE])].pivot(index=["variant", "seed"], columns="method")
+    tokens, points = (runs[name]["CES"] - runs[name][BASELINE] for name in ("length_tokens", "accuracy"))
+    base = results[results["method"] == BEFORE]["accuracy"]
+    return [
+        f"base accuracy {100 * base.min():.0f} to {100 * base.max():.0f} %",
+        f"{-tokens.max():.0f} to {-tokens.min():.0f} tokens shorter",
+        f"{100 * points.min():+.1f} to {100 * points.max():+.1f} points",
+    ]
 
 
 def readme_rows(table: str) -> Iterator[tuple[str, str, str]]:

@@ -239,6 +239,11 @@ def test_allowed_settings_are_kept(tmp_path, changes):
     assert {name: getattr(config, name) for name in changes} == changes
 
 
+@pytest.mark.parametrize(("value", "meaning"), [(True, "group"), (False, "none")])
+def test_scale_rewards_may_be_a_boolean_as_in_trl(tmp_path, value, meaning):
+    assert CESConfig(**settings(tmp_path, scale_rewards=value)).scale_rewards == meaning
+
+
 def test_a_grpo_config_keeps_its_settings_and_gets_the_ces_defaults(tmp_path):
     plain = GRPOConfig(**settings(tmp_path, epsilon=0.1, beta=0.04, temperature=0.7, steps_per_generation=3))
     config = CESConfig.from_grpo(plain)

@@ -80,8 +80,7 @@ def accuracy_reward(
             [`CESTrainer`] passes it. If `None`, it is inferred from string prompts and is `False` for conversations.
         last_turns (`Sequence[str]`, *optional*):
             The model's last turns as generated, including the thinking. [`CESTrainer`] passes them, because TRL may
-            have removed the thinking from a completion's `content`. If `None`, the `content` is graded; a reward
-            function that changes completions and then calls this one must therefore pass `last_turns=None`.
+            have removed the thinking from a completion's `content`. Set it to `None` to grade edited `completions`.
         boxes_only (`bool`): Whether to accept only boxed final answers; see [`boxed_accuracy_reward`].
         **kwargs:
             Additional columns that TRL passes. `prompts` determines the expected units, base, order and options;

@@ -380,6 +380,24 @@ def test_a_broken_pipe_is_raised_if_stdout_is_open(monkeypatch, capfd):
         main(["env"])
 
 
+@pytest.mark.parametrize(("name", "asks"), [("MY_MODE", True), ("HF_ENDPOINT", False)])
+def test_the_checks_of_a_run_use_its_environment(job, tmp_path, monkeypatch, name, asks):
+    asked = []
+    monkeypatch.setattr("trl_ces.cli.train.try_hub_once", lambda *names: asked.append(names))
+    monkeypatch.setattr("trl_ces.cli.train.run_training", lambda launch, recipe: 0)
+    monkeypatch.setenv(name, "")  # removed after the test, together with the value that the command sets
+    source = f"import os\nassert os.environ[{name!r}] == 'x'\ndef own(**kwargs): ...\n"
+    (tmp_path / "own_rewards.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "own_rewards", raising=False)
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(re.sub(r"env: .*", f"env: {{{name}: x}}", job[0].read_text()))
+    assert main(["train", "--config", str(recipe), "--reward_funcs", "own_rewards.own", "--output_dir", "out"]) == 0
+    assert bool(asked) == asks
+    sys.modules.pop("own_rewards")
+
+
 def test_recipes_copy_writes_the_complete_recipe_to_a_new_file(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["recipes", "copy", "R1-7B", "alp", "my.yaml"]) == 0

@@ -31,7 +31,6 @@ def test_each_machine_that_saves_a_checkpoint_writes_its_manifest(tmp_path):
     accelerator = SimpleNamespace(wait_for_everyone=lambda: None, is_main_process=False)
     for saves in (False, True):
         args = SimpleNamespace(output_dir=str(tmp_path), should_save=saves)
-        RunFiles(accelerator, lambda folder: None, overwrite=False).on_save(
-            args, SimpleNamespace(global_step=3, best_model_checkpoint=None), None
-        )
+        state = SimpleNamespace(global_step=3, best_model_checkpoint=None)
+        RunFiles(accelerator, lambda folder: None, overwrite=False).on_save(args, state, None)
         assert (tmp_path / "checkpoint-3" / "manifest.json").exists() is saves

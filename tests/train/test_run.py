@@ -76,6 +76,15 @@ def test_the_resume_hint_does_not_name_a_checkpoint_of_another_run(tmp_path, mon
     assert str(caught.value).endswith(message.format(**names))
 
 
+def test_machines_with_different_newest_checkpoints_do_not_train(tmp_path, monkeypatch):
+    (tmp_path / TRAINING_LOCK).touch()
+    trainer = tiny_trainer(tmp_path, resume_from_checkpoint=str(checkpoint(tmp_path, 4)), max_steps=90)
+    monkeypatch.setattr("trl_ces.train.run.gather_object", lambda names: [*names, "checkpoint-2"])
+    recipe = make_recipe({"model_name_or_path": "m", "dataset_name": "d", "output_dir": str(tmp_path)}, "my.yaml")
+    with pytest.raises(UserError, match=r"different checkpoints .*checkpoint-[24].*checkpoint-[24].*copy the newest"):
+        train_to_end(trainer, recipe)
+
+
 def test_the_error_for_a_missing_model_suggests_a_similar_saved_model(tmp_path, monkeypatch):
     (tmp_path / "no-one" / "nothin").mkdir(parents=True)
     (tmp_path / "no-one" / "nothin" / "config.json").touch()

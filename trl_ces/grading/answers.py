@@ -139,12 +139,6 @@ _DISCLAIMED = re.compile(
 )
 
 
-def _without_known_numbers(tail: str, question: str) -> str:
-    """Remove the value in other units and the question's numbers from the text after a value."""
-    tail = _IN_OTHER_UNITS.sub("", tail, count=1)
-    return re.sub(r"(?<![\d.])\d+(?!\.?\d)", lambda match: "" if match[0] in question else match[0], tail)
-
-
 def _closing(text: str, question: str = "") -> str | None:
     """Return the expression that ends a text if it is bold or introduced by its sentence."""
     if line := _LAST_LINE.search(text):
@@ -156,7 +150,10 @@ def _closing(text: str, question: str = "") -> str | None:
     if not closings:
         return None
     start, end = closings[-1].span()
-    tail = _without_known_numbers(text[end:], question) if text[:end].endswith("**") else text[end:]
+    tail = text[end:]
+    if text[:end].endswith("**"):  # the value in other units and numbers of the question may follow
+        tail = _IN_OTHER_UNITS.sub("", tail, count=1)
+        tail = re.sub(r"(?<![\d.])\d+(?!\.?\d)", lambda match: "" if match[0] in question else match[0], tail)
     if not _CLOSING_TAIL.fullmatch(tail):
         return None
     bold = _BOLD_AT_END.search(text, start, end)

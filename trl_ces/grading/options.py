@@ -82,7 +82,10 @@ def options_of(question: str) -> dict[str, str]:
         texts = [question[marker.end() : following.start()] for marker, following in pairwise(listed)]
         if len(texts) < (1 if _LIST_START.search(before) else 2) or _NOT_LIST_START.search(before):
             continue
-        texts.append(_last_option(question[listed[-1].end() :], any("\n" in text.strip() for text in texts)))
+        # The last option ends with its line, or with its paragraph if other options span several lines.
+        end = "\n\n" if any("\n" in text.strip() for text in texts) else "\n"
+        last = _TURN_END.split(question[listed[-1].end() :].lstrip(), maxsplit=1)[0]
+        texts.append(_INSTRUCTION.sub("", last.split(end, maxsplit=1)[0]))
         texts = [tidy(_AROUND_OPTION.sub("", text).strip(" \n$")) for text in texts]
         if all(texts) and len({*texts}) == len(texts):
             return dict(zip(ascii_uppercase, texts, strict=False))
@@ -112,9 +115,3 @@ _INSTRUCTION = re.compile(
     r"(?:\s*(?:请|并?[将把]最)|\s+[将把在从答])[^。\n]*?(?:\\boxed|答案|推理|步|选|解答|思考)).*",
     re.DOTALL,
 )
-
-
-def _last_option(text: str, has_lines: bool) -> str:
-    """Cut the last option at the end of its line, or of its paragraph if other options span several lines."""
-    text = _TURN_END.split(text.lstrip(), maxsplit=1)[0]
-    return _INSTRUCTION.sub("", text.split("\n\n" if has_lines else "\n", maxsplit=1)[0])

@@ -56,7 +56,9 @@ class Worker:
         deadline = time.monotonic() + limit_s + GRACE_S
         line = json.dumps({**message, "id": request_id, "limit": limit_s}).encode() + b"\n"
         try:
-            self._send(line, deadline)
+            while line:
+                self._wait_for(self._stdin, select.POLLOUT, deadline)
+                line = line[os.write(self._stdin, line) :]
             while True:
                 reply = self._receive(deadline)
                 if reply.get("id") == request_id:
@@ -113,11 +115,6 @@ class Worker:
                 f"A grading worker did not start. It needs math-verify installed for {sys.executable}, and memory for "
                 f"one more process. {error}{tail}"
             ) from error
-
-    def _send(self, data: bytes, deadline: float) -> None:
-        while data:
-            self._wait_for(self._stdin, select.POLLOUT, deadline)
-            data = data[os.write(self._stdin, data) :]
 
     def _receive(self, deadline: float) -> dict:
         while b"\n" not in self._received:

@@ -100,20 +100,14 @@ class ExactResume(Layer):
             [state] = broadcast_object_list([state])
             if state:
                 self.load_state_dict({**state, "step": 0})
-            elif self.accelerator.is_main_process:
-                logger.warning(
-                    "%s has no usable rollout file, so the trainer's own state is lost: metrics that were not logged, "
-                    "counts of skipped steps, and values determined by the first rollout.",
-                    checkpoint,
-                )
             inside_rollout = (
                 self.state.global_step * self.args.gradient_accumulation_steps % self._micro_steps_per_rollout()
             )
-            if inside_rollout and self.accelerator.is_main_process:
+            if (inside_rollout or not state) and self.accelerator.is_main_process:
                 logger.warning(
-                    "%s was saved in the middle of a rollout, but its rollout file is missing or damaged, or was "
-                    "saved with different settings or a different number of processes. The rollout is generated "
-                    "again, so the results will differ slightly from those of an uninterrupted run.",
+                    "The rollout file of %s is missing or damaged, or was saved with other settings or a different "
+                    "number of processes. An unfinished rollout is generated again, and without the file, values that "
+                    "the first rollout determined are lost, so results differ from those of an uninterrupted run.",
                     checkpoint,
                 )
             return

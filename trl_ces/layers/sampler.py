@@ -37,11 +37,10 @@ class PromptStream:
 
     def peek(self, count: int) -> list[int]:
         """Return the row numbers of the next `count` prompts, without changing `position`."""
-        places = range(self.position, self.position + count)
-        return [self._order(place // self.num_prompts)[place % self.num_prompts] for place in places]
-
-    def _order(self, epoch: int) -> Sequence[int]:
-        return _permutation(self.num_prompts, self.seed, epoch) if self.shuffle else range(self.num_prompts)
+        places = [divmod(place, self.num_prompts) for place in range(self.position, self.position + count)]
+        return [
+            _permutation(self.num_prompts, self.seed, epoch)[row] if self.shuffle else row for epoch, row in places
+        ]
 
 
 @lru_cache(maxsize=2)

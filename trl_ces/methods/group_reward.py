@@ -52,17 +52,16 @@ def group_reward(rule: Callable[[Groups], Tensor]) -> Callable[..., Any]:
             "trl_ces.layers.GroupRewards layer compute: use one of them instead of GRPOTrainer."
         )
 
-    raise_error.__name__ = _rule_name(rule)  # `wraps` copies no name from a partial or a callable object
+    # `wraps` copies no name from a partial or a callable object.
+    raise_error.__name__ = getattr(_unwrap(rule), "__name__", type(rule).__name__)
     del raise_error.__wrapped__  # otherwise, the reward function would have the rule's signature
     raise_error.of_groups = rule  # type: ignore[attr-defined]
     return raise_error
 
 
-def _rule_name(rule: Any) -> str:
-    """Return the name of a function, a partial or a callable object."""
-    while isinstance(rule, functools.partial):
-        rule = rule.func
-    return getattr(rule, "__name__", type(rule).__name__)
+def _unwrap(func: Any) -> Any:
+    """Return the function inside partials and decorators."""
+    return _unwrap(func.func) if isinstance(func, functools.partial) else inspect.unwrap(func)
 
 
 def is_group_reward(func: Any) -> bool:
@@ -129,8 +128,6 @@ def check_rewards(config: Any, funcs: list[Any]) -> None:
 
 def _may_log_metrics(func: Any) -> bool:
     """Return whether a reward function uses TRL's `log_metric`, as a parameter or as `kwargs["log_metric"]`."""
-    while isinstance(func, functools.partial):
-        func = func.func
-    func = inspect.unwrap(func)
+    func = _unwrap(func)
     code = getattr(func, "__code__", None) or getattr(type(func).__call__, "__code__", None)
     return code is not None and "log_metric" in (*code.co_varnames, *code.co_consts)

@@ -94,16 +94,12 @@ def completion_facts(groups: Groups, rewards_per_func: Tensor, weights: Tensor) 
     }
 
 
-def weighted_rewards(rewards_per_func: Tensor, weights: Tensor) -> Tensor:
-    """Compute TRL's rewards, the weighted sums over functions. Shape (N,); NaN if no function returns a reward."""
-    total = (rewards_per_func * weights.to(rewards_per_func.device)).nansum(dim=1)
-    return total.masked_fill(rewards_per_func.isnan().all(dim=1), torch.nan)
-
-
 def equal_rewards(rewards_per_func: Tensor, weights: Tensor, group_size: int) -> Tensor:
     """Return whether all rewards in a completion's group, ignoring NaN, are equal, so A = 0. Shape (N,), bool."""
+    rewards = (rewards_per_func * weights.to(rewards_per_func.device)).nansum(dim=1)
     # TRL excludes completions without a reward from the baseline.
-    lowest, highest = group_extremes(weighted_rewards(rewards_per_func, weights), group_size)
+    rewards = rewards.masked_fill(rewards_per_func.isnan().all(dim=1), torch.nan)
+    lowest, highest = group_extremes(rewards, group_size)
     return (highest <= lowest).repeat_interleave(group_size)
 
 

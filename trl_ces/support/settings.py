@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any, NoReturn
 
-# A function that returns whether a value is valid, and the end of the error message.
-Range = tuple[Callable[[Any], bool], str]
+Range = tuple[Callable[[Any], bool], str]  # check that returns whether a value is valid, end of the error message
 
 
 def is_number(value: Any) -> bool:
@@ -36,9 +35,9 @@ def number(interval: str, *others: Any, whole: bool = False, note: str = "") -> 
     return lambda value: value in others or is_valid(value), reason
 
 
-def choice(*values: str) -> Range:
-    """Create the range of a string that must be one of `values`."""
-    return lambda value: value in values, f"choose one of {', '.join(values)}."
+def choice(*values: str, others: tuple[Any, ...] = ()) -> Range:
+    """Create the check for a string that must be one of `values`; `others` are also allowed."""
+    return lambda value: value in (*values, *others), f"choose one of {', '.join(values)}."
 
 
 def _is_interval(value: Any) -> bool:
@@ -75,7 +74,7 @@ _GROUPS: dict[str, Range] = {
     ),
     "loss_type": choice("grpo", "dapo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo"),
     "importance_sampling_level": choice("token", "sequence"),
-    "scale_rewards": choice("group", "batch", "none"),
+    "scale_rewards": choice("group", "batch", "none", others=(True, False)),
     "multi_objective_aggregation": choice("sum_then_normalize", "normalize_then_sum"),
     "save_steps": (_is_interval, f"{_STEPS}; to save no checkpoints, set `save_strategy` to no."),
     "logging_steps": (_is_interval, f"{_STEPS}; to log nothing, set `logging_strategy` to no."),

@@ -51,9 +51,6 @@ class RunFiles(TrainerCallback):
     """
     Write a run's files after its first optimizer step, so that a failed start changes nothing, and add them and a
     manifest to each checkpoint. `write` takes the folder; `overwrite` deletes the checkpoints of earlier runs.
-
-    Old checkpoints are deleted after the manifest is written, not by the Trainer, which would delete them before the
-    new checkpoint can be resumed.
     """
 
     def __init__(self, accelerator: Any, write: Callable[[Path], None], overwrite: bool):
@@ -61,6 +58,7 @@ class RunFiles(TrainerCallback):
         self.limit: int | None = None  # `save_total_limit`
 
     def on_train_begin(self, args, state, control, **kwargs):
+        # The Trainer would delete the old checkpoint before the new one has its manifest and can be resumed.
         self.limit, args.save_total_limit = args.save_total_limit, None
 
     def on_step_end(self, args, state, control, **kwargs):

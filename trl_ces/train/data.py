@@ -228,8 +228,9 @@ def load_datasets(
     train_numbers, eval_numbers = numbers[: len(numbers) - num_held_out], numbers[len(numbers) - num_held_out :]
     train = make_dataset(rows, train_numbers, script)
     if script.eval_dataset_name is not None:
-        default = script.dataset_config if script.eval_dataset_name == script.dataset_name else None
-        config = script.eval_dataset_config or default
+        config = script.eval_dataset_config
+        if config is None and script.eval_dataset_name == script.dataset_name:
+            config = script.dataset_config
         rows = read_rows(script, script.eval_dataset_name, script.eval_dataset_split, config)
         script = replace(script, max_train_samples=script.num_eval_samples)
         eval_numbers = _draw_once(rows, script, 0, grade, report)

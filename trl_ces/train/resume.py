@@ -117,12 +117,9 @@ def changed_settings(checkpoint: Path, recipe: Recipe, config: CESConfig) -> dic
     if not config.rows_are_independent():
         pairs["completions per micro-batch"] = (rows, config.per_device_train_batch_size * config.world_size)
     if new_recipe.get("max_train_samples") is None:  # held-out rows are then taken from the training rows
-        pairs["held-out rows"] = (_count_held_out(old_recipe), _count_held_out(new_recipe))
+        taken = [{} if run.get("eval_dataset_name") else run for run in (old_recipe, new_recipe)]
+        pairs["held-out rows"] = (taken[0].get("num_eval_samples") or 0, taken[1].get("num_eval_samples") or 0)
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-
-
-def _count_held_out(recipe: dict[str, Any]) -> int:
-    return 0 if recipe.get("eval_dataset_name") else recipe.get("num_eval_samples") or 0
 
 
 def list_changes(checkpoint: Path, recipe: Recipe, config: CESConfig) -> list[dict[str, Any]]:

@@ -122,9 +122,7 @@ def read_prompts(recipe: Recipe, num_prompts: int | None = None) -> Prompts:
     count = num_prompts or min(NUM_PROMPTS, script.max_train_samples or NUM_PROMPTS)
     try:
         may_be_small = script.dataset_builder is None and is_local(name) and num_prompts is None
-        take_all = (
-            may_be_small and len(read_rows(script, name, script.dataset_split, script.dataset_config).golds) <= count
-        )
+        take_all = may_be_small and len(read_rows(script, name, script.dataset_split).golds) <= count  # a local file
         limit = None if take_all else count
         subset = replace(script, max_train_samples=limit, num_eval_samples=None, eval_dataset_name=None)
         data, _ = load_datasets(subset)

@@ -150,4 +150,4 @@ def _training_rows(recipe: Recipe) -> int | None:
     if not (is_local(name) and Path(name).expanduser().exists()):
         return None
     held_out = 0 if script.eval_dataset_name else script.num_eval_samples or 0
-    return len(read_rows(script, name, script.dataset_split, script.dataset_config).golds) - held_out
+    return len(read_rows(script, name, script.dataset_split).golds) - held_out

@@ -79,8 +79,9 @@ def _problems_and_groups(
     if script.dataset_builder is not None:
         script = replace(script, num_eval_samples=num_problems)
     if data is not None:
-        script = replace(script, max_train_samples=num_problems, num_eval_samples=None, eval_dataset_name=None)
-        script = replace(script, dataset_split="test")  # as for `trl-ces eval --data`
+        # `trl-ces eval --data` reads the same split.
+        script = replace(script, dataset_split="test", max_train_samples=num_problems)
+        script = replace(script, num_eval_samples=None, eval_dataset_name=None)
     all_problems, held_out = load_datasets(script)
     problems = held_out if data is None else all_problems
     if problems is None:
