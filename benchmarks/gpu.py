@@ -26,7 +26,6 @@ from transformers.utils import is_flash_attn_2_available
 
 HERE = Path(__file__).parent
 ZERO2 = HERE.parent / "recipes/accelerate/zero2.yaml"
-TOTAL_MINUTES = 12.0
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Part:
     script: str
     large: str
     tiny: str
-    minutes: float  # share of TOTAL_MINUTES
+    minutes: float  # share of the total time
     has_attention: bool = True  # whether the script has --attention and --checkpointing options
 
 
@@ -96,8 +95,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--minutes",
         type=float,
-        default=TOTAL_MINUTES,
-        help="total time limit, divided among the parts; the last part may use all remaining time",
+        default=12.0,
+        help="total time limit; a part that ends early leaves its remaining time to the parts after it",
     )
     parser.add_argument("--output_dir", type=Path, default=Path("runs/bench/gpu"))
     return parser.parse_args(argv)
@@ -177,8 +176,8 @@ def main(argv: list[str] | None = None) -> int:
         if reason := reason_to_skip(name, options, device):
             print(f"{name}: skipped, because it {reason}.", flush=True)
             continue
-        share = 60 * PARTS[name].minutes * options.minutes / TOTAL_MINUTES
-        limit = remaining if name == options.parts[-1] else min(remaining, share)
+        pending = options.parts[options.parts.index(name) :]
+        limit = remaining * PARTS[name].minutes / sum(PARTS[part].minutes for part in pending)
         file = options.output_dir / f"{name}.md"
         outcome = run_part(command_of(name, options, device), file, device_name, limit)
         failed += outcome.startswith("failed")

@@ -21,8 +21,21 @@ def gpu():
     del sys.modules["gpu"]
 
 
-def test_the_minutes_of_the_parts_sum_to_the_total(gpu):
-    assert sum(part.minutes for part in gpu.PARTS.values()) == pytest.approx(gpu.TOTAL_MINUTES)
+def test_parts_share_the_time_that_remains(gpu, tmp_path, monkeypatch):
+    clock, limits = [100.0], []
+
+    def run_part(args, file, device, seconds):
+        limits.append(seconds)
+        clock[0] += 6 if len(limits) == 1 else seconds  # the first part ends early
+        file.write_text("")
+        return "6 s"
+
+    monkeypatch.setattr(gpu, "run_part", run_part)
+    monkeypatch.setattr(gpu.time, "monotonic", lambda: clock[0])
+    args = ["--shape", "tiny", "--parts", "plan", "packed", "vocabulary", "--minutes", "3.5"]
+    assert gpu.main([*args, "--output_dir", str(tmp_path)]) == 0
+    # Shares of 1.5, 1 and 1: 90 of 210 s, then half of the remaining 204 s, then the rest.
+    assert limits == pytest.approx([90, 102, 102])
 
 
 def test_a_part_is_stopped_at_its_limit_and_its_output_is_kept(gpu, tmp_path):

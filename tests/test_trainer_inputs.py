@@ -3,6 +3,7 @@
 from functools import partial
 
 import pytest
+from datasets import Dataset
 from peft import LoraConfig, PeftModel, get_peft_model
 from tiny import save_tiny, tiny_model, tiny_tokenizer
 from trainers import tiny_trainer, vowel_accuracy_reward, weights
@@ -74,6 +75,15 @@ def test_a_larger_embedding_and_an_image_token_are_accepted(tmp_path):
     tokenizer = tiny_tokenizer(markers=["<image>"])
     tokenizer.image_token = "<image>"
     tiny_trainer(tmp_path, more={"processing_class": tokenizer})
+
+
+@pytest.mark.parametrize("name", ["train_dataset", "eval_dataset"])
+def test_a_dataset_without_a_prompt_column_is_rejected(tmp_path, name):
+    data = Dataset.from_dict({"question": ["1 + 1"] * 4, "solution": ["2"] * 4})
+    with pytest.raises(
+        ValueError, match=rf"`{name}` has no `prompt` column. Its columns are \['question', 'solution'"
+    ):
+        tiny_trainer(tmp_path, more={name: data})
 
 
 @pytest.mark.parametrize("metric", ["eval_ces/group_accuracy", "completions/min_terminated_length"])

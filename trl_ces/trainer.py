@@ -311,7 +311,10 @@ class CESTrainer(
             check_not_adapter(model)
         arguments = dict(zip(("train_dataset", "eval_dataset", "processing_class"), positional, strict=False)) | kwargs
         data, tokenizer = arguments.get("train_dataset"), arguments.get("processing_class")
-        if isinstance(data, Dataset) and data and "prompt" in data.column_names and not arguments.get("rollout_func"):
+        for name in ("train_dataset", "eval_dataset"):
+            if isinstance(rows := arguments.get(name), Dataset) and "prompt" not in rows.column_names:
+                raise ValueError(f"`{name}` has no `prompt` column. Its columns are {rows.column_names}.")
+        if isinstance(data, Dataset) and data and not arguments.get("rollout_func"):
             name = model if isinstance(model, str) else get_config_model_id(model.config)
             revision = (args.model_init_kwargs or {}).get("revision")
             check_chat_template(data["prompt"][0], name, tokenizer, revision, args.trust_remote_code)

@@ -48,7 +48,7 @@ def test_too_few_rows_for_a_rollout_are_rejected_before_the_model_is_loaded(tmp_
     fields = {"model_name_or_path": "m", "dataset_name": str(tmp_path / "data.jsonl"), "output_dir": str(tmp_path)}
     sizes = {"use_cpu": True, "bf16": False, "num_generations": 2, "per_device_train_batch_size": 8}
     recipe = make_recipe(fields | sizes | {"reward_funcs": ["think_format_reward"]}, "my.yaml")
-    with pytest.raises(UserError, match="There are 3 training rows, but a rollout needs 4 prompts: add rows"):
+    with pytest.raises(UserError, match=r"fewer training rows \(3\) than prompts per rollout \(4\): add rows"):
         make_trainer(recipe, recipe.training_config(1), PartialState())
 
 

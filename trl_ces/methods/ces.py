@@ -205,7 +205,7 @@ def unshaped_rollout_warning(tau: float, lengths: Tensor) -> str:
 
 def _advice(length: float) -> str:
     """Return advice for a tau that is too small for completions of about `length` tokens."""
-    return short_completion_warning(length) or f"Set `ces_tau` to {automatic_tau(length):g} or `auto`."
+    return short_completion_warning(length) or "Set `ces_tau` to `auto`."
 
 
 def negative_beta_warning(beta_correct: float, beta_incorrect: float) -> str:

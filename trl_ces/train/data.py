@@ -310,6 +310,6 @@ def check_rows(rows: int, prompts: int) -> None:
     """Raise `UserError` if there are too few rows for a rollout; the Trainer would save an untrained model."""
     if rows < prompts:
         raise UserError(
-            f"There are {rows} training rows, but a rollout needs {prompts} prompts: add rows, or lower "
+            f"There are fewer training rows ({rows}) than prompts per rollout ({prompts}): add rows, or lower "
             "`responses_per_rollout` or `steps_per_generation`."
         )

@@ -80,7 +80,7 @@ def test_the_papers_schedule_is_the_same_on_any_number_of_devices(tmp_path, proc
 def test_too_few_rows_for_a_rollout_are_rejected(tmp_path):
     config = build_recipe(tmp_path, per_device_train_batch_size=8, max_steps=5).check_training(1)
     assert make_schedule(config, 1, 2).rollouts == 5
-    with pytest.raises(UserError, match="There are 1 training rows, but a rollout needs 2 prompts: add rows"):
+    with pytest.raises(UserError, match=r"fewer training rows \(1\) than prompts per rollout \(2\): add rows"):
         make_schedule(config, 1, 1)
 
 

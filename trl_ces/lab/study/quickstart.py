@@ -105,7 +105,7 @@ def quickstart(
         raise failure  # `run_all` ends the other runs
 
     with stage("2/3  Train three methods") as line:
-        run_all(runs, [{}, {}], on_finish=to_measure.append, on_failure=on_failure, on_wait=on_wait)
+        run_all(runs, [{}] * len(runs), on_finish=to_measure.append, on_failure=on_failure, on_wait=on_wait)
     with stage(f"3/3  Measure all models on {num_problems} held-out problems"):
         while to_measure:
             measure_next()
