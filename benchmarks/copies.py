@@ -1,11 +1,11 @@
 """
-Count accepted copies of formulas from the question, with and without passing the question to the reward.
+Count how many copied formulas the reward accepts, with and without the question as an argument.
 
-    python benchmarks/copies.py --data FOLDER            # with train/math/math.json and math/NAME/test.jsonl
+    python benchmarks/copies.py --data FOLDER            # contains train/math/math.json and math/NAME/test.jsonl
 
 Each policy boxes one formula: the longest, last or first formula of the question, or a modified version of the longest
-formula (in brackets, with `+ 0`, with spaces, or with swapped sides). Copies that equal the gold, ignoring spaces
-and dollar signs, are correct and are not counted.
+formula (in brackets, with `+ 0`, with spaces, or with swapped sides). A copy that equals the gold, ignoring spaces and
+dollar signs, is correct and is not counted.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def read_questions(data: Path) -> dict[str, list[tuple[str, str]]]:
 
 
 def formulas(question: str) -> list[str]:
-    """Return the formulas of a question, without their delimiters."""
+    """Return the formulas of a question without the delimiters."""
     matches = ["".join(parts).strip() for parts in FORMULA.findall(question)]
     return [formula for formula in matches if formula]
 
@@ -62,11 +62,11 @@ MODIFIED = {
 POLICIES = VERBATIM | MODIFIED
 
 
-def spelling(text: str) -> str:
+def normalize(text: str) -> str:
     return re.sub(r"[\s$]", "", text)
 
 
-def rewards_of(rows: list[Row], *, with_questions: bool) -> list[float | None]:
+def compute_rewards(rows: list[Row], *, with_questions: bool) -> list[float | None]:
     from trl_ces.rewards import accuracy_reward
 
     columns = {"prompts": [row.question for row in rows]} if with_questions else {}
@@ -75,17 +75,16 @@ def rewards_of(rows: list[Row], *, with_questions: bool) -> list[float | None]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with train/ and math/")
-    parser.add_argument("--first", type=int, default=3000, help="questions per dataset (default 3000)")
-    parser.add_argument(
-        "--show", type=int, default=0, help="accepted copies to print per dataset and policy (default 0)"
-    )
+    parser.add_argument("--data", type=Path, required=True, help="folder that contains train/ and math/")
+    parser.add_argument("--first", type=int, default=3000, help="number of questions per dataset (default 3000)")
+    text = "number of accepted copies to print per dataset and policy (default 0)"
+    parser.add_argument("--show", type=int, default=0, help=text)
     options = parser.parse_args()
-    print("| dataset | questions | copied formula | accepted without the question | with it | share | equal to gold |")
+    print("| dataset | questions | copied formula | accepted without question | with question | share | equals gold |")
     print("|---|--:|---|--:|--:|--:|--:|")
     for name, pairs in read_questions(options.data).items():
         questions = [(question, gold, formulas(question)) for question, gold in pairs[: options.first]]
-        accepted_longest: list[Row] = []  # rows whose longest formula is accepted without the question
+        accepted_longest: list[Row] = []  # rows with a longest formula that is accepted without the question
         for policy, choose in POLICIES.items():
             if policy in MODIFIED:
                 rows = [row._replace(copy=choose([row.copy])) for row in accepted_longest]
@@ -93,18 +92,16 @@ def main() -> None:
                 rows = [
                     Row(question, gold, choose(candidates)) for question, gold, candidates in questions if candidates
                 ]
-            same = sum(spelling(row.copy) == spelling(row.gold) for row in rows)
-            rows = [row for row in rows if spelling(row.copy) != spelling(row.gold)]
-            equal = [row for row, reward in zip(rows, rewards_of(rows, with_questions=False), strict=True) if reward]
-            accepted = [
-                row for row, reward in zip(equal, rewards_of(equal, with_questions=True), strict=True) if reward
-            ]
-            accepted_longest = equal if policy == "longest" else accepted_longest
+            num_gold = sum(normalize(row.copy) == normalize(row.gold) for row in rows)
+            rows = [row for row in rows if normalize(row.copy) != normalize(row.gold)]
+            rewards = compute_rewards(rows, with_questions=False)
+            without_question = [row for row, reward in zip(rows, rewards, strict=True) if reward]
+            rewards = compute_rewards(without_question, with_questions=True)
+            accepted = [row for row, reward in zip(without_question, rewards, strict=True) if reward]
+            accepted_longest = without_question if policy == "longest" else accepted_longest
             share = f"{len(accepted) / len(questions):.1%}"
-            print(
-                f"| {name} | {len(questions)} | {policy} | {len(equal)} | {len(accepted)} | {share} | {same} |",
-                flush=True,
-            )
+            counts = f"{len(without_question)} | {len(accepted)} | {share} | {num_gold}"
+            print(f"| {name} | {len(questions)} | {policy} | {counts} |", flush=True)
             for row in accepted[: options.show]:
                 print(f"    gold {row.gold!r}, copy {row.copy!r}, question {row.question!r:.300}")
 

@@ -3,9 +3,9 @@
     python benchmarks/first_ratio.py
     python benchmarks/first_ratio.py --device cuda --shape 1.5b --longest 12000
 
-The cases differ in padding and in the batches in which old log-probs are computed. The learning rate is 0, so every
-ratio should be 1. Deviations are due to rounding: a row's log-probs depend on the other rows of its batch and on their
-padding. Weights and tokens are random; lengths are typical of R1-Distill models.
+The cases use different padding, and compute old log-probs in different batches. The learning rate is 0, so every ratio
+should be 1. Deviations are rounding errors, because a row's log-probs depend on the other rows of the batch and on
+padding. Weights and tokens are random. Lengths are typical of R1-Distill models.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from trl_ces import CESConfig, CESTrainer
 
 
 class RecordingTrainer(CESTrainer):
-    """Trainer that records |log ratio| for every token in the loss."""
+    """Trainer that records abs(log ratio) for every token in the loss."""
 
     def _log_first_ratio(self, rows, logps):
         ratio = (logps.detach() - rows["old_per_token_logps"]).abs()
@@ -26,7 +26,7 @@ class RecordingTrainer(CESTrainer):
 
 
 class EarlyTrainer(RecordingTrainer):
-    """Trainer that computes old log-probs when TRL requests them, in different batches than the update."""
+    """Trainer that computes old log-probs when TRL requests them, in batches that differ from the update's batches."""
 
     def _may_defer_old_logps(self):
         return False
@@ -35,7 +35,7 @@ class EarlyTrainer(RecordingTrainer):
 CASES = {
     "TRL's padding": (RecordingTrainer, {"trim_padding": False, "arrange_by_length": False}),
     "trimmed padding, old log-probs when TRL requests them": (EarlyTrainer, {}),
-    "trimmed padding, old log-probs on the update's rows": (RecordingTrainer, {}),
+    "trimmed padding, old log-probs in the update's batches": (RecordingTrainer, {}),
 }
 
 
@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--shape", choices=SHAPES, default="small")
-    parser.add_argument("--rows", type=int, default=16, help="completions per rollout, two per optimizer step")
+    parser.add_argument("--rows", type=int, default=16, help="completions per rollout; each optimizer step uses two")
     parser.add_argument("--longest", type=int, default=400, help="length of the longest completion, in tokens")
     options = parser.parse_args(arguments)
     completions = r1_lengths(options.rows, options.longest, 0)

@@ -4,9 +4,9 @@
     python benchmarks/gpu.py --parts update plan
     python benchmarks/gpu.py --shape tiny          # a small version of every part, on a CPU
 
-Each part runs in its own process, with a share of the total time. Its output is written to OUTPUT_DIR/PART.md
-immediately, so rows are kept even if the part fails or times out, and its table is printed when it ends. Models have
-random weights; nothing is downloaded. `rollout` generates with vLLM, or with transformers if vLLM is not installed.
+Each part runs in a separate process with a time limit. The output is written to OUTPUT_DIR/PART.md immediately, so
+rows are kept even if the part fails or times out. The table is printed when the part ends. Models have random weights,
+and nothing is downloaded. `rollout` generates with vLLM, or with transformers if vLLM is not installed.
 """
 
 import argparse
@@ -30,7 +30,7 @@ ZERO2 = HERE.parent / "recipes/accelerate/zero2.yaml"
 
 @dataclass(frozen=True)
 class Part:
-    """A script in this folder, its options for the 1.5B shape, and its options for a small test run."""
+    """Script in this folder, with options for the 1.5B shape and options for a small test run."""
 
     script: str
     large: str
@@ -43,9 +43,9 @@ ROLLOUT = (
     "--config arithmetic --disable_tqdm true --use_cpu false --bf16 true --gradient_checkpointing true "
     "--num_generations 4 --per_device_train_batch_size 2 --gradient_accumulation_steps 2"
 )
-# 48 completions and 12 optimizer steps, as in the paper, but with completions of 1,000 tokens.
+# As in the paper, a rollout has 48 completions and 12 optimizer steps, but completions have at most 1,000 tokens.
 PAPER_STEPS = " --steps_per_generation 24 --max_completion_length 1000"
-# 8 completions and 2 optimizer steps, because transformers generates and Adam runs on the CPU.
+# A rollout has only 8 completions and 2 optimizer steps, because transformers and Adam on the CPU are slow.
 FEW_STEPS = " --steps_per_generation 4 --max_completion_length 500"
 TINY_ROLLOUT = (
     "--config arithmetic --disable_tqdm true --max_completion_length 24 --num_generations 4 "
@@ -54,7 +54,7 @@ TINY_ROLLOUT = (
 VLLM = "--use_vllm true --vllm_mode colocate --vllm_enable_sleep_mode true --vllm_gpu_memory_utilization 0.3 "
 VLLM += "--vllm_max_model_length 1100"
 
-# Sorted by importance.
+# The parts are sorted by importance.
 PARTS = {
     "update": Part(
         "update_step",
@@ -103,7 +103,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def attention_of(options: argparse.Namespace, device: str) -> str:
-    """Return the requested attention implementation, by default FlashAttention if it is installed, else sdpa."""
+    """Return the requested attention implementation, or by default FlashAttention if it is installed, else sdpa."""
     flash = device == "cuda" and is_flash_attn_2_available(kernels_fallback_ok=True)
     return options.attention or ("flash_attention_2" if flash else "sdpa")
 
@@ -118,7 +118,7 @@ def reason_to_skip(name: str, options: argparse.Namespace, device: str) -> str:
 
 
 def command_of(name: str, options: argparse.Namespace, device: str) -> list[str]:
-    """Return the Python command-line arguments that run a part."""
+    """Return the arguments of the Python command that runs a part."""
     part, tiny, attention = PARTS[name], options.shape == "tiny", attention_of(options, device)
     script = str(HERE / f"{part.script}.py")
     args = [script, "--device", device, *shlex.split(part.tiny if tiny else part.large)]
@@ -141,7 +141,7 @@ def command_of(name: str, options: argparse.Namespace, device: str) -> list[str]
 
 
 def run_part(args: list[str], file: Path, device: str, seconds: float) -> str:
-    """Run a part for at most `seconds`, write its output to `file` immediately, and return its outcome."""
+    """Run a part for at most `seconds`, write the output to `file` immediately, and return the outcome."""
     start = time.monotonic()
     with file.open("w", encoding="utf-8") as output:
         output.write(f"{device}, torch {torch.__version__}\n\n    {shlex.join(['python', *args])}\n\n")
@@ -164,27 +164,27 @@ def main(argv: list[str] | None = None) -> int:
     options = parse(argv)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu" and options.shape != "tiny":
-        raise SystemExit("There is no CUDA device. `--shape tiny` runs a small version of every part on the CPU.")
+        raise SystemExit("No CUDA device was found. `--shape tiny` runs a small version of every part on the CPU.")
     device_name = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} CPU"
     options.output_dir.mkdir(parents=True, exist_ok=True)
-    deadline, failed = time.monotonic() + 60 * options.minutes, 0
+    deadline, failures = time.monotonic() + 60 * options.minutes, 0
     for name in options.parts:
         remaining = deadline - time.monotonic()
         if remaining <= 0:
-            print(f"{name}: no time left (--minutes {options.minutes:g}); run it with --parts {name}.")
+            print(f"{name}: no time left (--minutes {options.minutes:g}); run this part with --parts {name}.")
             continue
         if reason := reason_to_skip(name, options, device):
-            print(f"{name}: skipped, because it {reason}.", flush=True)
+            print(f"{name}: skipped, because this part {reason}.", flush=True)
             continue
         pending = options.parts[options.parts.index(name) :]
         limit = remaining * PARTS[name].minutes / sum(PARTS[part].minutes for part in pending)
         file = options.output_dir / f"{name}.md"
         outcome = run_part(command_of(name, options, device), file, device_name, limit)
-        failed += outcome.startswith("failed")
+        failures += outcome.startswith("failed")
         lines = file.read_text(encoding="utf-8").splitlines()
         results = [line for line in lines if line.startswith("|") or ", time " in line]
         print(f"{name}: {outcome}; {file}", *results, sep="\n", flush=True)
-    return int(failed > 0)
+    return int(failures > 0)
 
 
 if __name__ == "__main__":

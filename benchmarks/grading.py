@@ -1,12 +1,12 @@
-"""Compare the throughput of the accuracy rewards of trl_ces and TRL on the same easy answers.
+"""Compare the throughput of the trl_ces and TRL accuracy rewards on the same easy answers.
 
     python benchmarks/grading.py
 
-Final answers are numbers, fractions, powers and short polynomials; half of them are incorrect, as is typical of a
-partially trained model. The two rewards run alternately; only the trl_ces reward uses all cores. Ratios compare
-wall-clock times, so run nothing else on the machine.
+Final answers are numbers, fractions, powers and short polynomials. Half of the answers are incorrect, as is typical of
+a partially trained model. The two rewards run alternately, and only the trl_ces reward uses all cores. Ratios compare
+wall-clock times, so do not run other programs at the same time.
 
-The second part times answers that need symbolic algebra, with and without hostile answers mixed in.
+The second part times answers that need symbolic algebra, with and without additional hostile answers.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from trl_ces.rewards import accuracy_reward as ces_reward
 
 
 def easy_answers(count: int, seed: int) -> tuple[list[list[dict[str, str]]], list[str]]:
-    """Generate conversational completions with boxed answers and golds in dollar signs, as TRL's reward requires."""
+    """Generate chat completions with boxed answers, and golds between dollar signs, as TRL's reward requires."""
     draw = random.Random(seed)
     completions, golds = [], []
     for _ in range(count):
@@ -59,7 +59,7 @@ def algebra_answers(count: int, seed: int) -> tuple[list[str], list[str], list[f
 
 
 def hostile_answers(count: int, seed: int) -> list[str]:
-    """Generate distinct completions that would exceed any time limit if compared symbolically."""
+    """Generate distinct completions for which symbolic comparison would exceed any time limit."""
     draw = random.Random(seed)
     forms = [
         lambda n: f"9^{{9^{{9^{{{n}}}}}}}",
@@ -83,7 +83,7 @@ def processor_seconds() -> float:
 
 
 def time_with_hostile_answers(options: argparse.Namespace) -> None:
-    """Time the reward on answers that need symbolic algebra, with and without hostile answers mixed in."""
+    """Time the reward on answers that need symbolic algebra, with and without additional hostile answers."""
     seconds: dict[str, list[float]] = {"without": [], "with": []}
     cpu_seconds: dict[str, float] = dict.fromkeys(seconds, 0.0)
     hostile_rewards: list[float | None] = []
@@ -121,7 +121,7 @@ def time_with_hostile_answers(options: argparse.Namespace) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--answers", type=int, default=1000)
+    parser.add_argument("--answers", type=int, default=1000, help="number of answers per turn")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--hostile", type=int, default=20, help="number of hostile answers in the second part")
@@ -129,15 +129,15 @@ def main(argv: list[str] | None = None) -> int:
     rewards: dict[str, list] = {}
     seconds: dict[str, list[float]] = {"trl_ces": [], "TRL": []}
     for turn in range(options.repeats + 1):  # the first turn starts the workers and is not timed
-        completions, golds = easy_answers(options.answers, options.seed + turn)  # new answers, so none are cached
+        completions, golds = easy_answers(options.answers, options.seed + turn)  # new answers are not cached
         for name, reward in (("trl_ces", ces_reward), ("TRL", trl_reward)):
             start = time.perf_counter()
             rewards[name] = reward(completions=completions, solution=golds)
             if turn > 0:
                 seconds[name].append(time.perf_counter() - start)
-    ratios = [other / own for own, other in zip(seconds["trl_ces"], seconds["TRL"], strict=True)]
-    agreed = sum(own == other for own, other in zip(rewards["trl_ces"], rewards["TRL"], strict=True))
-    print(f"{options.answers} answers, {os.cpu_count()} cores; both rewards agree on {agreed}\n")
+    ratios = [trl / ces for ces, trl in zip(seconds["trl_ces"], seconds["TRL"], strict=True)]
+    num_equal = sum(ces == trl for ces, trl in zip(rewards["trl_ces"], rewards["TRL"], strict=True))
+    print(f"{options.answers} answers, {os.cpu_count()} cores; the rewards of {num_equal} answers are equal\n")
     for name, measurements in seconds.items():
         print(f"{name:>7}: {options.answers / statistics.median(measurements):.0f} grades/s")
     print(f"trl_ces / TRL: {statistics.median(ratios):.2f} [{min(ratios):.2f}, {max(ratios):.2f}]")

@@ -1,12 +1,12 @@
-"""Compare planned and measured memory of training steps: small models on a CPU, larger models on a GPU.
+"""Compare the planned and measured memory of training steps, for small models on a CPU or larger models on a GPU.
 
     python benchmarks/memory.py
     python benchmarks/memory.py --device cuda
 
 In each case, CESTrainer trains a random model for two steps on full-length completions, in a separate process. The
-script compares the estimate of `trl_ces/lab/plan` with the measured peak: on a GPU, the peak of PyTorch's allocator;
-on a CPU, the peak of resident memory minus its value before the model was created (Linux only). The CPU cases take a
-few minutes on one core.
+script compares the estimate of `trl_ces/lab/plan` with the measured peak. On a GPU, this is the peak of PyTorch's
+allocator. On a CPU (Linux only), it is the peak of resident memory minus the resident memory before the model was
+created. The CPU cases take a few minutes on one core.
 """
 
 import argparse
@@ -25,7 +25,7 @@ QWEN = shape_of("qwen2", False, 512, 1536, 8, 8, 2, 32000)
 # resident in memory.
 LLAMA = shape_of("llama", True, 256, 1024, 12, 4, 4, 32768)
 FOUR_ROWS = {"max_completion_length": 736, "per_device_train_batch_size": 4}
-# Name, shape and recipe fields that differ from BASE.
+# Each case has a name, a shape and the recipe fields that differ from BASE.
 CASES = [
     ("Qwen2, 57 M", QWEN, {}),
     ("Qwen2, 57 M", QWEN, {"gradient_checkpointing": True}),
@@ -37,7 +37,7 @@ CASES = [
     ("Llama, 21 M, tied", LLAMA, {**FOUR_ROWS, "gradient_checkpointing": True}),
     ("Qwen2, 57 M, long", QWEN, {"max_completion_length": 1504, "gradient_checkpointing": True}),
 ]
-# Sizes from the config.json of Qwen2.5-0.5B and Qwen2.5-Math-1.5B. These cases need a GPU with 80 GB.
+# The sizes are from config.json of Qwen2.5-0.5B and Qwen2.5-Math-1.5B. The GPU cases need up to 80 GB of memory.
 HALF_BILLION = shape_of("qwen2", True, 896, 4864, 24, 14, 2, 151936)
 R1_1_5B = KNOWN_SHAPES["deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B"]
 LONG = {"bf16": True, "gradient_checkpointing": True, "max_completion_length": 12_000}
@@ -84,7 +84,7 @@ def recipe_of(fields, output, device):
 
 
 def planned_bytes(shape, fields, device):
-    """Return the planned bytes, excluding the reserve."""
+    """Return the planned memory in bytes, excluding the reserve."""
     from trl_ces.lab.plan.memory import Engine, plan_memory
     from trl_ces.lab.plan.setup import make_setup
 
@@ -103,7 +103,7 @@ def resident_bytes(name):
 
 
 def train(shape, fields, output, device):
-    """Train and return the peak bytes of PyTorch's allocator or, on a CPU, the increase in resident memory."""
+    """Train, and return the peak of PyTorch's allocator or, on a CPU, the increase in resident memory, in bytes."""
     import torch
     from datasets import Dataset
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -117,7 +117,7 @@ def train(shape, fields, output, device):
     length = config.max_completion_length
 
     def rollout(prompts, trainer):
-        # The first prompt is shorter than the others, so that rows need padding, as in training.
+        # The first prompt is shorter than the other prompts, so that rows need padding, as in training.
         ids = [[3] * (PROMPT if number else PROMPT // 2) for number in range(len(prompts))]
         return {"prompt_ids": ids, "completion_ids": [[4] * length for _ in prompts], "logprobs": None}
 
@@ -165,7 +165,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument(
-        "--measure", type=int, help="measure only this case, in this process, and print its peak in bytes"
+        "--measure", type=int, help="measure only this case in this process, and print the peak in bytes"
     )
     parser.add_argument("--cases", type=int, nargs="*", help="numbers of the cases to run (default: all)")
     options = parser.parse_args()
@@ -184,14 +184,14 @@ def main():
         settings = {**BASE, **fields}
         rows = f"{settings['per_device_train_batch_size']} x {PROMPT + settings['max_completion_length']}"
         deviation = "failed" if peak is None else f"{100 * (plan / peak - 1):+.1f} %"
-        measured = "" if peak is None else f"{peak / MIB:,.0f}"
+        peak_mib = "" if peak is None else f"{peak / MIB:,.0f}"
         print_row(
             [
                 name,
                 rows,
                 "yes" if settings["gradient_checkpointing"] else "no",
                 f"{plan / MIB:,.0f}",
-                measured,
+                peak_mib,
                 deviation,
             ]
         )

@@ -1,6 +1,6 @@
-"""Workloads of the benchmarks: completions with R1-like lengths, models of several sizes, and trainers.
+"""Benchmark workloads: completions with R1-like lengths, models of several sizes, and trainers.
 
-Tokens and rewards are random. Nothing is generated or graded, so only the update is measured.
+Tokens and rewards are random. Nothing is generated or graded, so the benchmarks measure only the update.
 """
 
 import math
@@ -19,13 +19,13 @@ from trl_ces import CESConfig, CESTrainer
 from trl_ces.lab.tasks.arithmetic_model import build_tokenizer
 
 GROUP = 4
-# Hidden size, intermediate size, layers, heads, key-value heads, vocabulary. "1.5b" is Qwen2.5-Math-1.5B.
+# Values: hidden size, intermediate size, layers, heads, key-value heads, vocabulary. "1.5b" is Qwen2.5-Math-1.5B.
 SHAPES = {
     "tiny": (128, 512, 4, 4, 2, 1024),
     "small": (256, 1024, 6, 4, 2, 2048),
     "1.5b": (1536, 8960, 28, 12, 2, 151936),
 }
-# Trainer class, config class, shaping.
+# Values: trainer class, config class, shaping settings.
 TRAINERS = {
     "trl": (GRPOTrainer, GRPOConfig, {}),
     "none": (CESTrainer, CESConfig, {"shaping": "none"}),
@@ -33,7 +33,7 @@ TRAINERS = {
     "packed": (CESTrainer, CESConfig, {"shaping": "none", "packing": True}),
     "trimmed": (CESTrainer, CESConfig, {"shaping": "none", "packing": False}),
 }
-# Settings of all trainers: DAPO with a learning rate of 0, so the weights do not change; nothing is saved or logged.
+# All trainers use DAPO with a learning rate of 0, so the weights do not change. Nothing is saved or logged.
 COMMON = {
     "bf16": False,
     "gradient_checkpointing": False,
@@ -62,7 +62,7 @@ def prompt_lengths(rows: int, longest: int, seed: int) -> list[int]:
 
 
 def matrix_rate(device: str, dtype: torch.dtype) -> float:
-    """Return the highest FLOP/s of ten large matrix multiplications."""
+    """Return the FLOP/s of the fastest of ten large matrix multiplications."""
     size = 8192 if device == "cuda" else 1024
     a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
     seconds, timer = [], UpdateTimer(device == "cuda")
@@ -77,9 +77,9 @@ def make_model(
     shape: str, attention: str, dtype: torch.dtype, positions: int, device: str, vocabulary: int | None = None
 ) -> Qwen2ForCausalLM:
     """Create a Qwen2 model with random weights on `device`; `vocabulary` overrides the shape's vocabulary size."""
-    hidden, intermediate, layers, heads, key_value_heads, own_vocabulary = SHAPES[shape]
+    hidden, intermediate, layers, heads, key_value_heads, default_vocabulary = SHAPES[shape]
     config = Qwen2Config(
-        vocab_size=vocabulary or own_vocabulary,
+        vocab_size=vocabulary or default_vocabulary,
         hidden_size=hidden,
         intermediate_size=intermediate,
         num_hidden_layers=layers,
@@ -108,8 +108,8 @@ class UpdateTimer(TrainerCallback):
     """
     Time the update: ordering and padding of rows, forward and backward passes, and the optimizer step.
 
-    Times are wall-clock seconds on a GPU. On a CPU, they are CPU seconds of this process, so other processes do not
-    affect them.
+    On a GPU, times are wall-clock seconds. On a CPU, times are CPU seconds of this process, which other processes do
+    not affect.
     """
 
     def __init__(self, cuda: bool):
@@ -122,7 +122,7 @@ class UpdateTimer(TrainerCallback):
         return time.process_time()
 
     def begin(self) -> None:
-        """Start the clock; called by the reward function."""
+        """Start the clock. The reward function calls this method."""
         self.positions = 0
         self.started = self.now()
 
@@ -137,7 +137,7 @@ class UpdateTimer(TrainerCallback):
 
 
 class Workload:
-    """A trainer that repeats an optimizer step on a fixed rollout, with groups of four completions."""
+    """Trainer that repeats an optimizer step on a fixed rollout with groups of four completions."""
 
     def __init__(self, trainer_name, completions, prompts, micro_batch, model, device, **settings: Any):
         trainer_class, config_class, shaping = TRAINERS[trainer_name]
@@ -147,7 +147,7 @@ class Workload:
         def tokens(length):
             return torch.randint(2, vocabulary, (length,), generator=generator).tolist()
 
-        starts = {row // GROUP: tokens(prompts[row]) for row in range(0, len(completions), GROUP)}
+        prompt_ids = {row // GROUP: tokens(prompts[row]) for row in range(0, len(completions), GROUP)}
         rows = [[*tokens(length - 1), 1] for length in completions]
         correct = torch.randint(0, 2, (len(completions),), generator=generator).float().tolist()
         self.timer = UpdateTimer(device == "cuda")
@@ -156,7 +156,7 @@ class Workload:
             groups = [int(prompt) for prompt in prompts]  # TRL repeats each prompt for its group
             order = [group * GROUP + position % GROUP for position, group in enumerate(groups)]
             return {
-                "prompt_ids": [starts[group] for group in groups],
+                "prompt_ids": [prompt_ids[group] for group in groups],
                 "completion_ids": [rows[row] for row in order],
                 "logprobs": None,
                 "correctness": [correct[row] for row in order],
@@ -185,17 +185,17 @@ class Workload:
             model=model,
             reward_funcs=accuracy_reward,
             args=config_class(**arguments),
-            train_dataset=Dataset.from_dict({"prompt": [str(group) for group in starts]}),
-            processing_class=build_tokenizer(),  # only its padding and EOS ids, 0 and 1, are used
+            train_dataset=Dataset.from_dict({"prompt": [str(group) for group in prompt_ids]}),
+            processing_class=build_tokenizer(),  # only the padding id 0 and the EOS id 1 are used
             rollout_func=rollout,
             callbacks=[self.timer],
         )
         self.trainer.remove_callback(PrinterCallback)
 
     def step(self, keep_gradients: bool = False) -> float:
-        """Run one optimizer step and return the duration of its update in seconds."""
+        """Run one optimizer step and return the duration of the update in seconds."""
         self.timer.keep = keep_gradients
-        torch.manual_seed(0)  # TRL then shuffles the rows in the same order for all trainers
+        torch.manual_seed(0)  # with this seed, TRL shuffles the rows in the same order for all trainers
 
         def count(module, inputs, output):
             self.timer.positions += output.last_hidden_state.shape[:2].numel()
@@ -206,7 +206,7 @@ class Workload:
         return self.timer.seconds
 
     def peak_memory(self) -> int:
-        """Run a step and return its peak memory in bytes, minus the memory in use before the step."""
+        """Run a step and return the peak memory minus the memory in use before the step, in bytes."""
         if self.timer.cuda:
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()

@@ -2,9 +2,9 @@
 
     OMP_NUM_THREADS=1 python benchmarks/small_step.py
 
-The model is the base model of the `arithmetic` recipe, trained first if necessary; completions have about 24 tokens.
-The trainers run alternately with a learning rate of 0, so completions keep their length. Each repeat yields a ratio of
-CPU seconds; the median and range of the ratios are printed.
+The script uses the base model of the `arithmetic` recipe, and trains it first if necessary. Completions have about 24
+tokens. The trainers run alternately with a learning rate of 0, so the completion length does not change. Each repeat
+yields a ratio of CPU seconds. The script prints the median and range of the ratios.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def make_trainer(name: str, model_dir: Path, steps: int):
         "max_steps": steps,
         **COMMON,
         **shaping,
-        **({"ces_tau": 0.2} if name == "ces" else {}),  # at 0.01, no token would be shaped
+        **({"ces_tau": 0.2} if name == "ces" else {}),  # with 0.01, no token would be shaped
     }
     trainer = trainer_class(
         model=AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32),
@@ -51,7 +51,7 @@ def make_trainer(name: str, model_dir: Path, steps: int):
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=8, help="optimizer steps per repeat; 4 per rollout")
+    parser.add_argument("--steps", type=int, default=8, help="optimizer steps per repeat (4 per rollout)")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args(argv)
     warnings.filterwarnings("ignore")
@@ -66,8 +66,9 @@ def main(argv: list[str] | None = None) -> int:
             trainer.train()
             if turn > 0:  # the first turn is a warm-up
                 seconds[name].append(time.process_time() - start)
-    for above, below in (("none", "trl"), ("ces", "none")):
-        print(f"{above} / {below}, CPU time of {options.steps} complete steps: {ratio(seconds, above, below)}")
+    for numerator, denominator in (("none", "trl"), ("ces", "none")):
+        value = ratio(seconds, numerator, denominator)
+        print(f"{numerator} / {denominator}, CPU time of {options.steps} complete steps: {value}")
     return 0
 
 

@@ -1,10 +1,10 @@
-"""Compare time, memory and gradients of an update by CESTrainer and TRL's GRPOTrainer on the same rollout.
+"""Compare the time, memory and gradients of one update with CESTrainer and with TRL's GRPOTrainer on the same rollout.
 
     python benchmarks/update_step.py                                   # a small model on a CPU
     python benchmarks/update_step.py --device cuda --shape 1.5b --longest 12000 --attention sdpa
 
-The trainers run alternately. Each repeat yields a ratio; the script prints the median and range of the ratios. On a
-CPU, times are CPU seconds of this process, so other processes do not affect them; set OMP_NUM_THREADS=1.
+The trainers run alternately. Each repeat yields a ratio, and the script prints the median and range of the ratios. On
+a CPU, set OMP_NUM_THREADS=1; times are CPU seconds of this process, which other processes do not affect.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         help="vocabulary sizes of the `vocabulary` part",
     )
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=0, help="random seed of the completion lengths")
+    parser.add_argument("--seed", type=int, default=0, help="random seed for completion lengths")
     parser.add_argument("--parts", nargs="+", choices=sorted(PARTS), default=sorted(PARTS))
     parser.add_argument("--peak_of", nargs=2, metavar=("TRAINER", "ROWS"), help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
@@ -56,7 +56,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 class Bench:
-    """Create and time the workloads of one run; all trainers share one model."""
+    """Create and time workloads whose trainers share one model."""
 
     def __init__(self, options: argparse.Namespace, vocabulary: int | None = None):
         self.options = options
@@ -68,12 +68,12 @@ class Bench:
         return matrix_rate(self.options.device, self.options.dtype)
 
     def update_flops(self, completions: list[int]) -> float:
-        """Return the minimum FLOPs of a forward and backward pass over all tokens except padding."""
+        """Return the minimum FLOPs of a forward and backward pass over all non-padding tokens."""
         prompts = prompt_lengths(len(completions), self.options.longest, self.options.seed)
         lengths = [prompt + completion for prompt, completion in zip(prompts, completions, strict=True)]
         config, embedding = self.model.config, self.model.get_input_embeddings().weight.numel()
         weights = sum(parameter.numel() for parameter in self.model.parameters()) - embedding
-        attention = 2 * config.num_hidden_layers * config.hidden_size  # causal: half of the score matrix
+        attention = 2 * config.num_hidden_layers * config.hidden_size  # causal attention uses half of the score matrix
         return 3 * sum(2 * weights * length + attention * length**2 for length in lengths)
 
     def lengths(self) -> list[int]:
@@ -85,7 +85,7 @@ class Bench:
         return Workload(trainer, completions, prompts, micro_batch, self.model, self.options.device, **settings)
 
     def time_alternately(self, workloads: dict[str, Workload]) -> dict[str, list[float]]:
-        """Time the workloads alternately and return the seconds of each; the first turn is a warm-up."""
+        """Time the workloads alternately, after a warm-up turn, and return the seconds of each workload's turns."""
         seconds: dict[str, list[float]] = {trainer: [] for trainer in workloads}
         for turn in range(self.options.repeats + 1):
             for trainer, workload in workloads.items():
@@ -95,9 +95,9 @@ class Bench:
         return seconds
 
 
-def ratio(seconds: dict[str, list[float]], above: str, below: str) -> str:
+def ratio(seconds: dict[str, list[float]], numerator: str, denominator: str) -> str:
     """Format the median and range of the ratios over all turns."""
-    ratios = [slow / fast for slow, fast in zip(seconds[above], seconds[below], strict=True)]
+    ratios = [top / bottom for top, bottom in zip(seconds[numerator], seconds[denominator], strict=True)]
     return f"{statistics.median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]"
 
 
@@ -106,7 +106,7 @@ def line(*cells: object) -> None:
 
 
 def peak(options: argparse.Namespace, trainer: str, rows: int) -> int:
-    """Measure a step's peak memory in bytes, in a separate process."""
+    """Measure a step's peak memory in a separate process, in bytes."""
     args = [sys.executable, __file__, "--peak_of", trainer, str(rows)]
     for name in ("device", "shape", "attention", "rows", "longest", "seed"):
         args += [f"--{name}", str(getattr(options, name))]
@@ -118,7 +118,7 @@ def peak(options: argparse.Namespace, trainer: str, rows: int) -> int:
 
 
 def mixed_lengths(bench: Bench) -> None:
-    """Compare the time and gradients of CESTrainer and TRL at R1-like lengths, by micro-batch size."""
+    """For each micro-batch size, compare the time and gradients of CESTrainer and TRL at R1-like lengths."""
     options, lengths = bench.options, bench.lengths()
     mean = sum(lengths) / len(lengths)
     print(f"\n{len(lengths)} completions of {mean:.0f} tokens on average, {max(lengths)} at most\n")
@@ -150,7 +150,7 @@ def mixed_lengths(bench: Bench) -> None:
 
 
 def memory(bench: Bench) -> None:
-    """Compare the peak memory of a step, excluding the model, at R1-like lengths; each trainer has its own process."""
+    """Compare the peak memory of a step at R1-like lengths, excluding the model, with one process per trainer."""
     print("\nPeak memory of a step\n")
     line("rows per micro-batch", "TRL", "none / TRL", "ces / none")
     line(*["---:"] * 4)
@@ -161,7 +161,7 @@ def memory(bench: Bench) -> None:
 
 
 def relative_difference(expected: dict[str, torch.Tensor], actual: dict[str, torch.Tensor]) -> float:
-    """Return the norm of the difference of all gradients, divided by the norm of `expected`."""
+    """Return the norm of the difference between all gradients, divided by the norm of `expected`."""
     difference = sum((expected[name] - actual[name]).double().square().sum() for name in expected)
     return float((difference / sum(value.double().square().sum() for value in expected.values())).sqrt())
 
@@ -177,7 +177,7 @@ def equal_lengths(bench: Bench) -> None:
 
 
 def packed(bench: Bench) -> None:
-    """Compare the time of packed rows and rows padded to the longest row, at R1-like lengths."""
+    """Compare the times of packed rows and of rows padded to the longest row, at R1-like lengths."""
     workloads = {trainer: bench.workload(trainer, bench.lengths(), 2) for trainer in ("packed", "trimmed")}
     seconds = bench.time_alternately(workloads)
     print(f"\nR1-like lengths, 2 rows per micro-batch: packed / trimmed, time {ratio(seconds, 'packed', 'trimmed')}")
@@ -217,7 +217,7 @@ def main(argv: list[str] | None = None) -> int:
         workload = bench.workload(trainer, bench.lengths(), int(rows))
         if options.device == "cuda":
             workload.step()  # warm-up, so that one-time library setup is not measured
-        # On a CPU, measure the first step: later steps reuse memory that the first step leaves allocated.
+        # On a CPU, measure the first step, because later steps reuse memory that the first step leaves allocated.
         print(json.dumps(workload.peak_memory()))
         return 0
     name = torch.cuda.get_device_name() if options.device == "cuda" else f"{platform.machine()} CPU"

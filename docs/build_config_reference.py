@@ -26,19 +26,19 @@ prints them all. Optional settings default to `None`.
 
 `CESConfig` has these fields and those of `GRPOConfig`. One default differs: `epsilon_high` is DAPO's 0.28.
 
-{{ours}}
+{{ces_settings}}
 
 ## Data, rewards, batches
 
 Only [recipes](recipes.md) and the command line accept these keys. A recipe can also contain `env`, a mapping of
 environment variables for the training processes.
 
-{{script}}
+{{recipe_settings}}
 """
 
 
-def items(owner: type) -> str:
-    """List the dataclass fields that `GRPOConfig` does not have, with type, default and help text."""
+def list_settings(owner: type) -> str:
+    """List the dataclass fields that `GRPOConfig` does not have, each with its type, default and help text."""
     inherited, hints = {entry.name for entry in dataclasses.fields(GRPOConfig)}, typing.get_type_hints(owner)
     lines = []
     for entry in dataclasses.fields(owner):
@@ -47,7 +47,7 @@ def items(owner: type) -> str:
             if default is dataclasses.MISSING:
                 default = entry.default_factory() if callable(entry.default_factory) else None
             kind = describe_type(hints[entry.name], entry.metadata.get("choices"))
-            text = readable(entry.metadata["help"])
+            text = to_markdown(entry.metadata["help"])
             if default is None:
                 type_and_default = f"{kind.removesuffix(' or None')}, optional"
             else:
@@ -67,7 +67,7 @@ def describe_type(hint: typing.Any, choices: typing.Sequence[str] | None) -> str
     return str(hint).replace("typing.", "") if typing.get_origin(hint) else getattr(hint, "__name__", str(hint))
 
 
-def readable(text: str) -> str:
+def to_markdown(text: str) -> str:
     """Convert a help text to one Markdown paragraph, without TRL's cross-references, and escape HTML and asterisks."""
     text = re.sub(r"\[`~?([\w.]+)`\]", lambda match: f"`{match[1].rpartition('.')[2]}`", " ".join(text.split()))
     text = re.sub(r"\bdocs/(\w+)\.md", r"[\1.md](\1.md)", text)
@@ -78,7 +78,7 @@ def readable(text: str) -> str:
 
 def page() -> str:
     """Return the text of docs/config.md."""
-    return TEXT.format(ours=items(CESConfig), script=items(ScriptArguments))
+    return TEXT.format(ces_settings=list_settings(CESConfig), recipe_settings=list_settings(ScriptArguments))
 
 
 if __name__ == "__main__":

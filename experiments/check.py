@@ -1,10 +1,10 @@
 """
 Recompute the numbers in docs/results.md and README.md: `python experiments/check.py`.
 
-The script prints a table of paired differences from DAPO, computed from each experiment's results.csv: points of
-accuracy, tokens, and diverged runs. It fails if docs/results.md lacks a row of this table, if README.md lacks a row of
-its own table, if an interval in the "Does it help?" section of either page is not in the table, or if that section
-lacks the ranges over the pairs of paper_dose. It then prints these rows, intervals and ranges.
+For each experiment, the script prints the differences from DAPO in accuracy (points) and length (tokens), and the
+number of diverged runs, computed from results.csv. It fails and lists the mismatches if docs/results.md lacks a row of
+this table, if README.md lacks a row of its own table, if an interval in the "Does it help?" section of either page is
+not in the table, or if that section lacks the ranges over the pairs of paper_dose.
 """
 
 import re
@@ -18,7 +18,7 @@ from trl_ces.lab.study.comparison import estimate
 
 FOLDER = Path(__file__).parent
 BEFORE, BASELINE = "Before training", "DAPO"
-# Column -> names of the method in the experiments.
+# Column -> names that the experiments use for the method.
 COLUMNS = {
     "CES": ("CES",),
     "CES, correct only": ("CES, correct answers only", "CES, correct completions only"),
@@ -33,20 +33,20 @@ def main() -> None:
     table = "\n".join([*table_rows(), "", *worst_rows()])
     print(table, "", "paper_dose, CES and DAPO by pair: " + ", ".join(paper_dose_ranges()), sep="\n")
     results, readme = ((FOLDER.parent / name).read_text(encoding="utf-8") for name in ("docs/results.md", "README.md"))
-    differences = [row for row in table.splitlines() if row not in results.splitlines()]
-    rows_in_readme = re.findall(r"^\| (.+) \| [\d.]+ \| (.+) \| (.+) \|$", readme, re.M)  # skips tau
-    differences += ["README.md: " + " | ".join(row) for row in readme_rows(table) if row not in rows_in_readme]
+    mismatches = [row for row in table.splitlines() if row not in results.splitlines()]
+    rows_in_readme = re.findall(r"^\| (.+) \| [\d.]+ \| (.+) \| (.+) \|$", readme, re.M)  # without tau
+    mismatches += ["README.md: " + " | ".join(row) for row in readme_rows(table) if row not in rows_in_readme]
     intervals = set(re.findall(INTERVAL, table))
     intervals |= {interval.lstrip("-+") for interval in intervals}  # pages have "11.5 ± 8.8 tokens shorter"
     for page in (results, readme):
         section = page.partition("\n## Does it help?\n")[2].partition("\n## ")[0]
-        differences += [interval for interval in re.findall(INTERVAL, section) if interval not in intervals]
+        mismatches += [interval for interval in re.findall(INTERVAL, section) if interval not in intervals]
         ranges = [text for text in paper_dose_ranges() if page is results or "points" not in text]
-        differences += [text for text in ranges if text not in " ".join(section.split())]
+        mismatches += [text for text in ranges if text not in " ".join(section.split())]
         if not section:
-            differences.append('no section "## Does it help?"')
-    if differences:
-        sys.exit("docs/results.md or README.md does not match the results.csv files:\n" + "\n".join(differences))
+            mismatches.append('no section "## Does it help?"')
+    if mismatches:
+        sys.exit("docs/results.md or README.md does not match the results.csv files:\n" + "\n".join(mismatches))
 
 
 def table_rows() -> list[str]:
@@ -61,14 +61,14 @@ def table_rows() -> list[str]:
     tasks = read("forty_more_worlds")
     before = tasks[tasks["method"] == BEFORE].set_index("variant")["accuracy"]
     for name, (low, high) in ACCURACY_RANGES.items():
-        inside = before.index[(before >= low) & (before < high)]
-        rows.append(row(f"forty_more_worlds, {name}", tasks[tasks["variant"].isin(inside)], "variant"))
+        variants = before.index[(before >= low) & (before < high)]
+        rows.append(row(f"forty_more_worlds, {name}", tasks[tasks["variant"].isin(variants)], "variant"))
     rows += [row(f"arena, {name}", group, "seed") for name, group in read("arena").groupby("variant", sort=False)]
     return rows
 
 
 def worst_rows() -> list[str]:
-    """Return the lines of a Markdown table of each method's worst task in forty_more_worlds, by means over seeds."""
+    """Return the lines of a Markdown table with each method's worst task in forty_more_worlds (means over seeds)."""
     results = read("forty_more_worlds")
     means = results.groupby(["variant", "method"])[["accuracy", "length_tokens"]].mean().unstack("method")
     rows = ["| forty_more_worlds | Δ accuracy in the worst task, points | largest Δ length, tokens |", "|---|--:|--:|"]
@@ -80,7 +80,7 @@ def worst_rows() -> list[str]:
 
 
 def paper_dose_ranges() -> list[str]:
-    """Return the smallest and largest value over the pairs of paper_dose runs, as the pages state them."""
+    """Return the ranges over all pairs of paper_dose runs, worded as on the pages."""
     results = read("paper_dose")
     runs = results[results["method"].isin(["CES", BASELINE])].pivot(index=["variant", "seed"], columns="method")
     tokens, points = (runs[name]["CES"] - runs[name][BASELINE] for name in ("length_tokens", "accuracy"))
@@ -93,7 +93,7 @@ def paper_dose_ranges() -> list[str]:
 
 
 def readme_rows(table: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the rows of README.md's table, without tau: base accuracy, points of accuracy and diverged runs of CES."""
+    """Yield (base accuracy, points of accuracy, diverged runs) for each row of README.md's table."""
     long = read("arithmetic_long")
     accuracy = long[long["method"] == BEFORE]["accuracy"].mean()
     names = {"arithmetic_long": f"{100 * accuracy:.0f} %"}
@@ -112,10 +112,10 @@ def read(experiment: str) -> pandas.DataFrame:
 
 def row(name: str, results: pandas.DataFrame, unit: str) -> str:
     """Format one row; intervals are over seeds, or over tasks if `unit` is `variant`."""
-    trained = results[results["method"] != BEFORE]
-    means = trained.groupby([unit, "method"])[["accuracy", "length_tokens"]].mean().unstack("method")
+    trained_runs = results[results["method"] != BEFORE]
+    means = trained_runs.groupby([unit, "method"])[["accuracy", "length_tokens"]].mean().unstack("method")
     base = results[results["method"] == BEFORE].groupby("variant")["accuracy"].mean()
-    by_seed = results[results["method"] == BEFORE].set_index(["variant", "seed"])["accuracy"]
+    base_by_seed = results[results["method"] == BEFORE].set_index(["variant", "seed"])["accuracy"]
     cells, counts = [], []
     for names in COLUMNS.values():
         method = next((name for name in names if name in means["accuracy"]), None)
@@ -125,9 +125,9 @@ def row(name: str, results: pandas.DataFrame, unit: str) -> str:
         differences = [
             (means[measure][method] - means[measure][BASELINE]).dropna() for measure in ("accuracy", "length_tokens")
         ]
-        runs = trained[trained["method"] == method]
-        # If all seeds share a base model, it was measured only once.
-        bases = [by_seed.get((run.variant, run.seed), base[run.variant]) for run in runs.itertuples()]
+        runs = trained_runs[trained_runs["method"] == method]
+        # A base model that all seeds share was evaluated only once.
+        bases = [base_by_seed.get((run.variant, run.seed), base[run.variant]) for run in runs.itertuples()]
         diverged = (runs["accuracy"].to_numpy() < 0.5 * pandas.Series(bases).to_numpy()).sum()
         points, tokens = (
             estimate(values).text(factor, 1, signed=True) for values, factor in zip(differences, (100, 1), strict=True)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-# Background processes and their children ignore SIGINT, so tests that send SIGINT would wait forever.
+# Shells start background processes with SIGINT ignored, and tests that send SIGINT would then wait forever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 os.environ.update(
@@ -34,11 +34,11 @@ def pytest_collection_finish():
 def default_sigterm():
     """Reset the signal handlers that training in this process may have replaced."""
     interrupt = signal.getsignal(signal.SIGINT)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
+    for signum in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, signal.SIG_DFL)
     yield
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
+    for signum in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, signal.SIG_DFL)
     signal.signal(signal.SIGINT, interrupt)
 
 

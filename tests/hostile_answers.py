@@ -1,10 +1,10 @@
 r"""
 Completions that would hang the grader, exhaust memory, break a parser or run as code.
 
-`run` grades each of them together with a completion that needs algebra, first with the reward and then with the
-evaluation grader. This command prints incorrect grades and resource usage as JSON:
+`run` grades each hostile completion together with an ordinary completion that needs algebra, first with the reward and
+then with the evaluation grader. This command prints incorrect grades and resource usage as JSON:
 
-    python tests/hostile_answers.py 3 1   # evaluation time limit in seconds; n, to use every n-th completion
+    python tests/hostile_answers.py 3 1   # LIMIT_S N: the time limit of the evaluation; use every N-th completion
 """
 
 import json
@@ -91,10 +91,10 @@ def control_characters():
 
 def broken_text():
     yield from ("\ud800", "\udfff", "7\udc80", "\udc00\ud800", "\ud83d", r"\sqrt{" + "\udcff" + "}", "\uffff\ufffe")
-    half = r"\frac{汉}{7}é😀".encode()
-    cut = [half[:end].decode(errors=how) for end in range(7, len(half)) for how in ("replace", "surrogateescape")]
-    yield from dict.fromkeys(cut)
-    yield from (half.decode("latin-1"), half.decode("utf-16-le", errors="replace"), "\U0010ffff" * 50)
+    data = r"\frac{汉}{7}é😀".encode()
+    parts = [data[:end].decode(errors=mode) for end in range(7, len(data)) for mode in ("replace", "surrogateescape")]
+    yield from dict.fromkeys(parts)
+    yield from (data.decode("latin-1"), data.decode("utf-16-le", errors="replace"), "\U0010ffff" * 50)
 
 
 def latex_bombs():
@@ -183,7 +183,7 @@ def whole_texts():
         r"\boxed{7\}", r"\boxed{\{7}", r"\boxed{\\}7}", "{" * MEGABYTE + r"\boxed{7}", "}" * MEGABYTE + r"\boxed{7}",
         "{" * 300_000 + r"\boxed{7}" + "}" * 300_000, "</think>" * 100_000, "<think>" * 100_000,
         "<think></think>" * 50_000 + r"\boxed{7}", r"<think>\boxed{7}", "<think" * 100_000, "</think" * 100_000,
-        # text around a box, which context.py reads
+        # text around a box, for context.py
         r"\text  " * 40 + r"x\boxed{7}", r"\boxed{7} the answer is" + " " * MEGABYTE + "x",
         r"\boxed{7} " + "1" * MEGABYTE, r"\boxed{7} for " + "and 1 " * 170_000, r"\boxed{" + r"\[" * 100_000 + "}",
         r"\boxed{7} " + "no wait " * 125_000, r"\boxed{7}" + ", " * 500_000, r"\boxed{7} " + "or " * 330_000,
@@ -213,7 +213,7 @@ GOLDS = ("42", r"\sqrt{x}+42\pi", "(41,42]", "41, 42; 43", r"\begin{pmatrix}41\\
 
 
 def neighbor(number):
-    """Return a completion that needs algebra, its gold and its correctness; they differ between numbers."""
+    """Return a completion that needs algebra, its gold and its correctness. All completions are different."""
     n = number + 2
     return (
         (rf"\boxed{{\sqrt{{{2 * n * n}}}}}", rf"{n}\sqrt{{2}}", True),
@@ -223,16 +223,16 @@ def neighbor(number):
 
 
 class WatchedPool(WorkerPool):
-    """Worker pool that records the status of each reply, or "lost" if the worker was lost."""
+    """Worker pool that records the status of each reply, or "lost" if the worker exited or hung."""
 
     def __init__(self):
         super().__init__()
         self.statuses = []
         for worker in self.workers:
-            worker.request = self._watched(worker.request)
+            worker.request = self._watch(worker.request)
 
-    def _watched(self, request):
-        def watched(message, limit_s):
+    def _watch(self, request):
+        def watched_request(message, limit_s):
             try:
                 reply = request(message, limit_s)
             except WorkerLost:
@@ -241,7 +241,7 @@ class WatchedPool(WorkerPool):
             self.statuses.append(reply["status"])
             return reply
 
-        return watched
+        return watched_request
 
     def wait_for_exit(self):
         """Close the workers' input and wait until they exit, so that RUSAGE_CHILDREN includes their memory."""
@@ -256,8 +256,8 @@ def resident_bytes():
 
 
 def run(corpus, limit_s):
-    """Grade each completion of the corpus and one neighbor per completion, as in training and in the evaluation."""
-    # Allow for a busy machine: a worker should be lost only if the kernel does not stop the comparison.
+    """Grade each completion of the corpus and its neighbor, as in training and in the evaluation."""
+    # On a busy machine, replies are late. A worker should be lost only if the kernel does not end the comparison.
     pool_module.GRACE_S = 60.0
     pool = pool_module._shared = WatchedPool()
     pool.map([{"op": "equal", "gold": "x", "answer": "y"}] * 8)  # start the workers
@@ -298,6 +298,6 @@ def run(corpus, limit_s):
 
 
 if __name__ == "__main__":
-    limit, every = float(sys.argv[1]), int(sys.argv[2])
+    limit_s, step = float(sys.argv[1]), int(sys.argv[2])
     completions = hostile_completions()
-    print(json.dumps(run({name: completions[name] for name in list(completions)[::every]}, limit)))
+    print(json.dumps(run({name: completions[name] for name in list(completions)[::step]}, limit_s)))

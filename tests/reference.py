@@ -129,7 +129,7 @@ def shaped_loss(
                 shaped = shaped + min(alpha * nats, abs(advantage) / kappa)
             ratio = torch.exp(logps[position] - old_logps[position])
             loss = -torch.minimum(ratio * shaped, torch.clamp(ratio, 1 - epsilon_low, 1 + epsilon_high) * shaped)
-            if rule == "on_policy_sft":  # the likelihood of correct completions; its value is -1 per token
+            if rule == "on_policy_sft":  # maximize the likelihood of correct completions; the value is -1 per token
                 loss = is_correct * (logps[position].detach() - logps[position] - 1)
             token_losses.append(loss)
         row_losses.append(token_losses)

@@ -1,4 +1,4 @@
-"""Check the parts of docs/architecture.md: the imports between them, and names that only some parts may use."""
+"""Check the rules in docs/architecture.md for imports between parts and for names that only some parts may use."""
 
 import ast
 import re
@@ -9,8 +9,8 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "trl_ces"
 
-# A part is a folder or a file of the package. It may import only from parts that are earlier in this list. Training
-# uses only the core.
+# A part is a folder or a file of the package, and may import only from parts that come earlier in this list.
+# Training uses only the core.
 CORE = ("support", "grading.qwen", "grading", "methods", "config", "layers", "trainer", "rewards", "train")
 LAB = tuple(
     f"lab.{name}" for name in ("evaluation.code", "evaluation", "tasks", "inspect", "plan", "study", "testing")
@@ -22,7 +22,7 @@ PRIVATE_METHODS = re.compile(
 
 
 def part_of(module):
-    """Return the innermost part of a module such as `lab.evaluation.code.judge`."""
+    """Return the innermost part that contains a module such as `lab.evaluation.code.judge`."""
     parts = [part for part in PARTS if module == part or module.startswith(f"{part}.")]
     return max(parts, key=len, default=None)
 
@@ -60,12 +60,12 @@ def reachable_modules(module, graph):
     while remaining:
         name = remaining.pop()
         modules.add(name)
-        packages = {name[:place] for place, letter in enumerate(name) if letter == "."}
+        packages = {name[:index] for index, character in enumerate(name) if character == "."}
         remaining |= (graph[name] | packages) - modules
     return modules
 
 
-def python(code):
+def run_python(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
 
 
@@ -89,8 +89,8 @@ def test_training_imports_neither_the_lab_nor_server_client_packages():
     assert {
         name for module in core for name in reachable_modules(module, graph) if name.startswith(("lab", "cli"))
     } == set()
-    absent = "sys.modules |= dict.fromkeys(['requests', 'urllib3', 'vllm'])"
-    loaded = python(f"import sys; {absent}; import trl_ces.cli.train_worker; print(*sys.modules)")
+    hide_packages = "sys.modules |= dict.fromkeys(['requests', 'urllib3', 'vllm'])"
+    loaded = run_python(f"import sys; {hide_packages}; import trl_ces.cli.train_worker; print(*sys.modules)")
     assert {"trl_ces.trainer", "trl_ces.train.run"} <= set(loaded)
     assert [name for name in loaded if name.startswith("trl_ces.lab")] == []
 
@@ -135,7 +135,7 @@ def test_only_the_trainer_and_its_layers_use_trls_private_methods():
 
 
 def test_importing_the_package_or_the_grader_loads_neither_torch_nor_trl():
-    loaded = python("import sys, trl_ces, trl_ces.grading, trl_ces.support.prompts; print(*sys.modules)")
+    loaded = run_python("import sys, trl_ces, trl_ces.grading, trl_ces.support.prompts; print(*sys.modules)")
     assert {"torch", "trl", "transformers"}.isdisjoint(loaded)
 
 

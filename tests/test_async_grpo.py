@@ -37,7 +37,7 @@ def test_the_loss_reads_the_advantages_before_the_forward_pass():
 
     keys_read = []
 
-    class Watched(dict):
+    class RecordingDict(dict):
         def __getitem__(self, key):
             keys_read.append(key)
             return super().__getitem__(key)
@@ -46,7 +46,7 @@ def test_the_loss_reads_the_advantages_before_the_forward_pass():
         raise ForwardReached
 
     with pytest.raises(ForwardReached):
-        AsyncGRPOTrainer.compute_loss(SimpleNamespace(aux_loss_enabled=False), model, Watched(make_batch()))
+        AsyncGRPOTrainer.compute_loss(SimpleNamespace(aux_loss_enabled=False), model, RecordingDict(make_batch()))
     assert "advantages" in keys_read
 
 

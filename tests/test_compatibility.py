@@ -41,7 +41,7 @@ def quality_model(tokenizer, num_labels=1):
 
 
 @pytest.mark.parametrize("accuracy_reward", [None, "quality"])
-def test_a_reward_model_can_be_used_with_or_as_the_accuracy_reward(tmp_path, accuracy_reward):
+def test_a_reward_model_may_be_the_accuracy_reward_or_an_additional_reward(tmp_path, accuracy_reward):
     script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
     tokenizer = tiny_tokenizer()
     judge = quality_model(tokenizer)
@@ -198,10 +198,10 @@ def test_vllms_importance_weights_multiply_the_shaped_advantage(tmp_path, mode):
     generator = torch.Generator().manual_seed(9)
     with torch.no_grad():
         noise = [(0.3 * torch.randn(len(row["mask"]), generator=generator)).tolist() for row in rows]
-        exact = [[logp.item() for logp in logps_and_bits(model, row, 1.0)[0]] for row in rows]
-    sampled = [[p + e for p, e in zip(*pair, strict=True)] for pair in zip(exact, noise, strict=True)]
-    scripted = trainer.rollout_func
-    trainer.rollout_func = lambda prompts, trainer: {**scripted(prompts, trainer), "logprobs": sampled}
+        exact_logps = [[logp.item() for logp in logps_and_bits(model, row, 1.0)[0]] for row in rows]
+    sampled_logps = [[p + e for p, e in zip(*pair, strict=True)] for pair in zip(exact_logps, noise, strict=True)]
+    rollout_func = trainer.rollout_func
+    trainer.rollout_func = lambda prompts, trainer: {**rollout_func(prompts, trainer), "logprobs": sampled_logps}
     trainer.use_vllm, trainer._last_loaded_step = True, 0  # as if the sampler had the current weights
     batch = rollout(trainer, script)
     loss = trainer._compute_loss(trainer.model, batch)
@@ -226,7 +226,7 @@ def test_evaluation_with_continuous_batching_logs_metrics(tmp_path):
     """Replace only paged attention, which needs a GPU; the rest of TRL's code path runs."""
     model = tiny_model()
     model.generate_batch = lambda prompts, **kwargs: {
-        place: SimpleNamespace(generated_tokens=[5 + place % 7, 6, 1]) for place, _ in enumerate(prompts)
+        index: SimpleNamespace(generated_tokens=[5 + index % 7, 6, 1]) for index, _ in enumerate(prompts)
     }
     changes = {"use_transformers_continuous_batching": True, "eval_strategy": "steps", "eval_steps": 1}
     trainer = tiny_trainer(tmp_path, max_steps=2, more={"model": model}, **changes)

@@ -10,7 +10,7 @@ from objectives import watch_shaping
 from reference import float64_copy, selection_sizes, shaped_loss
 from reference_comparison import assert_loss_and_gradients_agree
 from tool_processes import add
-from tool_turns import QWEN_END, call, chat_trainer, four_of_each, question, qwen_tokenizer, r1_tokenizer, script_turns
+from tool_turns import QWEN_END, call, chat_trainer, four_copies, question, qwen_tokenizer, r1_tokenizer, script_turns
 from trl.chat_template_utils import qwen3_5_think_chat_template
 
 # Tools and environments. A dialogue is a list of turns: model, tool, model, ...
@@ -49,7 +49,7 @@ def test_tool_output_is_neither_counted_nor_shaped_nor_trained_on(tmp_path):
     trainer = chat_trainer(tmp_path, final_turn_accuracy_reward, qwen_tokenizer(), columns, tools=[add])
     script_turns(trainer, TOOL_DIALOGUES)
     shaping = watch_shaping(trainer)
-    batch = trainer._generate_and_score_completions(four_of_each(columns))
+    batch = trainer._generate_and_score_completions(four_copies(columns))
     loss = trainer._compute_loss(trainer.model, batch)
 
     rows = []
@@ -64,8 +64,8 @@ def test_tool_output_is_neither_counted_nor_shaped_nor_trained_on(tmp_path):
     sizes = selection_sizes(rows, 4, "0.3")
     assert shaping[0].count_nonzero(dim=1).tolist() == sizes
     assert shaping[0][batch["tool_mask"] == 0].count_nonzero() == 0
-    with_output = selection_sizes([{**row, "mask": [1] * len(row["mask"])} for row in rows], 4, "0.3")
-    assert sizes != with_output, "the test needs tool output that would change k"
+    sizes_with_output = selection_sizes([{**row, "mask": [1] * len(row["mask"])} for row in rows], 4, "0.3")
+    assert sizes != sizes_with_output, "the test needs tool output that changes k"
     model = float64_copy(trainer.model)
     assert_loss_and_gradients_agree(trainer, loss, model, shaped_loss(model, rows, 4, tau="0.3"))
 
@@ -123,7 +123,7 @@ def test_the_reward_of_an_environment_determines_correctness(tmp_path, rewards, 
     trainer = chat_trainer(tmp_path, rewards, qwen_tokenizer(), columns, changes, environment_factory=Till)
     assert trainer.reward_func_names[-1] == "Till"
     script_turns(trainer, TILL_DIALOGUES + TILL_DIALOGUES)
-    batch = trainer._generate_and_score_completions(four_of_each(columns))
+    batch = trainer._generate_and_score_completions(four_copies(columns))
     assert batch["correct"].tolist() == [True, True, False, False, False, False, False, False]
     assert batch["group_correct"].tolist() == [2] * 4 + [0] * 4
     trainer._compute_loss(trainer.model, batch)
@@ -131,7 +131,7 @@ def test_the_reward_of_an_environment_determines_correctness(tmp_path, rewards, 
     assert trainer.state.log_history[-1]["ces/group_accuracy"] == 0.25
 
 
-def test_ces_accuracy_reward_is_required_if_an_environment_has_another_reward(tmp_path):
+def test_an_environment_with_a_reward_function_requires_ces_accuracy_reward(tmp_path):
     columns = {"prompt": [question("pay")] * 2, "owed": [2, 2]}
     with pytest.raises(ValueError, match=r"Set `ces_accuracy_reward` .*, one of quiet_reward, Till: "):
         chat_trainer(tmp_path, [quiet_reward], qwen_tokenizer(), columns, environment_factory=Till)
@@ -147,7 +147,7 @@ def test_rollouts_of_an_environment_without_a_reward_are_not_shaped(tmp_path):
     trainer = chat_trainer(tmp_path, None, qwen_tokenizer(), columns, environment_factory=environments)
     script_turns(trainer, TILL_DIALOGUES + DOOR_DIALOGUES)
     shaping = watch_shaping(trainer)
-    batch = trainer._generate_and_score_completions(four_of_each(columns))
+    batch = trainer._generate_and_score_completions(four_copies(columns))
     trainer._compute_loss(trainer.model, batch)
     assert batch["scored"].tolist() == [True] * 4 + [False] * 4
     lengths = [sum(dialogue_tokens(trainer.processing_class, dialogue)[1]) for dialogue in TILL_DIALOGUES]
@@ -178,7 +178,7 @@ def test_rewards_receive_thinking_prefilled_from_the_template(tmp_path, template
     columns = {"prompt": [question("3+4"), question("1+1")]}
     changes = {"chat_template_kwargs": template_kwargs, "max_completion_length": 4}
     trainer = chat_trainer(tmp_path, accuracy, make_tokenizer(), columns, changes)
-    batch = trainer._generate_and_score_completions(four_of_each(columns))
+    batch = trainer._generate_and_score_completions(four_copies(columns))
     prompt = trainer.processing_class.decode(batch["prompt_ids"][0])
     assert ("</think>" in prompt) == bool(template_kwargs)
     assert received == [prefilled] * 8

@@ -1,4 +1,4 @@
-"""Test CESTrainer with a vision-language model: LLaVA, because Qwen-VL's processors need torchvision."""
+"""Test CESTrainer with the vision-language model LLaVA, because Qwen-VL's processors need torchvision."""
 
 import functools
 import math
@@ -62,7 +62,7 @@ def vision_trainer(trainer_class, config_class, tmp_path, **changes):
         return [float(messages[0]["content"][:1].islower()) for messages in completions]
 
     arguments = {"max_steps": 2, "steps_per_generation": 2, "optim": "sgd", "epsilon_high": 0.28, **changes}
-    arguments["generation_kwargs"] = {"suppress_tokens": [vocabulary - 1]}  # a random model would sample <image>
+    arguments["generation_kwargs"] = {"suppress_tokens": [vocabulary - 1]}  # never sample <image>
     columns = {
         "prompt": [[{"role": "user", "content": "what is it"}]] * 4,
         "images": [[image] for image in images],
@@ -72,7 +72,7 @@ def vision_trainer(trainer_class, config_class, tmp_path, **changes):
 
 
 def train(trainer):
-    """Train before the next trainer is created, because creating a trainer resets the seed."""
+    """Train immediately, because creating the next trainer resets the seed."""
     trainer.train()
     return trainer
 

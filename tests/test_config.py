@@ -35,9 +35,9 @@ def test_defaults_match_the_paper_and_dapo(tmp_path):
     assert {name: getattr(config, name) for name in expected} == expected
 
 
-def test_every_added_field_has_help():
-    own = set(CESConfig.__dataclass_fields__) - set(GRPOConfig.__dataclass_fields__)
-    assert {name for name in own if CESConfig.__dataclass_fields__[name].metadata.get("help")} == own
+def test_every_added_field_has_a_help_text():
+    added = set(CESConfig.__dataclass_fields__) - set(GRPOConfig.__dataclass_fields__)
+    assert {name for name in added if CESConfig.__dataclass_fields__[name].metadata.get("help")} == added
 
 
 INF, NAN = float("inf"), float("nan")
@@ -66,17 +66,17 @@ REJECTED = [
         ({"generation_kwargs": {name: value}, **more}, "`generation_kwargs` is", remedy)
         for name, value, remedy, more in (
             *(
-                (name, 64, f"the trainer does not support this key: remove `{name}`", {})
+                (name, 64, f"the trainer does not support this key, so remove `{name}`", {})
                 for name in ("thinking_token_budget", "max_time", "forced_eos_token_id", "return_dict_in_generate")
             ),
-            *((name, 1, f"change it there, and remove `{name}`", {}) for name in ("eos_token_id", "pad_token_id")),
+            *((name, 1, f"config, and remove `{name}`", {}) for name in ("eos_token_id", "pad_token_id")),
             ("eos_token_id", None, "remove `eos_token_id`", {}),
             ("stop_strings", ["x"], "remove `stop_strings`", {}),
             *((name, ["x"], f"remove `{name}`", {"use_vllm": True}) for name in ("stop", "stop_token_ids")),
             ("ignore_eos", True, "remove `ignore_eos`", {"use_vllm": True}),
             *((name, 5, "`max_completion_length`", {}) for name in ("max_new_tokens", "max_length", "max_tokens")),
-            *((name, 0.5, f"`{name}` is a field", {}) for name in ("temperature", "top_p", "min_p")),
-            ("top_k", 5, "`top_k` is a field", {"use_vllm": True}),
+            *((name, 0.5, f"set the config's `{name}`", {}) for name in ("temperature", "top_p", "min_p")),
+            ("top_k", 5, "set the config's `top_k`", {"use_vllm": True}),
             ("do_sample", False, "remove `do_sample`", {}),
             *((name, 2, f"remove `{name}`", {}) for name in ("num_beams", "num_return_sequences")),
             *((name, 2, f"remove `{name}`", {"use_vllm": True}) for name in ("n", "logprobs")),
@@ -96,7 +96,7 @@ REJECTED = [
     (
         {"repetition_penalty": 1.1, "use_transformers_continuous_batching": True},
         "`repetition_penalty` is 1.1",
-        "continuous batching ignores it",
+        "which ignores this penalty",
     ),
     *(
         ({name: value}, f"`{name}` is {value!r}", remedy)
@@ -115,15 +115,15 @@ REJECTED = [
             ("delta", (0.0, -1.0, NAN), "[1, inf)"),
             ("adam_beta1 adam_beta2", (1.0, -0.1), "[0, 1)"),
             ("max_grad_norm", (-1.0, NAN, None), "0 disables clipping"),
-            ("max_steps", (0, -2, 1.5), "or -1 for `num_train_epochs`"),
+            ("max_steps", (0, -2, 1.5), "or -1 to use `num_train_epochs`"),
             ("save_steps", (0, -5, 2.5, INF), "set `save_strategy` to no"),
             ("logging_steps", (0, -1), "set `logging_strategy` to no"),
-            ("eval_steps", (0, -1), "or null for `logging_steps`"),
+            ("eval_steps", (0, -1), "or null to use `logging_steps`"),
             ("reward_weights", ([INF], [1.0, NAN], 1.0), "list of finite numbers"),
             ("scale_rewards", ("std",), "choose one of group, batch, none"),
             ("multi_objective_aggregation", ("sum",), "choose one of sum_then_normalize, normalize_then_sum"),
             ("importance_sampling_level", ("seq",), "choose one of token, sequence"),
-            ("shaping", (None, 3), "'none' switches shaping off"),
+            ("shaping", (None, 3), "'none' turns shaping off"),
             ("num_iterations per_device_train_batch_size gradient_accumulation_steps", (0, -1, 1.5), "[1, inf)"),
             ("max_completion_length steps_per_generation generation_batch_size", (0, -1), "or null"),
             ("seed", (-1, 2**32), "4294967295"),
@@ -153,7 +153,7 @@ REJECTED = [
     (
         {"metric_for_best_model": "rewards/f/mean", "greater_is_better": False},
         "`greater_is_better` is False",
-        "greater is better: remove it",
+        "is better, so remove this setting",
     ),
     (
         {"metric_for_best_model": "eval_completions/mean_length"},
@@ -250,7 +250,7 @@ def test_a_grpo_config_keeps_its_settings_and_gets_the_ces_defaults(tmp_path):
     assert isinstance(config, CESConfig)
     for name in GRPOConfig.__dataclass_fields__:
         assert getattr(config, name) == getattr(plain, name), name
-    assert config.epsilon_high is None  # the user's value (TRL's symmetric clip range), not DAPO's
+    assert config.epsilon_high is None  # TRL's symmetric clip range, not DAPO's
     assert (config.shaping, config.ces_tau) == ("ces", 0.01)
     assert config.generation_batch_size == 24
 

@@ -25,8 +25,8 @@ def test_every_requirement_is_pinned_to_an_allowed_version():
 
 
 def test_trl_is_the_tested_version_and_supports_the_pinned_vllm():
-    tested = (ROOT / "constraints.txt").read_text().splitlines()
-    assert f"trl=={PINS['trl']}" in tested
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    assert f"trl=={PINS['trl']}" in lines
     requirements = [Requirement(line) for line in requires("trl")]
     [vllm] = [item for item in requirements if item.name == "vllm" and item.marker.evaluate({"extra": "vllm"})]
     assert vllm.specifier.contains(PINS["vllm"])

@@ -1,4 +1,4 @@
-"""Check that two gloo processes match a single process, even if a group is split between them."""
+"""Check that two gloo processes match a single process, even if a group is split between the processes."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ def run(output, processes):
 def test_two_processes_match_the_weights_and_metrics_of_one_process(tmp_path):
     one, two = run(tmp_path / "one", 1), run(tmp_path / "two", 2)
     assert (one["distributed_type"], two["distributed_type"]) == ("DistributedType.NO", "DistributedType.MULTI_CPU")
-    assert one["margin"] > 1e-4, "the script needs another seed: rounding errors could change the selected tokens"
+    assert one["margin"] > 1e-4, "the script needs a different seed: rounding errors could change the selected tokens"
     start = tiny_model().state_dict()
     for name, value in one["weights"].items():
         torch.testing.assert_close(two["weights"][name], value, rtol=1e-5, atol=1e-5)

@@ -56,7 +56,7 @@ def test_an_unusable_reference_answer_returns_none_and_warns_once(caplog):
         assert accuracy_reward(completions, solution, prompts=prompts) == [1.0, None, None, None, None]
         assert accuracy_reward(["<think>"], [r"\frac{"], prompts=["One?"]) == [None]
     assert [record.getMessage() for record in caplog.records] == [
-        rf"The solution {gold!r} cannot be parsed as a reference answer; its reward is None."
+        rf"The solution {gold!r} cannot be parsed as a reference answer, so the reward is None."
         for gold in (r"\frac{", "")
     ]
 
@@ -111,7 +111,7 @@ def test_accuracy_reward_uses_its_own_time_limits(monkeypatch):
         ("", 0.0, 0.0),
     ],
 )
-def test_the_format_reward_requires_thinking_exactly_once_and_first(completion, prefilled, plain):
+def test_the_format_reward_requires_one_thinking_block_at_the_start(completion, prefilled, plain):
     assert think_format_reward([completion], thinking_prefilled=True) == [prefilled]
     assert think_format_reward([chat(completion)], thinking_prefilled=[False]) == [plain]
     assert think_format_reward([completion]) == [plain]

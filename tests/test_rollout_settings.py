@@ -23,7 +23,7 @@ MODEL_SETTINGS = {
     "cache_implementation": "static",
     "max_time": 1e-6,
 }
-Alone = type("Alone", (FiniteSteps, GRPOTrainer), {})
+SingleLayerTrainer = type("SingleLayerTrainer", (FiniteSteps, GRPOTrainer), {})
 
 
 def sample_completions(folder, model_settings=None, more=None, trainer_class=CESTrainer, **changes):
@@ -39,26 +39,26 @@ def sample_completions(folder, model_settings=None, more=None, trainer_class=CES
 
 
 @pytest.mark.parametrize("name", MODEL_SETTINGS)
-def test_the_models_own_settings_do_not_change_its_completions(tmp_path, name):
+def test_the_models_settings_do_not_change_its_completions(tmp_path, name):
     expected, _ = sample_completions(tmp_path)
     completions, model = sample_completions(tmp_path, {name: MODEL_SETTINGS[name]})
     assert completions == expected
-    assert getattr(model.generation_config, name) == MODEL_SETTINGS[name]  # saved with the model
+    assert getattr(model.generation_config, name) == MODEL_SETTINGS[name]  # the setting is still saved with the model
 
 
 @pytest.mark.parametrize(
     "case",
     [
-        "a layer alone",
+        "single layer",
         "without row removal",
         "adapter",
         pytest.param("continuous batching", marks=pytest.mark.slow),
         "kwargs",
     ],
 )
-def test_the_models_own_settings_do_not_change_completions_in_other_cases(tmp_path, case):
+def test_the_models_settings_do_not_change_completions_in_other_cases(tmp_path, case):
     changes = {
-        "a layer alone": {"trainer_class": Alone},
+        "single layer": {"trainer_class": SingleLayerTrainer},
         "without row removal": {"trim_padding": False},
         "adapter": {"more": {"peft_config": LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")}},
         "continuous batching": {"use_transformers_continuous_batching": True},
@@ -68,7 +68,7 @@ def test_the_models_own_settings_do_not_change_completions_in_other_cases(tmp_pa
     assert sample_completions(tmp_path, model_settings, **changes)[0] == sample_completions(tmp_path, **changes)[0]
 
 
-def test_the_models_end_tokens_end_completions(tmp_path):
+def test_completions_stop_at_the_models_end_tokens(tmp_path):
     ends = list(range(2, 30))
     completions, _ = sample_completions(tmp_path, {"eos_token_id": ends})
     assert all(ids[-1] in [1, *ends] and not {*ids[:-1]} & {1, *ends} for ids in completions if len(ids) < 12)

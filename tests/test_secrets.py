@@ -1,4 +1,4 @@
-"""Check that access tokens are read only from the environment, and that no file the package reads can run code."""
+"""Check that access tokens are read only from the environment, and that files read by the package cannot run code."""
 
 import ast
 import json
@@ -169,8 +169,8 @@ def test_the_package_does_not_read_pickles():
     for file in files:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             assert not (isinstance(node, ast.Call) and is_unsafe(node)), f"{file}: {ast.unparse(node)}"
-            imported = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            assert set(imported).isdisjoint(PICKLES), f"{file}: {imported}"
+            imports = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            assert set(imports).isdisjoint(PICKLES), f"{file}: {imports}"
 
 
 class Bomb:

@@ -64,13 +64,13 @@ def test_a_grpo_config_trains_like_the_corresponding_ces_config(tmp_path):
     assert_bitwise_equal(weights(plain), weights(full))
 
 
-def test_without_args_the_ces_defaults_are_used(tmp_path, monkeypatch):
-    class OnCpu(CESConfig):
+def test_the_ces_defaults_are_used_without_args(tmp_path, monkeypatch):
+    class CpuConfig(CESConfig):
         def __init__(self, output_dir):
             super().__init__(output_dir, use_cpu=True, bf16=False)
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("trl_ces.trainer.CESConfig", OnCpu)
+    monkeypatch.setattr("trl_ces.trainer.CESConfig", CpuConfig)
     model = tiny_model()
     model.config._name_or_path = "someone/tiny"
     trainer = CESTrainer(
@@ -95,7 +95,7 @@ def test_logged_metrics_match_the_rollout(tmp_path):
     trainer.train()
     logged = trainer.state.log_history[0]
     mixed, solved = ([len(row["completion_ids"]) for row in script[prompt]] for prompt in PROMPTS[:2])
-    # For correct completions, b = a: 3/4 and 1. For the wrong completion, b = 1 - 3/4.
+    # For correct completions, b = a: 3/4 and 1. For the incorrect completion, b = 1 - 3/4.
     sizes = [math.floor(length * 3 / 4) for length in mixed] + solved
     sizes[3] = mixed[3] // 4
     assert set(CES_METRICS) <= set(logged)
@@ -123,7 +123,7 @@ def test_ces_adds_no_forward_pass(tmp_path):
 
 
 def test_shaping_adds_no_device_synchronization(tmp_path):
-    """Count synchronizing ops: those that read a value (item, bool) or have a value-dependent shape (nonzero)."""
+    """Count the operations that read a value (item, bool) or have a value-dependent output shape (nonzero)."""
     synchronizing = {torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default}
 
     class CountSynchronizations(TorchDispatchMode):
@@ -134,14 +134,14 @@ def test_shaping_adds_no_device_synchronization(tmp_path):
             return func(*args, **(kwargs or {}))
 
     counts = {}
-    for shaping, changes in (("none", {}), ("ces", {}), ("TRL's", {"shaping": "none", **AS_TRL})):
+    for shaping, changes in (("none", {}), ("ces", {}), ("trl", {"shaping": "none", **AS_TRL})):
         trainer = prepare_trainer(tiny_trainer(tmp_path, **{"shaping": shaping, **changes}))
         batch = trainer._generate_and_score_completions([{"prompt": prompt} for prompt in PROMPTS[:2] for _ in "1234"])
         with CountSynchronizations() as mode:
             trainer._compute_loss(trainer.model, batch).backward()
         counts[shaping] = mode.count
     assert counts["ces"] == counts["none"] > 0
-    assert counts["none"] <= counts["TRL's"] + 1  # one read of the row spans
+    assert counts["none"] <= counts["trl"] + 1  # one more read, for the row spans
 
 
 def test_evaluation_logs_its_own_metrics(tmp_path):
@@ -158,9 +158,9 @@ def test_evaluation_logs_its_own_metrics(tmp_path):
 
 def test_logs_of_a_run_with_evaluation_have_the_same_keys_as_in_trl(tmp_path):
     changes = {"max_steps": 6, "eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": 8}
-    ours = make_and_train(CESTrainer, CESConfig, tmp_path / "ours", shaping="none", **AS_TRL, **changes)
+    ces = make_and_train(CESTrainer, CESConfig, tmp_path / "ces", shaping="none", **AS_TRL, **changes)
     upstream = make_and_train(GRPOTrainer, GRPOConfig, tmp_path / "trl", **changes)
-    keys = [[set(entry) - {"step_time"} for entry in trainer.state.log_history] for trainer in (ours, upstream)]
+    keys = [[set(entry) - {"step_time"} for entry in trainer.state.log_history] for trainer in (ces, upstream)]
     assert keys[0] == keys[1]
 
 
@@ -183,7 +183,7 @@ def test_accumulated_micro_batches_match_the_weights_of_one_batch(tmp_path):
     (one, logged), (many, logged_many) = results
     for name, value in one.items():
         torch.testing.assert_close(value, many[name], rtol=1e-5, atol=1e-6)
-    for name in CES_METRICS:  # sums over a log step, which do not depend on the split into micro-batches
+    for name in CES_METRICS:  # these sums do not depend on the split into micro-batches
         assert logged[name] == pytest.approx(logged_many[name], rel=1e-5), name
 
 
@@ -278,7 +278,7 @@ def test_an_unknown_reward_name_is_rejected_before_the_model_is_loaded(tmp_path)
         )
 
 
-def test_chat_prompts_without_a_chat_template_are_rejected_before_the_model_is_loaded(tmp_path):
+def test_a_missing_chat_template_is_rejected_before_the_model_is_loaded(tmp_path):
     data = Dataset.from_dict({"prompt": [[{"role": "user", "content": "1+1="}]] * 4})
     more = {"train_dataset": data, "processing_class": tiny_tokenizer(chat_template=None)}
     with pytest.raises(ValueError, match=r"no/such-model has no chat template, .* set `prompt_template`"):

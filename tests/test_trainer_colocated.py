@@ -1,4 +1,4 @@
-"""Test training with colocated vLLM, which tests/helpers/colocated_vllm.py replaces."""
+"""Test training with colocated vLLM, which is replaced by the stub in tests/helpers/colocated_vllm.py."""
 
 import pytest
 import torch
@@ -24,9 +24,9 @@ def make_trainer(folder, model, lora=None, **changes):
     return tiny_trainer(folder, prompts=PROMPTS, more={"model": model, "peft_config": lora}, **arguments)
 
 
-@pytest.mark.parametrize("sleeps", [True, False])
-def test_each_rollout_is_sampled_from_the_weights_of_its_step(tmp_path, model, sleeps):
-    trainer = make_trainer(tmp_path / "run", model, vllm_enable_sleep_mode=sleeps)
+@pytest.mark.parametrize("sleep_mode", [True, False])
+def test_each_rollout_is_sampled_from_the_weights_of_its_step(tmp_path, model, sleep_mode):
+    trainer = make_trainer(tmp_path / "run", model, vllm_enable_sleep_mode=sleep_mode)
     policies = []
     step = trainer.training_step
     trainer.training_step = lambda *args: policies.append(digest(trainer.model)) or step(*args)
@@ -47,7 +47,7 @@ def test_the_seed_determines_the_samples(tmp_path, model):
     assert samples[0].shape != samples[2].shape or not torch.equal(samples[0], samples[2])
 
 
-def test_dynamic_sampling_sends_the_weights_once_and_puts_vllm_to_sleep_once(tmp_path, model):
+def test_dynamic_sampling_sends_the_weights_and_sleeps_only_once(tmp_path, model):
     def rarely_correct(completions, **kwargs):
         """Return rewards that make only the first group of a round informative."""
         return [float(index == 0) for index in range(len(completions))]

@@ -13,7 +13,7 @@ WITH_EVALUATION = {"eval_strategy": "steps", "eval_steps": 1, "save_strategy": "
 
 
 @pytest.fixture
-def saved(tmp_path):
+def folder(tmp_path):
     """Save a base model in `base` and an adapter in `adapter`."""
     save_tiny(tmp_path / "base")
     model = tiny_model()
@@ -35,29 +35,31 @@ def test_a_frozen_model_is_rejected(tmp_path, shaping):
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.1])  # with a KL term, TRL adds a trainable copy of the adapter
-def test_a_frozen_adapter_is_rejected_and_a_trainable_adapter_is_trained(saved, beta):
+def test_a_frozen_adapter_is_rejected_and_a_trainable_adapter_is_trained(folder, beta):
     policies = [
-        PeftModel.from_pretrained(tiny_model(), saved / "adapter", is_trainable=trainable)
+        PeftModel.from_pretrained(tiny_model(), folder / "adapter", is_trainable=trainable)
         for trainable in (False, True)
     ]
     with pytest.raises(ValueError, match=r"nothing is trainable.*is_trainable=True"):
-        tiny_trainer(saved, beta=beta, more={"model": policies[0]})
-    trainer = tiny_trainer(saved, beta=beta, more={"model": policies[1]}, max_steps=1, ces_tau=1.0)
+        tiny_trainer(folder, beta=beta, more={"model": policies[0]})
+    trainer = tiny_trainer(folder, beta=beta, more={"model": policies[1]}, max_steps=1, ces_tau=1.0)
     before = weights(trainer)
     trainer.train()
     assert any("lora" in name and not value.equal(before[name]) for name, value in weights(trainer).items())
 
 
-def test_a_frozen_model_with_a_new_adapter_and_one_trainable_layer_are_accepted(tmp_path):
+def test_a_frozen_model_may_have_a_new_adapter_or_one_trainable_layer(tmp_path):
     tiny_trainer(tmp_path, more={"model": frozen_model(), "peft_config": LORA})
     model = frozen_model()
     model.lm_head.requires_grad_(True)
     tiny_trainer(tmp_path, more={"model": model})
 
 
-def test_the_error_for_an_adapter_directory_names_its_base_model(saved):
-    with pytest.raises(ValueError, match=r"adapter' is an adapter .* of .*base: merge it with `merge_and_unload`"):
-        tiny_trainer(saved, more={"model": str(saved / "adapter")})
+def test_the_error_for_an_adapter_directory_names_its_base_model(folder):
+    with pytest.raises(
+        ValueError, match=r"adapter' is an adapter .* for .*base: merge the adapter with `merge_and_unload`"
+    ):
+        tiny_trainer(folder, more={"model": str(folder / "adapter")})
 
 
 @pytest.mark.parametrize("peft_config", [None, LORA], ids=["plain", "adapter"])

@@ -1,4 +1,4 @@
-"""Compare CESTrainer with Algorithm 1 in float64 (reference.py): the loss to 1e-5, each parameter's gradient to 1e-4.
+"""Check that losses (to 1e-5) and gradients (to 1e-4) match Algorithm 1 in float64 (reference.py).
 
 TRL's code computes everything from the rewards to the loss. Only the completions are scripted, so that tests can
 include, for example, all-correct groups and unscored completions.
@@ -20,16 +20,16 @@ from reference_comparison import (
 )
 from tiny import random_script, scripted_rollout
 
-# name: (accuracies of two groups, trainer settings, reference settings, script options)
 MIXED = [[1, 0, 0, 1], [0, 0, 0, 1]]
 BETAS = {"ces_beta_correct": 0.1, "ces_beta_incorrect": 0.9}
 SWAPPED = {"ces_beta_correct": -0.4, "ces_beta_incorrect": -0.2}
 ENTROPY_ADVANTAGE = {"shaping": "entropy_advantage", "entropy_advantage_alpha": 0.3, "entropy_advantage_kappa": 3.0}
-PAPERS_TAU = {"ces_tau": 0.01, "max_completion_length": 250}
+PAPER_TAU = {"ces_tau": 0.01, "max_completion_length": 250}
+# name: (accuracies of two groups, trainer settings, reference settings, script options)
 CASES: dict[str, tuple[list, dict, dict, dict]] = {
     "mixed": (MIXED, {}, {}, {}),
     "signs swapped": (MIXED, SWAPPED, {"beta_correct": -0.4, "beta_incorrect": -0.2}, {}),
-    "paper's tau": ([[1, 0, 0, 1], [0, 1, 0, 0]], PAPERS_TAU, {"tau": "0.01"}, {"lengths": (150, 250)}),
+    "paper's tau": ([[1, 0, 0, 1], [0, 1, 0, 0]], PAPER_TAU, {"tau": "0.01"}, {"lengths": (150, 250)}),
     "all correct": ([[1, 1, 1, 1], [1, 1, 1, 1]], {}, {}, {}),
     "all wrong": ([[0, 0, 0, 0], [0, 0, 0, 0]], {}, {}, {}),
     "some unscored": ([[1, None, 0, 1], [None, None, 0, 1]], {}, {}, {}),
@@ -79,9 +79,9 @@ def test_loss_and_gradients_match_algorithm_1(tmp_path, case):
     assert_loss_and_gradients_agree(trainer, loss, model, shaped_loss(model, rows, 4, **reference_changes))
 
 
-def test_the_selection_size_is_the_exact_floor_at_group_accuracy_two_thirds(tmp_path):
-    # With two of three completions correct, 100 tokens and tau 0.03, floor(100 * 0.03 * 1/3) = 1 token of the wrong
-    # completion is shaped. In float32, the floor would be 0.
+def test_the_selection_size_is_computed_without_rounding_errors(tmp_path):
+    # With two of three completions correct, 100 tokens and tau 0.03, CES shapes floor(100 * 0.03 * 1/3) = 1 token of
+    # the wrong completion. In float32, the floor would be 0.
     script = random_script(PROMPTS, [[1, 1, 0], [1, 1, 0]], torch.Generator().manual_seed(3), lengths=(100, 101))
     trainer = make_trainer(tmp_path, script, group_size=3, ces_tau=0.03)
     batch = rollout(trainer, script, group_size=3)
@@ -112,11 +112,11 @@ def test_off_policy_steps_clip_with_the_shaped_advantage(tmp_path, beta):
         tau="0.5", beta_correct=beta, beta_incorrect=beta, old_model=old_model,
     )  # fmt: skip
     assert_loss_and_gradients_agree(trainer, loss, model, expected)
-    clipped = trainer._metrics["train"]["clip_ratio/region_mean"][-1]
-    assert 0.1 < clipped < 0.9, "the test needs clipped and unclipped tokens"
+    clip_ratio = trainer._metrics["train"]["clip_ratio/region_mean"][-1]
+    assert 0.1 < clip_ratio < 0.9, "the test needs clipped and unclipped tokens"
 
 
-def test_on_policy_sft_has_the_papers_loss_and_gradient_off_policy(tmp_path):
+def test_on_policy_sft_matches_the_paper_in_off_policy_steps(tmp_path):
     script = random_script(
         PROMPTS, [[1, 0, 0, 1], [0, 0, 0, None]], torch.Generator().manual_seed(1), masked=True, truncated=(1, 4)
     )

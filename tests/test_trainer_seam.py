@@ -47,13 +47,13 @@ def make_trainer(tmp_path, rewards=None, columns=None, tokenizer=None, rollout_f
     return prepare_trainer(trainer)
 
 
-def four_of_each(*prompts):
+def four_copies(*prompts):
     return [{"prompt": prompt} for prompt in prompts for _ in range(4)]
 
 
 def test_a_trl_version_that_reads_advantages_before_entropies_is_rejected(tmp_path, monkeypatch):
     trainer = make_trainer(tmp_path)
-    batch = trainer._generate_and_score_completions(four_of_each(*PROMPTS[:2]))
+    batch = trainer._generate_and_score_completions(four_copies(*PROMPTS[:2]))
     plain = GRPOTrainer._get_per_token_logps_and_entropies
     monkeypatch.setattr(CESTrainer, "_get_per_token_logps_and_entropies", plain)
     with pytest.raises(RuntimeError, match=r"trl 1\.\d+\.\d+ reads the advantages before it computes the entropies"):
@@ -70,7 +70,7 @@ def test_a_trl_version_that_reads_advantages_before_entropies_is_rejected(tmp_pa
         ([], (0, 0)),
     ],
 )
-def test_the_last_turn_is_the_last_run_of_the_policys_tokens(mask, turn):
+def test_the_last_turn_is_the_last_run_of_model_tokens(mask, turn):
     assert last_turn(mask) == turn
 
 
@@ -154,7 +154,7 @@ def test_auto_tau_is_computed_from_the_first_rollout_without_changing_the_config
     trainer.train()
     means = [entry["completions/mean_length"] for entry in trainer.state.log_history[:2]]
     assert trainer.args.ces_tau == automatic_tau(means[0]) != automatic_tau(means[1])
-    assert caplog.text.count(f"`ces_tau: auto` is set to {trainer.args.ces_tau:g} from the first rollout's mean") == 1
+    assert caplog.text.count(f"`ces_tau: auto` resolved to {trainer.args.ces_tau:g}, based on the first") == 1
     assert "too short for CES" not in caplog.text
     assert config.ces_tau == "auto"
 
@@ -175,13 +175,13 @@ def test_an_evaluation_before_the_first_rollout_computes_its_own_tau(tmp_path):
     trainer = scripted_trainer(tmp_path, script, [scripted_accuracy_reward], max_completion_length=120, **changes)
     trainer.evaluate()
     assert trainer.args.ces_tau == "auto"
-    assert trainer.state.log_history[-1]["eval_ces/selected_tokens"] == 0.5  # floor(40 * 0.025 / 2), floor(120 * ...)
+    assert trainer.state.log_history[-1]["eval_ces/selected_tokens"] == 0.5  # mean of floor(0.5) and floor(1.5)
     trainer.train()
     assert trainer.args.ces_tau == automatic_tau(40) == 0.05
 
 
 @pytest.mark.parametrize(
-    ("value", "changes", "warned"),
+    ("value", "changes", "warns"),
     [
         (-1.0, {}, True),
         (3.0, {}, True),
@@ -191,16 +191,16 @@ def test_an_evaluation_before_the_first_rollout_computes_its_own_tau(tmp_path):
         (3.0, {"ces_accuracy_reward": "graded"}, False),
     ],
 )
-def test_a_graded_accuracy_reward_causes_one_warning_unless_it_is_configured(tmp_path, caplog, value, changes, warned):
+def test_a_graded_accuracy_reward_without_settings_causes_one_warning(tmp_path, caplog, value, changes, warns):
     def graded(completions, **kwargs):
         return [value] * len(completions)
 
     trainer = make_trainer(tmp_path, [graded], **changes)
     with caplog.at_level(logging.WARNING, logger="trl_ces"):
         for _ in range(2):
-            trainer._generate_and_score_completions(four_of_each(PROMPTS[0]))
+            trainer._generate_and_score_completions(four_copies(PROMPTS[0]))
     messages = [record.message for record in caplog.records if "ces_correct_threshold" in record.message]
-    assert len(messages) == warned
+    assert len(messages) == warns
     assert all(f"the reward function graded, which returned {value:g}" in text for text in messages)
 
 
@@ -229,17 +229,17 @@ def test_metrics_need_one_all_reduce_per_optimizer_step(tmp_path, monkeypatch):
 
 def test_an_evaluation_between_micro_batches_does_not_change_training_metrics(tmp_path):
     trainer = make_trainer(tmp_path, gradient_accumulation_steps=2, per_device_train_batch_size=4)
-    batch = trainer._generate_and_score_completions(four_of_each(*PROMPTS[:2]))
+    batch = trainer._generate_and_score_completions(four_copies(*PROMPTS[:2]))
     trainer.accelerator.gradient_state._set_sync_gradients(False)
     trainer._compute_loss(trainer.model, batch)
     trainer.model.eval()
-    trainer._compute_loss(trainer.model, batch)  # evaluate although gradients are not synchronized
+    trainer._compute_loss(trainer.model, batch)  # an evaluation while gradients are not synchronized
     trainer.model.train()
     trainer.accelerator.gradient_state._set_sync_gradients(True)
     trainer._compute_loss(trainer.model, batch)
     completions = SUMS.index("completions")
-    counted = {mode: [total[completions].item() for total in totals] for mode, totals in trainer._ces_totals.items()}
-    assert counted == {"train": [16.0], "eval": [8.0]}
+    counts = {mode: [total[completions].item() for total in totals] for mode, totals in trainer._ces_totals.items()}
+    assert counts == {"train": [16.0], "eval": [8.0]}
 
 
 def test_the_constructor_has_the_parameters_of_trl():

@@ -22,15 +22,15 @@ def model(tmp_path_factory):
 @pytest.fixture
 def stand_in(model, monkeypatch):
     use_vllm_stub(monkeypatch)
-    with serve_in_thread(model) as (running, _):
-        yield running
+    with serve_in_thread(model) as (server, _):
+        yield server
 
 
 @pytest.fixture(scope="module")
 def weights_without_failures(model, tmp_path_factory):
-    with pytest.MonkeyPatch.context() as monkeypatch, serve_in_thread(model) as (running, _):
+    with pytest.MonkeyPatch.context() as monkeypatch, serve_in_thread(model) as (server, _):
         use_vllm_stub(monkeypatch)
-        trainer = make_trainer(tmp_path_factory.mktemp("without_failures"), running)
+        trainer = make_trainer(tmp_path_factory.mktemp("without_failures"), server)
         trainer.train()
     return weights(trainer)
 
@@ -43,7 +43,7 @@ def make_trainer(folder, stand_in=None, rollout_func=None, **changes):
     return tiny_trainer(folder, prompts=PROMPTS, more={"rollout_func": rollout_func}, **arguments)
 
 
-def test_training_with_a_server_is_bitwise_identical_to_sampling_from_the_policy(tmp_path, stand_in):
+def test_training_with_a_server_matches_sampling_from_the_policy(tmp_path, stand_in):
     """Check that each rollout is sampled from the weights of its step."""
     with_server = make_trainer(tmp_path / "with_server", stand_in, vllm_importance_sampling_correction=False)
     with_server.train()

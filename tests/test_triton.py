@@ -1,4 +1,4 @@
-"""Check that TRL's Triton kernels, run by Triton's interpreter on the CPU, give the same CES steps as torch."""
+"""Check that TRL's Triton kernels, run by Triton's interpreter on the CPU, produce the same CES steps as torch."""
 
 import json
 import os
@@ -25,8 +25,8 @@ def steps(tmp_path_factory):
     file = tmp_path_factory.mktemp("triton") / "steps.json"
     changes = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     environment = {**os.environ, **changes}
-    finished = subprocess.run([sys.executable, SCRIPT, file], env=environment, capture_output=True, text=True)
-    assert finished.returncode == 0, finished.stderr[-3000:]
+    result = subprocess.run([sys.executable, SCRIPT, file], env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr[-3000:]
     return json.loads(file.read_text())
 
 

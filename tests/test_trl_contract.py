@@ -1,7 +1,7 @@
-"""Check the assumptions of CESTrainer about TRL, one per test, on TRL's own GRPOTrainer.
+"""Check CESTrainer's assumptions about TRL with TRL's own GRPOTrainer, one assumption per test.
 
-If a TRL release breaks an assumption, a test fails here; otherwise, training results might change unnoticed. This file
-does not import trl_ces.
+Without these tests, a TRL release that breaks an assumption might change training results unnoticed. This file does
+not import trl_ces.
 """
 
 import json
@@ -38,7 +38,7 @@ TEMPERATURE = 0.8
 
 def make_trainer(folder, trainer_class=GRPOTrainer, data=None, more=None, **changes):
     """Create a trainer; `more` replaces the scripted completions and rewards."""
-    scripted = {
+    defaults = {
         "reward_funcs": [scripted_accuracy_reward, scripted_bonus_reward],
         "rollout_func": scripted_rollout(SCRIPT, 4),
     }
@@ -47,7 +47,7 @@ def make_trainer(folder, trainer_class=GRPOTrainer, data=None, more=None, **chan
         args=GRPOConfig(**settings(folder, **changes)),
         train_dataset=data or Dataset.from_dict({"prompt": PROMPTS}),
         processing_class=tiny_tokenizer(),
-        **(more or scripted),
+        **(more or defaults),
     )
 
 
@@ -65,7 +65,7 @@ def examples():
 
 
 def spy(trainer, monkeypatch, name):
-    """Record the arguments and the result of each call of a trainer method."""
+    """Record the arguments and the result of each call to a trainer method."""
     calls = []
     method = getattr(trainer, name)
 
@@ -81,11 +81,11 @@ def spy(trainer, monkeypatch, name):
 def test_grpo_trainer_has_every_method_that_the_layers_call():
     package = Path(__file__).parents[1] / "trl_ces"
     layers = [package / "trainer.py", *(package / "layers").glob("*.py")]
-    called = set().union(*(re.findall(r"super\(\)\.(\w+)", file.read_text()) for file in layers))
-    called -= {"_required_inputs", "_rollout_settings", "state_dict", "load_state_dict"}  # methods of our layers
-    called -= {"increment"}  # a method of urllib3's Retry
-    missing = sorted(name for name in called if not hasattr(GRPOTrainer, name))
-    assert len(called) > 10
+    methods = set().union(*(re.findall(r"super\(\)\.(\w+)", file.read_text()) for file in layers))
+    methods -= {"_required_inputs", "_rollout_settings", "state_dict", "load_state_dict"}  # methods of our layers
+    methods -= {"increment"}  # a method of urllib3's Retry
+    missing = sorted(name for name in methods if not hasattr(GRPOTrainer, name))
+    assert len(methods) > 10
     assert not missing, f"TRL's GRPOTrainer no longer has {', '.join(missing)}"
 
 
@@ -93,18 +93,18 @@ def test_the_loss_computes_entropies_once_and_reads_the_advantages_afterwards(tr
     calls = spy(trainer, monkeypatch, "_get_per_token_logps_and_entropies")
     batch = trainer._generate_and_score_completions(examples)
     calls.clear()
-    calls_when_read = []
+    calls_before_read = []
 
-    class Watched(dict):
+    class RecordingDict(dict):
         def __getitem__(self, key):
             if key == "advantages":
-                calls_when_read.append(len(calls))
+                calls_before_read.append(len(calls))
             return super().__getitem__(key)
 
-    trainer._compute_loss(trainer.model, Watched(batch))
-    assert len(calls) == 1, "the loss must run one forward pass, or CES would shape twice"
+    trainer._compute_loss(trainer.model, RecordingDict(batch))
+    assert len(calls) == 1, "the loss must run one forward pass, or CES would shape the advantages twice"
     assert calls[0][1]["compute_entropy"] is True, "the loss must request entropies"
-    assert calls_when_read == [1], (
+    assert calls_before_read == [1], (
         "advantages must be read once, after the entropies are computed, because CESTrainer sets them in between"
     )
 
@@ -115,7 +115,7 @@ def test_entropies_are_differentiable_in_nats_at_the_sampling_temperature(traine
     trainer._compute_loss(trainer.model, batch)
     logps, entropies, _ = calls[-1][2]
     assert entropies.requires_grad, (
-        "entropies must require gradients, or CES becomes its ablation without entropy gradient"
+        "entropies must require gradients, or CES becomes the ablation without the entropy gradient"
     )
     assert entropies.dtype == torch.float32
     model = float64_copy(trainer.model)
@@ -149,7 +149,7 @@ def test_the_loss_accepts_advantages_of_shape_b_t(trainer, examples):
     assert torch.equal(loss, trainer._compute_loss(trainer.model, per_token))
 
 
-def test_rewards_are_gathered_unweighted_with_none_as_nan_and_groups_contiguous(trainer, examples, monkeypatch):
+def test_gathered_rewards_are_unweighted_and_none_becomes_nan(trainer, examples, monkeypatch):
     calls = spy(trainer, monkeypatch, "_calculate_rewards")
     trainer._generate_and_score_completions(examples)
     (inputs, prompts, completions, completion_ids), _, rewards = calls[0]
@@ -195,7 +195,7 @@ def test_added_tensors_are_shuffled_and_split_with_the_rollout():
     assert sorted(ids) == list(range(8))
 
 
-def test_the_buffered_rollout_is_returned_again_for_the_next_iteration(trainer, examples):
+def test_the_next_iteration_reuses_the_buffered_rollout(trainer, examples):
     trainer.num_iterations = 2
     first = trainer._prepare_inputs(examples)
     trainer._step = 1
@@ -233,7 +233,7 @@ def test_rows_of_nan_are_excluded_from_eq_3(trainer, examples, monkeypatch):
     rewards = torch.tensor([[1.0, 1.0], [1.0, 1.0], [nan, nan], [0.0, 1.0], *[[1.0, 0.0]] * 4])
     monkeypatch.setattr(trainer, "_calculate_rewards", lambda *args: rewards)
     advantages = trainer._generate_and_score_completions(examples)["advantages"]
-    # Rewards 2, 2 and 1: mean 5 / 3, deviation 0.577.
+    # The rewards 2, 2 and 1 have mean 5 / 3 and standard deviation 0.577.
     assert advantages.tolist() == pytest.approx([0.577, 0.577, 0.0, -1.155, 0.0, 0.0, 0.0, 0.0], abs=1e-3)
 
 
@@ -247,7 +247,7 @@ def test_a_rollout_may_have_any_number_of_groups(trainer, examples):
 
 
 def test_a_rollout_has_exactly_the_known_tensors(trainer, examples):
-    """Check the tensors listed in trl_ces/layers/rows.py; unknown entries may prevent rearranging rows."""
+    """Check the tensors listed in trl_ces/layers/rows.py. Rows with unknown tensors may keep their order."""
     batch = trainer._generate_and_score_completions(examples)
     assert set(batch) == {
         "prompt_ids",
@@ -273,10 +273,10 @@ def test_padding_has_log_prob_0_and_importance_ratio_1(trainer, examples):
         prompt: [{**row, "mask": [1] * len(row["completion_ids"])} for row in group]
         for prompt, group in SCRIPT.items()
     }
-    scripted = scripted_rollout(script, 4)
+    rollout_func = scripted_rollout(script, 4)
 
     def rollout(prompts, trainer):
-        output = scripted(prompts, trainer)
+        output = rollout_func(prompts, trainer)
         return {**output, "logprobs": [[-2.0] * len(ids) for ids in output["completion_ids"]]}
 
     trainer.rollout_func, trainer.use_vllm, trainer._last_loaded_step = rollout, True, 0
@@ -301,9 +301,9 @@ def test_vllms_weights_are_loaded_once_per_optimizer_step(trainer, examples):
         def sync_weights(self):
             self.count += 1
 
-    scripted = trainer.rollout_func
+    rollout_func = trainer.rollout_func
     trainer.rollout_func = lambda prompts, trainer: {
-        **scripted(prompts, trainer),
+        **rollout_func(prompts, trainer),
         "logprobs": [[-2.0] * len(row["completion_ids"]) for prompt in PROMPTS for row in SCRIPT[prompt]],
     }
     trainer.use_vllm, trainer._last_loaded_step, trainer.vllm_generation = True, -1, SyncCounter()
@@ -330,10 +330,10 @@ def test_the_data_loader_returns_the_samplers_rows_unchanged(tmp_path):
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])
-def test_the_step_starts_at_0_in_every_run_and_is_updated_before_checkpoints(tmp_path, monkeypatch, accumulation):
+def test_the_step_counter_starts_at_0_in_a_resumed_run(tmp_path, monkeypatch, accumulation):
     events, rollouts = [], []
 
-    class Watched(GRPOTrainer):
+    class RecordingTrainer(GRPOTrainer):
         def _save_checkpoint(self, model, trial):
             events.append(("save", self.state.global_step, self._step))
             super()._save_checkpoint(model, trial)
@@ -352,7 +352,7 @@ def test_the_step_starts_at_0_in_every_run_and_is_updated_before_checkpoints(tmp
         rollouts.clear()
         trainer = make_trainer(
             tmp_path,
-            Watched,
+            RecordingTrainer,
             save_strategy="steps",
             save_steps=1,
             max_steps=4,
@@ -372,7 +372,7 @@ def test_the_step_starts_at_0_in_every_run_and_is_updated_before_checkpoints(tmp
     assert json.loads((tmp_path / "checkpoint-3" / "trainer_state.json").read_text())["global_step"] == 3
 
 
-def test_generate_returns_eight_outputs_and_scoring_reads_nothing_else(trainer, examples, monkeypatch):
+def test_scoring_uses_only_the_eight_outputs_of_generate(trainer, examples, monkeypatch):
     """DynamicSampling replays the `_generate` outputs of the kept groups in TRL's method."""
     generated = spy(trainer, monkeypatch, "_generate")
     first = trainer._generate_and_score_completions([dict(row) for row in examples])
@@ -381,15 +381,15 @@ def test_generate_returns_eight_outputs_and_scoring_reads_nothing_else(trainer, 
     assert [len(rows) for rows in (completion_ids, completions)] == [8, 8]
     assert (masks, logps, images, tool_images) == (None, None, None, [])
     assert extra.keys() == {"accuracy", "bonus"}
-    scripted = [[0.0, 1.0]] * 8
-    monkeypatch.setattr(trainer, "_calculate_rewards", lambda *_: torch.tensor(scripted).flip(1))
+    rewards = [[0.0, 1.0]] * 8
+    monkeypatch.setattr(trainer, "_calculate_rewards", lambda *_: torch.tensor(rewards).flip(1))
     monkeypatch.setattr(
         trainer, "_generate", lambda prompts: (ids, completion_ids, None, completions, None, {}, None, [])
     )
-    again = trainer._generate_and_score_completions([dict(row) for row in examples])
+    replay = trainer._generate_and_score_completions([dict(row) for row in examples])
     for name in ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "num_items_in_batch"):
-        assert torch.equal(first[name], again[name]), name
-    assert not again["advantages"].any()  # the replayed rewards are equal
+        assert torch.equal(first[name], replay[name]), name
+    assert not replay["advantages"].any()  # the replayed rewards are equal
 
 
 def test_old_log_probs_are_computed_before_reference_log_probs(trainer, examples, monkeypatch):
@@ -444,23 +444,23 @@ def model(tmp_path):
     return tmp_path / "model"
 
 
-def test_all_requests_of_the_client_go_through_its_retrying_session(model, monkeypatch):
+def test_all_client_requests_use_the_retrying_session(model, monkeypatch):
     """layers/upstream.py sets timeouts and retries in this session."""
     use_vllm_stub(monkeypatch)
     with serve_in_thread(model) as (stand_in, _):
-        client, sent = VLLMClient(base_url=stand_in.url, group_port=free_port()), []
+        client, calls = VLLMClient(base_url=stand_in.url, group_port=free_port()), []
         assert isinstance(client.session, Session)
         for adapter in client.session.adapters.values():
             assert isinstance(adapter, HTTPAdapter)
             assert adapter.max_retries.total == 5
             assert adapter.max_retries.read == 5
         send, before = client.session.request, len(stand_in.log())
-        monkeypatch.setattr(client.session, "request", lambda *a, **k: [sent.append(a), send(*a, **k)][1])
+        monkeypatch.setattr(client.session, "request", lambda *a, **k: [calls.append(a), send(*a, **k)][1])
         client.init_communicator(device="cpu")
         client.update_model_params(tiny_model(seed=3))
         client.reset_prefix_cache()
         client.generate([[2, 3]], max_tokens=2)
-        assert [url.removeprefix(stand_in.url) for _, url in sent] == [e["path"] for e in stand_in.log()[before:]]
+        assert [url.removeprefix(stand_in.url) for _, url in calls] == [e["path"] for e in stand_in.log()[before:]]
 
 
 def test_a_rejected_request_raises_a_plain_exception_with_a_fixed_prefix(model, monkeypatch):

@@ -1,4 +1,4 @@
-"""Check that the package's names do not clash with TRL's, and that clashes with a newer TRL are detected."""
+"""Check that names in the package do not clash with names in TRL, and that clashes with a newer TRL are detected."""
 
 import ast
 import dataclasses
@@ -15,7 +15,7 @@ from trl_ces import CESConfig, CESTrainer
 CHANGED_DEFAULTS = {"epsilon_high"}
 CLASS_ATTRIBUTES = {"__init__", "__doc__", "__module__", "__annotations__", "_tag_names", "_name", "_paper"}
 # Attributes of TRL that the layers and the trainer set on purpose.
-SET_FOR_TRL = {
+OVERWRITTEN_ATTRIBUTES = {
     "args",
     "environment_factories",
     "environments",
@@ -43,9 +43,9 @@ def assigned_attributes(cls):
 
 
 def shared_attributes(upstream):
-    """Return the attributes set by the methods of `upstream` that the layers or the trainer also define or set."""
-    taken = set().union(*(assigned_attributes(base) for base in upstream.__mro__[:-1]))
-    return taken & set().union(*(assigned_attributes(layer) | vars(layer).keys() for layer in (CESTrainer, *LAYERS)))
+    """Return the attributes that the methods of `upstream` set and that the layers or the trainer also define."""
+    names = set().union(*(assigned_attributes(base) for base in upstream.__mro__[:-1]))
+    return names & set().union(*(assigned_attributes(layer) | vars(layer).keys() for layer in (CESTrainer, *LAYERS)))
 
 
 def overridden_names(layer, upstream):
@@ -54,7 +54,7 @@ def overridden_names(layer, upstream):
 
 
 def listed_overrides(layer):
-    """Return the names in the line `Overrides of ...` of a layer's module docstring."""
+    """Return the names in the `Overrides of ...` line of a layer's module docstring."""
     [line] = re.findall(r"^Overrides of .*?: (.+?)\.(?:\s|$)", import_module(layer.__module__).__doc__, re.M | re.S)
     return set(re.findall(r"`(\w+)`", line))
 
@@ -68,8 +68,8 @@ def test_the_config_redefines_no_field_of_trl_except_the_clip_range():
 
 @pytest.mark.parametrize("name", ["packing", "trim_padding", "needs_accuracy"])
 def test_a_field_that_trl_adds_is_a_clash(name):
-    added = [("padding_free", bool, False), (name, bool, False)]
-    newer = dataclasses.make_dataclass("Newer", added, bases=(GRPOConfig,))
+    new_fields = [("padding_free", bool, False), (name, bool, False)]
+    newer = dataclasses.make_dataclass("Newer", new_fields, bases=(GRPOConfig,))
     assert clashing_names(newer) == {name}
 
 
@@ -86,7 +86,7 @@ def test_a_clash_with_a_method_that_trl_adds_is_detected():
 
 
 def test_only_the_listed_attributes_of_trl_are_set():
-    assert shared_attributes(GRPOTrainer) == SET_FOR_TRL
+    assert shared_attributes(GRPOTrainer) == OVERWRITTEN_ATTRIBUTES
 
 
 def test_a_clash_with_an_attribute_that_trl_adds_is_detected():
@@ -94,4 +94,4 @@ def test_a_clash_with_an_attribute_that_trl_adds_is_detected():
         def __init__(self):
             self._groups, self._had_correct = [], False
 
-    assert shared_attributes(Newer) - SET_FOR_TRL == {"_groups", "_had_correct"}
+    assert shared_attributes(Newer) - OVERWRITTEN_ATTRIBUTES == {"_groups", "_had_correct"}

@@ -127,9 +127,7 @@ class CESConfig(GRPOConfig):
     )
     ces_allow_dynamic_sampling: bool = field(
         default=False,
-        metadata={
-            "help": "Whether to allow `dynamic_sampling` with CES, although it drops groups that CES trains on."
-        },
+        metadata={"help": "Whether to allow CES with `dynamic_sampling`, which drops groups that CES trains on."},
     )
     stop_on_divergence: bool = field(
         default=False,
@@ -227,7 +225,7 @@ class CESConfig(GRPOConfig):
         `GRPOConfig`, the result keeps the values of the subclass's fields, but not its methods.
 
         Raises:
-            `ValueError`: See the class.
+            `ValueError`: See [`CESConfig`].
         """
         if isinstance(args, cls):
             args._check()
@@ -279,9 +277,9 @@ class CESConfig(GRPOConfig):
         if self.use_liger_kernel and not is_liger_kernel_available():
             reject("use_liger_kernel", "liger-kernel is not installed: install it, or set this field to false.")
         if self.packing and not self.trim_padding:
-            reject("packing", "packing removes the padding that `trim_padding=False` keeps: change one of the two.")
+            reject("packing", "packing removes the padding that `trim_padding=False` keeps: change either setting.")
         if self.normalize_each_step and self.loss_type != "dapo":
-            reject("normalize_each_step", 'only `loss_type="dapo"` divides by the number of tokens.')
+            reject("normalize_each_step", 'it supports only `loss_type="dapo"`.')
         if self.max_tokens_per_micro_batch is not None:
             self._check_token_budget()
         if self.needs(Need.RATIOS):
@@ -315,8 +313,8 @@ class CESConfig(GRPOConfig):
             self._reject(
                 "max_tokens_per_micro_batch",
                 'the loss of a micro-batch must be a sum over rows, which excludes `loss_type="bnpo"`, '
-                "`top_entropy_quantile` below 1.0, `entropy_coef` and `use_adaptive_entropy`: change that setting, or "
-                "remove this one.",
+                "`top_entropy_quantile` below 1.0, `entropy_coef` and `use_adaptive_entropy`: change the excluded "
+                "setting, or set this field to None.",
             )
 
     def _check_ratios(self) -> None:
@@ -329,7 +327,7 @@ class CESConfig(GRPOConfig):
         if self.importance_sampling_level != "token":
             self._reject(
                 "importance_sampling_level",
-                f'A\' is per token, so the importance ratio must be too: set it to "token", {OR_OFF}.',
+                f'A\' is per token, so the importance ratio must be per token too: set it to "token", {OR_OFF}.',
             )
         if self.off_policy_mask_threshold is not None:
             self._reject(
@@ -347,7 +345,7 @@ class CESConfig(GRPOConfig):
             warnings.warn(
                 f"`vllm_importance_sampling_mode` is {self.vllm_importance_sampling_mode!r}: it masks or scales each "
                 "completion by the product of its token ratios, which drifts far from 1 over thousands of tokens. For "
-                'long completions, use "token_truncate", or, as the paper\'s recipes do, '
+                'long completions, use "token_truncate" or, as in the paper\'s recipes, '
                 "`vllm_importance_sampling_correction=False`.",
                 stacklevel=3,
             )

@@ -3,8 +3,8 @@ Reward functions for TRL.
 
 - [`accuracy_reward`], [`boxed_accuracy_reward`] and [`think_format_reward`] grade each completion separately. They
   take into account whether the chat template already opened `<think>` (docs/deviations.md, rows 17 and 18).
-- `get_NAME_length_reward`: length rewards, computed per group. [`group_reward`] turns your own function into such a
-  reward.
+- `get_NAME_length_reward`: length rewards, computed per group. [`group_reward`] turns your own function into a
+  group reward.
 
 For DAPO's soft overlong punishment, use TRL's `get_soft_overlong_punishment`.
 """
@@ -104,11 +104,11 @@ def accuracy_reward(
     golds = ["" if gold is None else gold for gold in solution]
     for gold, usable in zip(golds, usable_golds(golds), strict=True):
         if not usable:
-            _warn_once(f"The solution {gold!r} cannot be parsed as a reference answer; its reward is None.")
+            _warn_once(f"The solution {gold!r} cannot be parsed as a reference answer, so the reward is None.")
     if prompts is None:
         _warn_once(
-            "accuracy_reward was called without `prompts`, so it accepts a formula copied from the question if its "
-            "value equals the reference answer. Pass the prompts, as TRL does."
+            "accuracy_reward was called without `prompts`, so it accepts a formula copied from the question if the "
+            "formula equals the reference answer. Pass the prompts, as TRL does."
         )
     grades = judge(
         last_turns or [_last_text(completion, "assistant") for completion in completions],
@@ -164,7 +164,7 @@ def _is_well_formed(text: str, prefilled: bool) -> bool:
 
 
 def _last_text(messages: Completion, role: str) -> str:
-    """Return the text of a conversation's last message of `role`, or a string unchanged."""
+    """Return the text of the last message with this role; return a string unchanged."""
     if isinstance(messages, str):
         return messages
     content = next((message.get("content") for message in reversed(messages) if message["role"] == role), None)

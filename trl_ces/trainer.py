@@ -6,12 +6,12 @@ following behavior, which tests/test_trl_contract.py checks:
 1. `_calculate_rewards` returns rewards gathered over all processes, with contiguous groups. At this point,
    `Correctness` determines which completions are correct, and [`Shaping`] computes the group accuracy (Eq. 2), before
    TRL computes, slices and shuffles the advantages.
-2. `_generate_and_score_completions` returns the rollout. [`Shaping`] adds its (B,) tensors to the rollout, and TRL
-   passes them on to the micro-batches.
+2. `_generate_and_score_completions` returns the rollout. [`Shaping`] adds tensors of shape (B,) to the rollout, and
+   TRL passes them on to the micro-batches.
 3. `_compute_loss` calls `_get_per_token_logps_and_entropies` for differentiable log-probs and entropies (Eq. 4), and
-   only then reads `inputs["advantages"]`, (B,) or (B, T). In between, [`Shaping`] writes A' (Eq. 7) to `inputs`.
+   only then reads `inputs["advantages"]`, of shape (B,) or (B, T). In between, [`Shaping`] writes A' (Eq. 7) there.
 
-[`CESTrainer`] combines [`Shaping`] with the layers in layers/, one per concern.
+[`CESTrainer`] combines [`Shaping`] with the layers in layers/.
 
 Overrides of TRL: `_calculate_rewards`, `_generate_and_score_completions`, `_prepare_inputs`, `_compute_loss`,
 `_get_per_token_logps_and_entropies`, `log`. Reads `_buffered_inputs` and `_metrics`.
@@ -80,7 +80,7 @@ class Shaping(Correctness):
     _loss_inputs: tuple[dict, dict] | None = None
 
     def __init__(self, *args, **kwargs):
-        # Sums over the micro-batches since the last optimizer step, and one total per step, reduced over processes.
+        # Metric sums of the current optimizer step, and the totals of the finished steps, reduced over processes.
         self._ces_sums: dict[str, torch.Tensor] = {}
         self._ces_totals: dict[str, list[torch.Tensor]] = {"train": [], "eval": []}
         super().__init__(*args, **kwargs)
@@ -107,7 +107,7 @@ class Shaping(Correctness):
         if self._is_ces:
             self._log_warning(negative_beta_warning(args.ces_beta_correct, args.ces_beta_incorrect))
             self._log_warning(unshaped_warning(args.ces_tau, args.max_completion_length))
-        sharded = self.is_deepspeed_enabled or self.is_fsdp_enabled  # both update fp32 copies of the weights
+        sharded = self.is_deepspeed_enabled or self.is_fsdp_enabled  # DeepSpeed and FSDP update fp32 copies
         if not sharded and not is_peft_model(self.model):
             self._log_warning(rounding_warning(max(self.model.parameters(), key=torch.numel), args.learning_rate))
 
@@ -134,7 +134,7 @@ class Shaping(Correctness):
         if self.args.ces_tau == AUTO:
             mean = lengths.float().mean().item()
             self.args.ces_tau = automatic_tau(mean)
-            result = f"`ces_tau: auto` is set to {self.args.ces_tau:g} from the first rollout's mean length."
+            result = f"`ces_tau: auto` resolved to {self.args.ces_tau:g}, based on the first rollout's mean length."
             self._log_warning(f"{result} {short_completion_warning(mean)}".rstrip())
         if is_first:
             self._log_warning(unshaped_rollout_warning(cast(float, self.args.ces_tau), lengths))
@@ -147,7 +147,7 @@ class Shaping(Correctness):
         if self._rule is None:
             return super()._compute_loss(model, inputs)
         # Pass a copy, because TRL keeps the original in its buffer for the next iteration. Remove the advantages, so
-        # that a TRL version that reads them before they are shaped fails.
+        # that a TRL version that reads them too early fails.
         trl_inputs = {name: value for name, value in inputs.items() if name != "advantages"}
         self._loss_inputs = inputs, trl_inputs
         try:
@@ -157,7 +157,7 @@ class Shaping(Correctness):
                 raise
             raise RuntimeError(
                 f"trl {trl.__version__} reads the advantages before it computes the entropies, so CES cannot shape "
-                "them: install the version in constraints.txt, and please report this error."
+                "them: install the TRL version in constraints.txt, and please report this error."
             ) from error
         finally:
             self._loss_inputs = None
@@ -180,8 +180,8 @@ class Shaping(Correctness):
         if differentiable and torch.is_grad_enabled() and not entropies_nats.requires_grad:
             raise RuntimeError(
                 f"The entropies of trl {trl.__version__} carry no gradient, so this run would be the paper's ablation "
-                '"w/o Entropy Gradient": install the version in constraints.txt, or set `ces_entropy_gradient=False` '
-                "if this is intended."
+                '"w/o Entropy Gradient": install the TRL version in constraints.txt, or set '
+                "`ces_entropy_gradient=False` if this is intended."
             )
         if self._is_ces and self.args.ces_tau == AUTO:  # evaluation before the first training rollout
             settings["tau"] = automatic_tau(self._groups.lengths.float().mean().item())
@@ -191,7 +191,7 @@ class Shaping(Correctness):
         shaped = rule.function(batch, entropies_nats, mask, **settings)
         mode = "train" if self.model.training else "eval"
         has_facts = self.args.needs(Need.CORRECTNESS)
-        if has_facts:  # an unscored completion has no advantage, regardless of the rule
+        if has_facts:  # the advantage of an unscored completion is 0 under every rule
             scored = inputs["scored"].unsqueeze(1)
             shaped = ShapedAdvantages(torch.where(scored, shaped.advantages, 0.0), shaped.selected & scored)
         sums = ces_sums(inputs, entropies_nats, mask, shaped) if has_facts else selection_sums(mask, shaped)
@@ -206,7 +206,7 @@ class Shaping(Correctness):
         return inputs
 
     def _count_tokens_of_steps(self, buffer: list[dict]):
-        """Make TRL divide the loss of each step by that step's token count (Eq. 1), not by the rollout's mean."""
+        """Make TRL divide each step's loss by the step's token count (Eq. 1), not by the rollout's mean count."""
         tokens = torch.stack([(batch["completion_mask"] * batch.get("tool_mask", 1)).sum() for batch in buffer])
         tokens_per_step = tokens.view(-1, self.args.gradient_accumulation_steps).sum(dim=1)
         totals = self.accelerator.reduce(tokens_per_step, reduction="sum") * len(tokens_per_step)
@@ -220,7 +220,7 @@ class Shaping(Correctness):
             has_facts, rule = self.args.needs(Need.CORRECTNESS), cast(Rule, self._rule)
             metrics = ces_metrics(totals) if has_facts else selection_metrics(rule.name, totals)
             for name, value in metrics.items():
-                if not math.isnan(value):  # TRL would log None, and TensorBoard would warn at every log
+                if not math.isnan(value):  # TRL would log NaN as None, and TensorBoard would warn each time
                     self._metrics[mode][name].append(value)
             self._ces_totals[mode].clear()
         super().log(logs, start_time)
@@ -318,7 +318,7 @@ class CESTrainer(
             name = model if isinstance(model, str) else get_config_model_id(model.config)
             revision = (args.model_init_kwargs or {}).get("revision")
             check_chat_template(data["prompt"][0], name, tokenizer, revision, args.trust_remote_code)
-        if args.shaping != "ces":  # model card and Hub tags
+        if args.shaping != "ces":  # use TRL's model card and Hub tags
             self._tag_names, self._name, self._paper = GRPOTrainer._tag_names, GRPOTrainer._name, GRPOTrainer._paper
         super().__init__(model, reward_funcs, args, *positional, **kwargs)
         check_policy(self.model, self._tokenizer)

@@ -1,5 +1,5 @@
 """
-Train with CES and two custom rewards: one for estimates within 1 %, and a smaller one for naming the unit.
+Train with CES and two custom rewards: one for estimates with an error of at most 1 %, and a smaller one for the unit.
 
     python docs/examples/custom_reward.py --model HuggingFaceTB/SmolLM2-135M-Instruct --output_dir runs/estimates
 
@@ -28,7 +28,7 @@ def last_number(completion):
 
 
 def estimate_accuracy_reward(completions, metres, **kwargs):
-    """Return 1.0 within 1 % of the `metres` column, else 0.0; return `None` (unscored) if a row has no reference."""
+    """Return 1.0 for an estimate within 1 % of `metres`, else 0.0; `None` (unscored) if a row has no reference."""
     rewards = []
     for completion, reference in zip(completions, metres, strict=True):
         guess = last_number(completion)

@@ -1,12 +1,12 @@
 """
-Train with CES and a group reward: a bonus for correct completions up to the mean length of their group's correct ones.
+Train with CES and a group reward, a bonus for short correct completions.
 
     python docs/examples/group_reward.py --model HuggingFaceTB/SmolLM2-135M-Instruct --output_dir runs/brief
 
 Add `--use_cpu` on a machine without a GPU.
 
-A group reward gets the correctness and length of all completions of a rollout, gathered over all processes, as tensors
-of shape (prompts, completions per prompt). It is listed in `reward_funcs` like any other reward.
+A group reward receives the correctness and lengths of all completions of a rollout, from all processes, as tensors of
+shape (prompts, completions per prompt). List it in `reward_funcs` like any other reward.
 """
 
 import argparse

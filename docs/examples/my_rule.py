@@ -34,7 +34,7 @@ def correct_entropy(
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the rule, given by `shaping_kwargs`."""
+    """Settings of the rule; `shaping_kwargs` sets them."""
 
     gamma: float = setting(
         0.1,

@@ -49,7 +49,7 @@ def make_trainer(model, output_dir, **changes):
         "num_generations": 4,
         "per_device_train_batch_size": 4,
         "steps_per_generation": 4,
-        # limit of the whole dialogue: tool calls, tool outputs and the last message
+        # limit for the whole dialogue: tool calls, tool outputs and the last message
         "max_completion_length": 512,
         "max_tool_calling_iterations": 3,
         "chat_template_kwargs": {"enable_thinking": False},

@@ -25,7 +25,7 @@ def main() -> None:
     wide = rows.pivot(index=["variant", "seed"], columns="method", values=["accuracy", "length_tokens", "area"])
     accuracy, length, area = 100 * wide["accuracy"], wide["length_tokens"], 100 * wide["area"]
     diverged = accuracy[methods].lt(accuracy[BEFORE] / 2, axis=0)
-    gain, extra = (table.sub(table[BASELINE], axis=0) for table in (accuracy, length))
+    points, tokens = (table.sub(table[BASELINE], axis=0) for table in (accuracy, length))
     print("| method | " + " | ".join(f"{task}: Acc, Len" for task in TASKS), end=" | ")
     print("Δ Acc, points | Δ Len, tokens | area | diverged | worst run - DAPO, points |")
     print("|---|" + "--:|" * 8)
@@ -33,10 +33,10 @@ def main() -> None:
         cells = [NOTES.get(method, method)]
         cells += [f"{accuracy[method][task].mean():.1f}, {length[method][task].mean():.1f}" for task in TASKS]
         is_compared = method not in (BEFORE, BASELINE)
-        cells += [mean_over_seeds(gain[method]), mean_over_seeds(extra[method])] if is_compared else ["", ""]
+        cells += [mean_over_seeds(points[method]), mean_over_seeds(tokens[method])] if is_compared else ["", ""]
         cells += [f"{area[method].mean():.1f}"]
         cells += [str(diverged[method].sum())] if method in diverged else [""]
-        cells += [f"{gain[method].min():+.1f}"] if is_compared else [""]
+        cells += [f"{points[method].min():+.1f}"] if is_compared else [""]
         print(f"| {' | '.join(cells)} |")
 
 

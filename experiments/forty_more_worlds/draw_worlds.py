@@ -5,15 +5,12 @@ from typing import Any
 
 CHECK, SLIP, FORGET = (0.10, 0.65), (0.05, 0.40), (0.30, 0.90)  # ranges of uniform distributions
 EASY_SLIP = (0.0, 0.03)  # with this range and no forgotten carries, the base accuracy is above 70 %
-TERMS = {
-    1: (4, 5),
-    2: (2, 4),
-    3: (2, 3),
-}  # digits -> range of the number of terms, chosen to give enough problems
+# Digits -> range of the number of terms, chosen so that there are enough problems.
+TERMS = {1: (4, 5), 2: (2, 4), 3: (2, 3)}
 
 
 def draw_worlds(count: int, seed: int, easy: int = 0) -> list[dict[str, Any]]:
-    """Draw the fields of [`ToyTask`] and the `seed` of the base model; seeds start at 1.
+    """Draw the fields of [`ToyTask`] and the base model's `seed` (1, 2, ...) for each of `count` tasks.
 
     The number of digits cycles through 2, 3 and 1. Tasks with an odd seed and several digits have forgotten carries.
     The last `easy` tasks have few arithmetic errors and no forgotten carries. Other tasks do not depend on `count`.

@@ -1,9 +1,9 @@
-"""Replace two flash_attn functions with PyTorch's FlashAttention-2 kernels, for nodes without a compiler or the Hub.
+"""Two functions of flash_attn, implemented with PyTorch's FlashAttention-2 kernels.
 
-This file was placed on PYTHONPATH as version 2.7.4 of the `flash_attn` package, with a `bert_padding` module that
-contains transformers' `_pad_input` and `_unpad_input`. On the H100, the relative error of outputs and gradients (in
-norm, compared with float64) was 2e-3 to 3e-3 for dense rows and for two packed sequences, with 12 heads and 2
-key-value heads.
+They are for machines without a compiler or Hub access. This file was placed on PYTHONPATH as version 2.7.4 of the
+`flash_attn` package, with a `bert_padding` module that contains transformers' `_pad_input` and `_unpad_input`. On the
+H100, the relative error of outputs and gradients (in norm, compared with float64) was 2e-3 to 3e-3 for dense rows and
+for two packed sequences, with 12 heads and 2 key-value heads.
 """
 
 import torch

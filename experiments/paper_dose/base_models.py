@@ -2,8 +2,8 @@
 Train the base models of this experiment: `python experiments/paper_dose/base_models.py [SEED ...]`.
 
 For each seed, one model is trained on the task for 1,200 steps. For each accuracy range, a copy of this model is then
-trained for another 200 steps on texts whose share of arithmetic errors leads to this accuracy. Existing models are not
-replaced.
+trained for 200 more steps on texts whose share of arithmetic errors leads to an accuracy in this range. Existing
+models are not replaced.
 """
 
 import sys

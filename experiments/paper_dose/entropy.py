@@ -21,15 +21,15 @@ def main() -> None:
     torch.set_num_threads(1)
     file = FOLDER / "entropy.csv"
     rows = pandas.read_csv(file).to_dict("records") if file.exists() else []
-    measured = {tuple(row[name] for name in RUN) for row in rows}
+    finished_runs = {tuple(row[name] for name in RUN) for row in rows}
     for cell in load_study(FOLDER / "study.yaml").cells:
         run = (cell.variant, cell.method, cell.seed)
         checkpoints = sorted(cell.folder.glob("checkpoint-*"), key=step_of)
-        if not cell.trained or run in measured or not (cell.folder / "evaluation.json").exists():
+        if not cell.has_training or run in finished_runs or not (cell.folder / "evaluation.json").exists():
             continue
         for folder in checkpoints:
-            measures = evaluate(folder, num_problems=100, num_samples=2, max_new_tokens=360, sums=10)["held out"]
-            selected = {name: value for name, value in measures.items() if name.startswith(("accuracy", "entropy"))}
+            metrics = evaluate(folder, num_problems=100, num_samples=2, max_new_tokens=360, sums=10)["held out"]
+            selected = {name: value for name, value in metrics.items() if name.startswith(("accuracy", "entropy"))}
             rows.append(dict(zip(RUN, run, strict=True)) | {"step": step_of(folder)} | selected)
         pandas.DataFrame(rows).to_csv(file, index=False)
         print(", ".join(map(str, run)), flush=True)

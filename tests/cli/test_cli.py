@@ -33,22 +33,22 @@ def job(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    recipe, output = make_job(tmp_path_factory.mktemp("trained"))
+def training_run(tmp_path_factory):
+    recipe, output = make_job(tmp_path_factory.mktemp("training_run"))
     with mock.patch.dict(os.environ, TOKENS):
         return trl_ces("train", "--config", recipe, "--ces_beta_correct", "0.3"), output
 
 
-def test_training_prints_and_writes_no_access_token(trained):
-    result, output = trained
-    written = [file for file in output.parent.rglob("*") if file.is_file()]
-    assert {"README.md", "trainer_state.json"} <= {file.name for file in written if file.parent == output}
-    assert [str(file) for file in written if b"SECRETsecretSECRET" in file.read_bytes()] == []
+def test_training_prints_and_writes_no_access_token(training_run):
+    result, output = training_run
+    files = [file for file in output.parent.rglob("*") if file.is_file()]
+    assert {"README.md", "trainer_state.json"} <= {file.name for file in files if file.parent == output}
+    assert [str(file) for file in files if b"SECRETsecretSECRET" in file.read_bytes()] == []
     assert "SECRETsecretSECRET" not in result.stdout + result.stderr
 
 
-def test_training_a_recipe_saves_the_model(trained):
-    result, output = trained
+def test_training_a_recipe_saves_the_model(training_run):
+    result, output = training_run
     assert result.returncode == 0, result.stderr
     names = {file.name for file in output.iterdir()}
     assert {"model.safetensors", "config.json", "tokenizer.json", "README.md", "trainer_state.json"} <= names
@@ -78,11 +78,11 @@ def test_a_smoke_run_takes_two_short_steps_and_keeps_no_files(job):
 
 
 @pytest.mark.parametrize(
-    ("exported", "in_recipe", "output", "id_option"),
+    ("shell_gpus", "recipe_gpus", "output", "id_option"),
     [(None, None, "a/b", ""), ("5,6", None, "", "--id=5,6"), ("5,6", "6,7", "a/b", "--id=6,7")],
 )
 def test_a_smoke_run_prints_measured_and_planned_gpu_memory(
-    job, tmp_path, monkeypatch, capsys, exported, in_recipe, output, id_option
+    job, tmp_path, monkeypatch, capsys, shell_gpus, recipe_gpus, output, id_option
 ):
     (tmp_path / "nvidia-smi").write_text(
         f'#!/bin/sh\necho "$@" > {tmp_path}/options\n'
@@ -91,9 +91,9 @@ def test_a_smoke_run_prints_measured_and_planned_gpu_memory(
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if exported:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", exported)
-    recipe = write_recipe_with_gpus(job, in_recipe, tmp_path)[0] if in_recipe else job[0]
+    if shell_gpus:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shell_gpus)
+    recipe = write_recipe_with_gpus(job, recipe_gpus, tmp_path)[0] if recipe_gpus else job[0]
     monkeypatch.setattr(launch, "device_count", lambda: 2)
 
     def train(launch, recipe):
@@ -115,7 +115,7 @@ def test_a_smoke_run_prints_measured_and_planned_gpu_memory(
     assert not (tmp_path / "a").exists()
 
 
-def test_a_smoke_run_reports_that_the_gpu_memory_cannot_be_read(job, tmp_path, monkeypatch, capsys):
+def test_a_smoke_run_reports_unreadable_gpu_memory(job, tmp_path, monkeypatch, capsys):
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'No devices were found'\nexit 6\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
@@ -131,8 +131,8 @@ def test_a_smoke_run_reports_that_the_gpu_memory_cannot_be_read(job, tmp_path, m
     assert "The peak memory could not be read" in capsys.readouterr().out
 
 
-def test_train_prints_a_note_before_it_replaces_a_trained_model(trained, monkeypatch, capsys):
-    _, output = trained
+def test_train_prints_a_note_before_it_replaces_a_trained_model(training_run, monkeypatch, capsys):
+    _, output = training_run
     monkeypatch.setattr("trl_ces.cli.train.run_training", lambda launch, recipe: 0)
     args = ["train", "--config", str(output / "recipe.yaml"), "--overwrite_output_dir", "true"]
     assert main(args) == 0
@@ -142,8 +142,8 @@ def test_train_prints_a_note_before_it_replaces_a_trained_model(trained, monkeyp
     assert capsys.readouterr().err == ""
 
 
-def test_the_printed_code_loads_the_saved_model(trained):
-    result, _ = trained
+def test_the_printed_code_loads_the_saved_model(training_run):
+    result, _ = training_run
     namespace: dict = {}
     exec(result.stdout.split("Load the model:\n")[1], namespace)
     model, tokenizer = namespace["model"], namespace["tokenizer"]
@@ -181,12 +181,12 @@ def plan_launch(job, *args, devices=0, monkeypatch=None):
 
 
 def test_one_process_is_started_directly(job):
-    planned = plan_launch(job, "--max_steps", "3")
-    assert planned.num_processes == 1
-    assert planned.command[1:] == [
+    plan = plan_launch(job, "--max_steps", "3")
+    assert plan.num_processes == 1
+    assert plan.command[1:] == [
         "-P", "-m", "trl_ces.cli.train_worker", "--expect_processes", "1"
     ]  # fmt: skip
-    assert planned.with_recipe(Path("r.yaml"), "here")[6:] == [
+    assert plan.with_recipe(Path("r.yaml"), "here")[6:] == [
         "--recipe",
         "r.yaml",
         "--resume_from_checkpoint",
@@ -195,14 +195,14 @@ def test_one_process_is_started_directly(job):
 
 
 def test_several_processes_on_a_cpu_are_started_by_torchrun(job):
-    planned = plan_launch(job, "--num_processes", "2")
-    assert planned.num_processes == 2
-    assert planned.command[1:7] == ["-P", "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    plan = plan_launch(job, "--num_processes", "2")
+    assert plan.num_processes == 2
+    assert plan.command[1:7] == ["-P", "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("args", [[], ["--num_processes", "2"], ["--accelerate_config", "single"]])
-def test_no_process_of_a_run_imports_files_from_the_working_directory(job, tmp_path, monkeypatch, args):
+def test_training_processes_do_not_import_from_the_working_directory(job, tmp_path, monkeypatch, args):
     monkeypatch.setattr(launch, "WORKER", "probe")
     (tmp_path / "installed").mkdir()
     (tmp_path / "installed" / "probe.py").write_text(
@@ -214,19 +214,19 @@ def test_no_process_of_a_run_imports_files_from_the_working_directory(job, tmp_p
     cwd.mkdir()
     for name in ("secrets", "random", "types", "numpy", "probe"):
         (cwd / f"{name}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')\n")
-    planned = plan_launch(job, *args)
+    plan = plan_launch(job, *args)
     monkeypatch.chdir(cwd)
-    assert launch.run_child(planned.command, planned.env) == 0
-    assert [file.read_text() for file in tmp_path.glob("worker-*")] == ["True"] * planned.num_processes
+    assert launch.run_child(plan.command, plan.env) == 0
+    assert [file.read_text() for file in tmp_path.glob("worker-*")] == ["True"] * plan.num_processes
     assert not (tmp_path / "imported").exists()
 
 
 def test_all_gpus_are_used_and_accelerates_default_configuration_is_ignored(job, monkeypatch):
-    planned = plan_launch(job, "--use_cpu", "false", devices=2, monkeypatch=monkeypatch)
-    assert planned.num_processes == 2
-    position = planned.command.index("--config_file")
-    assert Path(planned.command[position + 1]).name == "ddp.yaml"
-    assert planned.command[position + 2 : position + 4] == ["--num_processes", "2"]
+    plan = plan_launch(job, "--use_cpu", "false", devices=2, monkeypatch=monkeypatch)
+    assert plan.num_processes == 2
+    position = plan.command.index("--config_file")
+    assert Path(plan.command[position + 1]).name == "ddp.yaml"
+    assert plan.command[position + 2 : position + 4] == ["--num_processes", "2"]
 
 
 def write_recipe_with_gpus(job, names, folder):
@@ -256,15 +256,15 @@ def test_the_gpus_of_the_recipe_limit_the_number_of_processes(job, monkeypatch, 
 
 def test_an_accelerate_configuration_and_flags_are_passed_to_accelerate(job, monkeypatch):
     args = ["--accelerate_config", "zero3", "--main_process_port", "29501", "--use_cpu", "false"]
-    planned = plan_launch(job, *args, devices=2, monkeypatch=monkeypatch)
-    assert (planned.num_processes, planned.distributed_type) == (2, "DEEPSPEED")
-    assert planned.command[planned.command.index("--main_process_port") + 1] == "29501"
-    assert "--quiet" in planned.command
-    assert planned.command[planned.command.index("--expect_distributed_type") + 1] == "DEEPSPEED"
+    plan = plan_launch(job, *args, devices=2, monkeypatch=monkeypatch)
+    assert (plan.num_processes, plan.distributed_type) == (2, "DEEPSPEED")
+    assert plan.command[plan.command.index("--main_process_port") + 1] == "29501"
+    assert "--quiet" in plan.command
+    assert plan.command[plan.command.index("--expect_distributed_type") + 1] == "DEEPSPEED"
     with pytest.raises(UserError, match=r"`num_processes` is 4, but 1 x 2 acc.*`--num_processes 2`"):
         plan_launch(job, *args, "--num_processes", "4", devices=2, monkeypatch=monkeypatch)
     two_machines = [*args, "--num_processes", "6", "--num_machines", "2", "--machine_rank", "1"]
-    with pytest.raises(UserError, match="is 6, but 2 x 2 accelerators are usable: use `--num_processes 4`"):
+    with pytest.raises(UserError, match="is 6, but 2 x 2 accelerators are usable: pass `--num_processes 4`"):
         plan_launch(job, *two_machines, devices=2, monkeypatch=monkeypatch)
 
 
@@ -277,8 +277,8 @@ def test_run_child_returns_the_exit_code_of_the_child():
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_reach_the_child_and_its_children(tmp_path, number):
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_signals_reach_the_child_and_its_children(tmp_path, signum):
     ready = tmp_path / "pid"
     # The grandchild represents a training process started by a launcher.
     grandchild = f"import os, time; open({str(ready)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
@@ -287,10 +287,10 @@ def test_signals_reach_the_child_and_its_children(tmp_path, number):
     def interrupt():
         while not (ready.exists() and ready.read_text()):
             time.sleep(0.05)
-        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), signum)
 
     threading.Thread(target=interrupt, daemon=True).start()
-    assert run_child([sys.executable, "-c", child], {}) == 128 + number
+    assert run_child([sys.executable, "-c", child], {}) == 128 + signum
     deadline = time.monotonic() + 60
     while Path(f"/proc/{ready.read_text()}").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -380,12 +380,12 @@ def test_a_broken_pipe_is_raised_if_stdout_is_open(monkeypatch, capfd):
         main(["env"])
 
 
-@pytest.mark.parametrize(("name", "asks"), [("MY_MODE", True), ("HF_ENDPOINT", False)])
-def test_the_checks_of_a_run_use_its_environment(job, tmp_path, monkeypatch, name, asks):
-    asked = []
-    monkeypatch.setattr("trl_ces.cli.train.try_hub_once", lambda *names: asked.append(names))
+@pytest.mark.parametrize(("name", "tries_hub"), [("MY_MODE", True), ("HF_ENDPOINT", False)])
+def test_the_checks_use_the_environment_variables_of_the_recipe(job, tmp_path, monkeypatch, name, tries_hub):
+    hub_calls = []
+    monkeypatch.setattr("trl_ces.cli.train.try_hub_once", lambda *names: hub_calls.append(names))
     monkeypatch.setattr("trl_ces.cli.train.run_training", lambda launch, recipe: 0)
-    monkeypatch.setenv(name, "")  # removed after the test, together with the value that the command sets
+    monkeypatch.setenv(name, "")  # so that monkeypatch later removes the value that the command sets
     source = f"import os\nassert os.environ[{name!r}] == 'x'\ndef own(**kwargs): ...\n"
     (tmp_path / "own_rewards.py").write_text(source)
     monkeypatch.chdir(tmp_path)
@@ -394,7 +394,7 @@ def test_the_checks_of_a_run_use_its_environment(job, tmp_path, monkeypatch, nam
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(re.sub(r"env: .*", f"env: {{{name}: x}}", job[0].read_text()))
     assert main(["train", "--config", str(recipe), "--reward_funcs", "own_rewards.own", "--output_dir", "out"]) == 0
-    assert bool(asked) == asks
+    assert bool(hub_calls) == tries_hub
     sys.modules.pop("own_rewards")
 
 
@@ -402,7 +402,7 @@ def test_recipes_copy_writes_the_complete_recipe_to_a_new_file(tmp_path, capsys,
     monkeypatch.chdir(tmp_path)
     assert main(["recipes", "copy", "R1-7B", "alp", "my.yaml"]) == 0
     assert compose(["my.yaml"]) == compose(["R1-7B", "alp"])
-    assert main(["recipes", "copy", "arithmetic", "small.yaml"]) == 0  # includes its `overlays` section
+    assert main(["recipes", "copy", "arithmetic", "small.yaml"]) == 0  # the copy includes the `overlays` section
     assert compose(["small.yaml", "truncation"]) == compose(["arithmetic", "truncation"])
     assert main(["recipes", "copy", "R1-7B", "new/my.yaml"]) == 0
     assert main(["recipes", "copy", "R1-7B", "alp"]) == 2
@@ -420,10 +420,10 @@ def test_two_processes_train_and_resume_from_a_checkpoint(tmp_path):
     card = (output / "README.md").read_text()
     assert "| `per_device_train_batch_size` | 2 |" in card
     assert "| `steps_per_generation` | 2 |" in card
-    again = trl_ces(
+    resumed = trl_ces(
         "train", "--config", recipe, "--num_processes", "2", "--resume_from_checkpoint", "true", "--max_steps", "4"
     )
-    assert again.returncode == 0, again.stderr
+    assert resumed.returncode == 0, resumed.stderr
     state = json.loads((output / "trainer_state.json").read_text())
     assert state["global_step"] == 4
     assert [entry["step"] for entry in state["log_history"] if "loss" in entry] == [1, 2, 3, 4]

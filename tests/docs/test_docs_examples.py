@@ -1,4 +1,4 @@
-"""Check that the scripts in docs/examples train a tiny model on a CPU without changes."""
+"""Check that the unmodified scripts in docs/examples train a tiny model on a CPU."""
 
 import runpy
 import sys
@@ -25,8 +25,8 @@ SCRIPTS = [file for file in sorted(EXAMPLES.glob("*.py")) if file.stem not in ("
 
 def save_tiny(folder, name):
     """Save a random model with the chat template that the example needs."""
-    for_tools = {"chat_template": qwen3_chat_template, "markers": QWEN_MARKERS, "eos_token": END}
-    return str(write_model(folder, context=4096, **(for_tools if name == "tools" else {})))
+    tool_settings = {"chat_template": qwen3_chat_template, "markers": QWEN_MARKERS, "eos_token": END}
+    return str(write_model(folder, context=4096, **(tool_settings if name == "tools" else {})))
 
 
 def run_script(script, tmp_path, monkeypatch):
@@ -45,13 +45,13 @@ def test_an_example_trains_and_saves_from_the_command_line(script, tmp_path, mon
     assert all("ces/group_accuracy" in entry for entry in trainer.state.log_history if "loss" in entry)
 
 
-def test_the_group_reward_is_1_for_correct_completions_up_to_their_mean_length(tmp_path, monkeypatch):
+def test_the_group_reward_is_1_up_to_the_mean_correct_length(tmp_path, monkeypatch):
     brief = run_script(EXAMPLES / "group_reward.py", tmp_path, monkeypatch)["brief_reward"]
     correct = torch.tensor([[True, True, False, True], [False] * 4])
     scored = torch.tensor([[True, True, True, False], [True] * 4])
     lengths = torch.tensor([[10, 20, 3, 12], [5, 6, 7, 8]])
     groups = Groups(correct, scored, torch.zeros(2, 4, dtype=torch.bool), lengths, correct.float(), 64)
-    assert brief.of_groups(groups).tolist() == [[1, 0, 0, 0], [0] * 4]  # the mean is 15
+    assert brief.of_groups(groups).tolist() == [[1, 0, 0, 0], [0] * 4]  # the mean length of correct completions is 15
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda file: file.stem)
@@ -59,7 +59,7 @@ def test_the_docstring_of_an_example_contains_its_command(script):
     assert f"    python docs/examples/{script.name} --model " in script.read_text().split('"""')[1]
 
 
-def test_an_estimate_is_correct_within_1_percent_and_unscored_without_a_reference():
+def test_the_estimate_reward_accepts_errors_up_to_1_percent():
     reward = load_script(EXAMPLES / "custom_reward.py").estimate_accuracy_reward
     completions = ["about 3,200 metres", [{"role": "assistant", "content": "3 miles: 3300"}], "no idea", "3218.7"]
     assert reward(completions, [3218.688, 3218.688, 3218.688, None]) == [1.0, 0.0, 0.0, None]

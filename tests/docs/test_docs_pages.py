@@ -1,4 +1,4 @@
-"""Check that links in the docs work, that the files and tests they mention exist, and that config.md is up to date."""
+"""Check that links in the docs work, that mentioned files and tests exist, and that config.md is up to date."""
 
 import re
 from itertools import pairwise
@@ -35,7 +35,7 @@ EQUATIONS = re.findall(
 
 
 def missing_tests(text):
-    """Return the nonexistent tests that a text mentions; a name may include its file or end in `...`."""
+    """Return the mentioned tests that do not exist. A mention may include a file name or end in `...`."""
     all_tests = [name for file in (ROOT / "tests").rglob("test_*.py") for name in functions_of(file)]
     missing = []
     for file, name, dots in TEST.findall(text):
@@ -49,8 +49,8 @@ def missing_tests(text):
 def test_the_functions_and_tests_listed_for_an_equation_exist(function, tests):
     mentions = re.findall(r"(TRL's )?`(?:(trl_ces/[\w/]+\.py)::)?(\w+)`", function)
     assert mentions
-    for of_trl, file, name in mentions:
-        exists = hasattr(GRPOTrainer, name) if of_trl else name in functions_of(file or "trl_ces/methods/ces.py")
+    for in_trl, file, name in mentions:
+        exists = hasattr(GRPOTrainer, name) if in_trl else name in functions_of(file or "trl_ces/methods/ces.py")
         assert exists, name
     assert TEST.findall(tests)
 
@@ -105,7 +105,7 @@ def test_every_experiment_and_every_method_overlay_is_documented():
 
 
 def anchors(page):
-    """Return the anchors of a page's headings; GitHub and the site generate the same anchors."""
+    """Return the heading anchors that GitHub and the site generate for a page."""
     names = []
     for heading in re.findall(r"^#+ (.*)$", prose(page), flags=re.MULTILINE):
         words = re.sub(r"[^\w\s-]", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower())
@@ -131,7 +131,7 @@ def test_every_link_is_valid(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_lists_and_tables_follow_a_blank_line(page):
-    """Unlike GitHub, the site renders a list that does not follow a blank line as part of the paragraph."""
+    """The site, unlike GitHub, needs a blank line before a list. Otherwise, the list becomes part of a paragraph."""
     for above, line in pairwise(prose(page).splitlines()):
-        starts = re.match(r"(?:[-*+]|1\.) \S", line) or (line.startswith("|") and not above.startswith("|"))
-        assert not (starts and above.strip() and not re.match(r" *(?:[-*+]|\d+\.) |  +\S", above)), line
+        starts_block = re.match(r"(?:[-*+]|1\.) \S", line) or (line.startswith("|") and not above.startswith("|"))
+        assert not (starts_block and above.strip() and not re.match(r" *(?:[-*+]|\d+\.) |  +\S", above)), line

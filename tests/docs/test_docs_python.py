@@ -36,10 +36,10 @@ def test_the_quickstart_script_trains(tmp_path, monkeypatch):
     monkeypatch.setattr(
         "datasets.load_dataset", lambda name, split: {"trl-lib/DeepMath-103K": {"train": rows}}[name][split]
     )
-    names = {}
-    exec(compile(code, "quickstart.md", "exec"), names)
-    assert names["trainer"].state.global_step == 1
-    assert "rewards/accuracy_reward/mean" in names["trainer"].state.log_history[0]
+    namespace = {}
+    exec(compile(code, "quickstart.md", "exec"), namespace)
+    assert namespace["trainer"].state.global_step == 1
+    assert "rewards/accuracy_reward/mean" in namespace["trainer"].state.log_history[0]
 
 
 def test_the_quickstart_diff_only_renames_trl_classes_in_three_lines():
@@ -49,19 +49,19 @@ def test_the_quickstart_diff_only_renames_trl_classes_in_three_lines():
         assert before[1:].replace("from trl ", "from trl_ces ").replace("GRPO", "CES") == after[1:]
 
 
-def test_the_comments_in_the_first_grading_example_show_the_actual_values():
+def test_comments_in_the_first_grading_example_are_correct():
     *_, correct, incorrect = blocks(DOCS / "grading.md", "python")[0].splitlines()
-    names = {}
-    exec("from trl_ces.grading import grade, grade_many", names)
-    assert (eval(correct, names), eval(incorrect, names)) == (True, False)
+    namespace = {}
+    exec("from trl_ces.grading import grade, grade_many", namespace)
+    assert (eval(correct, namespace), eval(incorrect, namespace)) == (True, False)
     assert (correct[-4:], incorrect[-5:]) == ("True", "False")
 
 
 def test_the_reward_for_verl_grades_with_and_without_a_question():
     code = next(block for block in blocks(DOCS / "grading.md", "python") if "compute_score" in block)
-    names = {}
-    exec(compile(code, "grading.md", "exec"), names)
-    score = names["compute_score"]
+    namespace = {}
+    exec(compile(code, "grading.md", "exec"), namespace)
+    score = namespace["compute_score"]
     question = {"question": r"Find $\sqrt{16} \cdot 3$."}
     assert score("math", r"\boxed{12}", "12", question) == 1.0
     assert score("math", r"\boxed{\sqrt{16} \cdot 3}", "12", question) == 0.0
@@ -70,6 +70,6 @@ def test_the_reward_for_verl_grades_with_and_without_a_question():
 
 def test_the_example_reward_in_recipes_md_grades_completions():
     code = next(block for block in blocks(DOCS / "recipes.md", "python") if "short_accuracy_reward" in block)
-    names = {}
-    exec(compile(code, "recipes.md", "exec"), names)
-    assert names["short_accuracy_reward"](["7+8=15#15 ", "#16"], solution=["15", "15"], prompts=None) == [1.0, 0.0]
+    namespace = {}
+    exec(compile(code, "recipes.md", "exec"), namespace)
+    assert namespace["short_accuracy_reward"](["7+8=15#15 ", "#16"], solution=["15", "15"], prompts=None) == [1.0, 0.0]

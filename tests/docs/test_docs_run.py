@@ -46,7 +46,7 @@ def flags_of(command):
 
 
 @pytest.mark.parametrize("args", command_cases())
-def test_a_command_in_a_code_block_has_a_valid_name_and_valid_flags(args):
+def test_commands_in_code_blocks_have_valid_names_and_flags(args):
     while "=" in args[0]:
         args = args[1:]
     program, first, *rest = args
@@ -61,7 +61,7 @@ def test_a_command_in_a_code_block_has_a_valid_name_and_valid_flags(args):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_command_in_the_text_has_a_valid_name_and_valid_flags(page):
+def test_commands_in_the_text_have_valid_names_and_flags(page):
     if page.name == "results.md":  # this page names removed commands
         return
     for command, rest in re.findall(r"`trl-ces (\w+)([^`]*)`", BLOCK.sub("", page.read_text(encoding="utf-8"))):
@@ -82,7 +82,7 @@ def test_the_make_targets_in_the_readme_exist():
 def one_process(monkeypatch):
     """Make `trl-ces train` run in this process instead of in a child process."""
 
-    def run_in_process(command, env, received=None):
+    def run_in_process(command, env, signals=None):
         assert command[:4] == [sys.executable, "-P", "-m", WORKER]
         for name, value in env.items():
             monkeypatch.setenv(name, str(value))
@@ -92,7 +92,7 @@ def one_process(monkeypatch):
 
 
 def test_all_commands_of_the_tutorial_run(one_process, tmp_path, monkeypatch, capsys):
-    """Run the tutorial with a tiny model instead of SmolLM2, two training steps and few prompts."""
+    """Run the tutorial with a tiny model, two training steps and few prompts."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     write_tutorial(tmp_path)
@@ -102,7 +102,7 @@ def test_all_commands_of_the_tutorial_run(one_process, tmp_path, monkeypatch, ca
     Path("cpu.yaml").write_text(yaml.safe_dump(cpu))
     small = {
         "inspect": ["--num_prompts", "3"],
-        "plan": ["--model_config", tiny],  # otherwise, it is downloaded from the Hub
+        "plan": ["--model_config", tiny],  # prevents a download from the Hub
         "train": ["--max_steps", "2", "--logging_steps", "1"],
     }
     outputs = {}

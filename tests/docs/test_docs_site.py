@@ -1,4 +1,4 @@
-"""Check that the documentation site builds without warnings and is self-contained; check the spelling."""
+"""Check the spelling, and that the documentation site builds without warnings and is self-contained."""
 
 import importlib.util
 import re
@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CODESPELL = importlib.util.find_spec("codespell_lib")
-WORDS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "mkdocs.yml", "docs", "experiments", "recipes", "trl_ces"]
+TEXTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "mkdocs.yml", "docs", "experiments", "recipes", "trl_ces"]
 
 needs_mkdocs = pytest.mark.skipif(
     importlib.util.find_spec("material") is None, reason='needs mkdocs-material: pip install "trl_ces[docs]"'
@@ -28,7 +28,7 @@ def site(tmp_path_factory):
 
 
 @needs_mkdocs
-def test_the_site_contains_all_pages_and_links_to_experiments_in_the_repository(site):
+def test_the_site_contains_all_pages_and_links_to_the_repository(site):
     pages = {file.relative_to(site).with_suffix("") for file in site.rglob("*.html")}
     docs = ROOT / "docs"
     assert {file.relative_to(docs).with_suffix("") for file in docs.rglob("*.md")} <= pages
@@ -47,6 +47,6 @@ def test_the_site_does_not_load_files_from_other_sites(site):
 
 @pytest.mark.skipif(CODESPELL is None, reason='needs codespell: pip install "trl_ces[docs]"')
 def test_words_are_spelled_correctly():
-    command = [sys.executable, "-m", "codespell_lib", "--skip", "*.png,*.csv,*.txt,*.pyc", *WORDS]
+    command = [sys.executable, "-m", "codespell_lib", "--skip", "*.png,*.csv,*.txt,*.pyc", *TEXTS]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout

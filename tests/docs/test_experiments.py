@@ -1,4 +1,4 @@
-"""Check that the scripts in experiments/ print the documented results; tests/lab/study tests the study files."""
+"""Check that the scripts in experiments/ print the documented results. tests/lab/study checks the study files."""
 
 import re
 import runpy
@@ -9,7 +9,7 @@ import pytest
 import yaml
 from docs_blocks import ROOT
 
-FORTY = ROOT / "experiments" / "forty_more_worlds"
+FORTY_TASKS = ROOT / "experiments" / "forty_more_worlds"
 
 
 def output_of(script, monkeypatch, capsys):
@@ -19,13 +19,13 @@ def output_of(script, monkeypatch, capsys):
 
 
 def test_the_documented_seed_reproduces_the_forty_tasks():
-    tasks = runpy.run_path(str(FORTY / "draw_worlds.py"))["draw_worlds"](40, 97398135, easy=10)
-    variants = yaml.safe_load((FORTY / "study.yaml").read_text(encoding="utf-8"))["variants"]
+    tasks = runpy.run_path(str(FORTY_TASKS / "draw_worlds.py"))["draw_worlds"](40, 97398135, easy=10)
+    variants = yaml.safe_load((FORTY_TASKS / "study.yaml").read_text(encoding="utf-8"))["variants"]
     assert [variant["model_builder_kwargs"] for variant in variants.values()] == tasks
 
 
 def test_the_four_expectations_of_the_forty_tasks_hold(monkeypatch, capsys):
-    lines = output_of(FORTY / "judge.py", monkeypatch, capsys).splitlines()[-4:]
+    lines = output_of(FORTY_TASKS / "judge.py", monkeypatch, capsys).splitlines()[-4:]
     assert [line.split()[:2] for line in lines] == [["holds", str(number)] for number in (1, 2, 3, 4)]
 
 
@@ -35,7 +35,7 @@ def test_a_script_prints_the_table_in_its_readme(name, monkeypatch, capsys):
     assert output_of(folder / "judge.py", monkeypatch, capsys) in (folder / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_figures_on_the_results_page_and_in_the_readme_match_the_csv_files(monkeypatch, capsys):
+def test_the_published_numbers_match_the_csv_files(monkeypatch, capsys):
     assert "| forty_more_worlds, over 60 % | 12 tasks | -6.2 ± 7.8;" in output_of(
         ROOT / "experiments" / "check.py", monkeypatch, capsys
     )

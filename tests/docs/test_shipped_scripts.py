@@ -1,4 +1,4 @@
-"""Check the shipped scripts with bash, shellcheck and uv, and their `trl-ces train` flags."""
+"""Check the shipped scripts with bash, shellcheck and uv, and check their `trl-ces train` flags."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ UV = [file for file in SHIPPED if file.suffix == ".py" and file.read_text().star
 
 
 def tool(name):
-    """Return the path of a tool that the "dev" extra installs next to this Python."""
+    """Return the path of a tool that is installed with the "dev" extra."""
     return shutil.which(name, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
 
 
@@ -39,11 +39,11 @@ def test_all_shipped_scripts_are_found():
 def test_bash_and_shellcheck_report_no_problems(file):
     assert subprocess.run(["bash", "-n", file], capture_output=True, text=True, check=True).stderr == ""
     command = [tool("shellcheck"), "--severity=style", file]
-    checked = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert checked.returncode == 0, checked.stdout
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout
 
 
-# Stand-ins for the commands of a cluster with two nodes.
+# Stubs for the commands on a cluster with two nodes.
 COMMANDS = {
     "scontrol": 'if [[ $1 == show ]]; then printf "a\\nb\\n"; else echo "$@" > requeued; fi',
     "curl": "exit 0",
@@ -55,16 +55,16 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("code", [0, 1, 143])
-@pytest.mark.parametrize("written", ["trainer_state.json", "manifest.json"])
+@pytest.mark.parametrize("checkpoint_file", ["trainer_state.json", "manifest.json"])
 @pytest.mark.parametrize("file", BASH, ids=name_of)
-def test_a_job_resumes_complete_checkpoints_and_is_requeued_when_stopped(file, written, code, tmp_path):
+def test_a_job_resumes_complete_checkpoints_and_is_requeued_when_stopped(file, checkpoint_file, code, tmp_path):
     (tmp_path / "bin").mkdir()
     for name, text in COMMANDS.items():
         (tmp_path / "bin" / name).write_text(f"#!/bin/bash\n{text}\n")
         (tmp_path / "bin" / name).chmod(0o755)
     for output in ("R1-7B-server", "R1-7B-colocate"):
         (tmp_path / "outputs" / output / "checkpoint-1").mkdir(parents=True)
-        (tmp_path / "outputs" / output / "checkpoint-1" / written).touch()
+        (tmp_path / "outputs" / output / "checkpoint-1" / checkpoint_file).touch()
     env = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "CODE": str(code), "SLURM_NODEID": "0"}
     env |= {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "a,b", "SLURM_GPUS_ON_NODE": "8"}
     with subprocess.Popen(["bash", file], cwd=tmp_path, env=env) as job:
@@ -73,7 +73,7 @@ def test_a_job_resumes_complete_checkpoints_and_is_requeued_when_stopped(file, w
             time.sleep(0.05)
         job.send_signal(signal.SIGTERM)
         job.wait(30)
-    option = "--resume_from_checkpoint" if written == "manifest.json" else "--overwrite_output_dir"
+    option = "--resume_from_checkpoint" if checkpoint_file == "manifest.json" else "--overwrite_output_dir"
     assert f"{option} true" in (tmp_path / "started").read_text()
     assert (tmp_path / "requeued").exists() == (code != 1)
 
@@ -102,9 +102,9 @@ def test_uv_resolves_the_requirements_of_a_script(file, tmp_path):
     shutil.copy(file, script)
     command = [uv, "lock", "--script", script, "--no-sources", "--no-index", "--find-links", tmp_path / "wheels"]
     environment = {**os.environ, "UV_PYTHON": sys.executable, "UV_CACHE_DIR": str(tmp_path / "cache")}
-    locked = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert locked.returncode == 0, locked.stderr
-    assert "extra" not in locked.stderr  # uv warns about unknown extras
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "extra" not in result.stderr  # uv warns about unknown extras
     lock = tomllib.loads(Path(f"{script}.lock").read_text())
     assert lock["requires-python"] == project["requires-python"]
     (required,) = lock["manifest"]["requirements"]

@@ -1,6 +1,6 @@
-"""Check for each engine that colocated vLLM samples from the trained weights, and that resumed runs match full runs.
+"""Check that colocated vLLM samples from the trained weights, and that resumed runs match complete runs.
 
-The engines are real and use two processes on a CPU; tests/helpers/colocated_vllm.py replaces vLLM. The tests do not
+The engines are real and run in two processes on a CPU; tests/helpers/colocated_vllm.py replaces vLLM. The tests do not
 cover NCCL, vLLM's kernels and memory, or the sharding of weights with tensor parallelism (every process of the
 stand-in holds all weights).
 """
@@ -29,7 +29,7 @@ ENGINES = {
     "fsdp2": ("FSDP", 2),
 }
 STEPS_WITH_ROLLOUT = [0, 2]
-RESUMED = [1, 2, 3]
+RESUME_STEPS = [1, 2, 3]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * TIMEOUT)]
 
@@ -51,7 +51,7 @@ def runs(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(engine)
     save_tiny(folder / "start")
     cases = [case for case in CASES if engine != "one" or "parallel" not in case]
-    options = {"cases": cases, "resume": RESUMED}
+    options = {"cases": cases, "resume": RESUME_STEPS}
     if engine == "fsdp2":
         options["environment"] = launched_environment()
     config = write_cpu_config(engine, folder) if engine.startswith("zero") else None
@@ -89,10 +89,10 @@ def test_vllm_samples_from_the_saved_weights_and_importance_ratios_are_1(runs, c
 def test_runs_resumed_inside_and_between_rollouts_have_bitwise_identical_weights(runs):
     _, output, facts = runs
     expected = load_file(output / "full" / "model" / "model.safetensors")
-    for step in RESUMED:
+    for step in RESUME_STEPS:
         resumed = load_file(output / f"from {step}" / "model" / "model.safetensors")
         for name, value in expected.items():
             assert torch.equal(resumed[name], value), (step, name)
         for report in facts:
-            later = [sample for sample in report["full"]["sampled"] if sample[0] >= step]
-            assert report[f"from {step}"]["sampled"] == later
+            expected_samples = [sample for sample in report["full"]["sampled"] if sample[0] >= step]
+            assert report[f"from {step}"]["sampled"] == expected_samples

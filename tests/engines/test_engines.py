@@ -113,7 +113,7 @@ def test_micro_batches_split_by_a_token_budget_yield_the_same_weights(single, en
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_all_processes_skip_a_step_if_one_process_has_a_nan_loss(single, engine):
+def test_all_processes_skip_a_step_if_one_loss_is_nan(single, engine):
     """The weights match a single-process run that skips the same step."""
     folder, lora = single
     if lora:
@@ -125,8 +125,8 @@ def test_all_processes_skip_a_step_if_one_process_has_a_nan_loss(single, engine)
         run_training(folder, "one", lora, expected_run.name, poison)
     output = run_training(folder, engine, lora, f"{engine}-poisoned", poison)
     assert [facts_of(run)["nonfinite_steps"] for run in (expected_run, output)] == [1, 1]
-    names = {file.name for file in (output / "_nonfinite").iterdir()}
-    assert names == {f"step-2-process-{rank}.safetensors" for rank in (0, 1)}
+    file_names = {file.name for file in (output / "_nonfinite").iterdir()}
+    assert file_names == {f"step-2-process-{rank}.safetensors" for rank in (0, 1)}
     expected, actual, complete = (weights_of(run, lora) for run in (expected_run, output, folder / "one"))
     for name, value in expected.items():
         assert (actual[name] - value).norm() <= 1e-4 * value.norm(), name

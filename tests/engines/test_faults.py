@@ -40,13 +40,13 @@ def complete_runs(job, stand_in, tmp_path_factory):
 # Name -> (server fault, settings, part of the command's error message).
 SERVER_FAULTS = {
     "request rejected": (("/v1/completions", 400), {}, "failed (Request failed: 400, "),
-    "engine dead": (("/v1/completions", 500, 9), {}, "failed (RetryError): see its log, and start it with"),
+    "engine dead": (("/v1/completions", 500, 9), {}, "failed (RetryError): see its log, and restart it with"),
     "server unresponsive": (("/v1/completions", "hang"), {"ddp_timeout": 20}, "failed (ReadTimeout)"),
 }
 
 
 @pytest.mark.parametrize("fault", SERVER_FAULTS)
-def test_a_server_fault_is_reported_and_resuming_gives_the_same_weights(job, tmp_path, stand_in, complete_runs, fault):
+def test_a_server_fault_is_reported_and_the_resumed_run_matches(job, tmp_path, stand_in, complete_runs, fault):
     (path, kind, *times), changes, sentence = SERVER_FAULTS[fault]
     stand_in.fail(path, kind, skip=1, times=times[0] if times else 1)
     result = train(job, tmp_path / "out", stand_in.url, **changes)
@@ -59,7 +59,7 @@ def test_a_server_fault_is_reported_and_resuming_gives_the_same_weights(job, tmp
     assert_same_weights(tmp_path / "out", complete_runs[1])
 
 
-def test_resuming_after_the_server_dies_during_a_weight_update_gives_the_same_weights(job, tmp_path, complete_runs):
+def test_a_run_resumes_after_the_server_dies_during_a_weight_update(job, tmp_path, complete_runs):
     with serve_in_process(job / "model") as dying:
         dying.fail("/update_weights", "die", skip=1)
         result = train(job, tmp_path / "out", dying.url)
@@ -74,7 +74,7 @@ def test_resuming_after_the_server_dies_during_a_weight_update_gives_the_same_we
 # Fault on rank 1 in the second rollout -> (exit code of the command, its error message). Hanging processes are not
 # tested, because with `use_cpu`, transformers ignores `ddp_timeout` and uses torch's limit of 30 minutes.
 PROCESS_FAULTS = {
-    "killed": (1, "training ended with code 1; the first error, if any was reported, is above"),
+    "killed": (1, "training ended with code 1; see the first error above, if any"),
     "reward raises": (2, "The reward function 'vowel_accuracy_reward' raised ValueError: grader unavailable"),
     "time limit": (0, None),
     "machine lost": (-9, None),
@@ -82,9 +82,7 @@ PROCESS_FAULTS = {
 
 
 @pytest.mark.parametrize("fault", PROCESS_FAULTS)
-def test_a_process_fault_ends_the_run_and_resuming_gives_the_same_weights(
-    job, tmp_path, stand_in, complete_runs, fault
-):
+def test_a_process_fault_ends_the_run_and_the_resumed_run_matches(job, tmp_path, stand_in, complete_runs, fault):
     code, sentence = PROCESS_FAULTS[fault]
     injected_fault = {"rank": 1, "call": 2, "what": fault}
     result = train(job, tmp_path / "out", stand_in.url, TWO_PROCESSES, fault=injected_fault)
@@ -100,9 +98,7 @@ def test_a_process_fault_ends_the_run_and_resuming_gives_the_same_weights(
     assert_same_weights(tmp_path / "out", complete_runs[2])
 
 
-def test_a_full_disk_on_one_machine_is_reported_and_resuming_gives_the_same_weights(
-    job, tmp_path, stand_in, complete_runs
-):
+def test_a_full_disk_is_reported_and_the_resumed_run_matches(job, tmp_path, stand_in, complete_runs):
     outputs = [tmp_path / "node0", tmp_path / "node1"]  # the machines do not share a disk
     injected_fault = {"rank": 1, "call": 2, "what": "full disk"}
     nodes = [
@@ -127,13 +123,13 @@ def test_a_full_disk_on_one_machine_is_reported_and_resuming_gives_the_same_weig
     assert_same_weights(outputs[0], complete_runs[2])
 
 
-def test_one_machine_without_vllm_fails_and_the_other_stops_at_the_rendezvous_timeout(job, tmp_path, stand_in):
+def test_a_machine_without_vllm_fails_and_the_other_machine_times_out(job, tmp_path, stand_in):
     flags = machine_flags("--rdzv_conf", "timeout=30")
     first = Training(job, tmp_path / "node0", stand_in.url, flags[0])
     second = Training(job, tmp_path / "node1", stand_in.url, flags[1], stub=False)
     failed, waiting = second.wait(), first.wait()
     assert failed.code == 2
-    assert "vLLM is missing: pip install" in failed.error_messages()[0]
+    assert "vLLM is missing: run `pip install" in failed.error_messages()[0]
     assert waiting.code == 1
     assert "This run has no checkpoint to resume from: start it again." in waiting.error_messages()[0]
 

@@ -17,7 +17,7 @@ from tiny import save_tiny
 TIMEOUT = 600
 
 
-def gpus():
+def gpu_count():
     """Count the GPUs with nvidia-smi, because conftest.py hides them from torch."""
     if shutil.which("nvidia-smi") is None:
         return 0
@@ -27,7 +27,7 @@ def gpus():
 
 @pytest.mark.slow
 @pytest.mark.timeout(2 * TIMEOUT)
-@pytest.mark.skipif(gpus() < 2, reason="needs at least two GPUs")
+@pytest.mark.skipif(gpu_count() < 2, reason="needs at least two GPUs")
 def test_fsdp2_weights_match_a_single_process_run(tmp_path, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     save_tiny(tmp_path / "start")

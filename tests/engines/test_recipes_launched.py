@@ -45,9 +45,9 @@ def tiny(tmp_path_factory):
     return folder
 
 
-def launch(tiny, output, recipe, accelerate, **more):
+def launch(tiny, output, recipe, accelerate, **overrides):
     fields = {"model_name_or_path": tiny / "model", "dataset_name": tiny / "rows.jsonl", "output_dir": output}
-    args = [f"--{name}={value}" for name, value in {**fields, **OVERRIDES, **more}.items()]
+    args = [f"--{name}={value}" for name, value in {**fields, **OVERRIDES, **overrides}.items()]
     command = [
         sys.executable,
         "-m",
@@ -69,12 +69,12 @@ def launch(tiny, output, recipe, accelerate, **more):
         (["R1-1.5B"], "zero3"),
     ],
 )
-def test_an_r1_recipe_trains_on_one_rollout_and_saves_a_usable_model(tiny, tmp_path, recipe, engine):
+def test_an_r1_recipe_trains_and_saves_a_usable_model(tiny, tmp_path, recipe, engine):
     pytest.importorskip("deepspeed", reason="make test-slow installs it")
     # The engine trains in bf16 with fp32 master weights. The launcher checks that two processes run with DeepSpeed.
-    shipped = compose(recipe)
-    finished = launch(tiny, tmp_path / "out", recipe, accelerate_file(tmp_path, engine))
-    assert finished.returncode == 0, finished.stdout[-2000:] + finished.stderr[-6000:]
+    settings = compose(recipe)
+    result = launch(tiny, tmp_path / "out", recipe, accelerate_file(tmp_path, engine))
+    assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-6000:]
 
     state = json.loads((tmp_path / "out" / "trainer_state.json").read_text())
     assert state["global_step"] == state["max_steps"] == 12
@@ -83,7 +83,7 @@ def test_an_r1_recipe_trains_on_one_rollout_and_saves_a_usable_model(tiny, tmp_p
     assert 0 < entry["completions/mean_length"] <= 16
     card = (tmp_path / "out" / "README.md").read_text()
     for name in ("learning_rate", "per_device_train_batch_size", "num_generations", "epsilon_high"):
-        assert f"| `{name}` | {shipped[name]} |" in card
+        assert f"| `{name}` | {settings[name]} |" in card
     assert "| `steps_per_generation` | 12 |" in card
 
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
@@ -107,8 +107,8 @@ def test_an_r1_recipe_trains_on_one_rollout_and_saves_a_usable_model(tiny, tmp_p
     ids=["MULTI_CPU", "FSDP"],
 )
 def test_an_engine_that_does_not_start_is_reported_before_training(tiny, tmp_path, changes, sentence):
-    finished = launch(tiny, tmp_path / "out", ["R1-7B"], accelerate_file(tmp_path, "ddp", **changes))
-    assert finished.returncode != 0
-    assert finished.stderr.count("trl-ces train: error: ") == 1
-    assert sentence in finished.stderr
+    result = launch(tiny, tmp_path / "out", ["R1-7B"], accelerate_file(tmp_path, "ddp", **changes))
+    assert result.returncode != 0
+    assert result.stderr.count("trl-ces train: error: ") == 1
+    assert sentence in result.stderr
     assert not (tmp_path / "out" / "model.safetensors").exists()

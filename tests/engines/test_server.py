@@ -22,7 +22,7 @@ def job(tmp_path_factory):
 
 
 def test_two_processes_and_two_machines_match_a_single_process_run(job, tmp_path):
-    """Compare only one step, because TRL shuffles the rows of each process separately, so later steps differ."""
+    """Compare only the first step: TRL shuffles the rows of each process separately, so later steps differ."""
     changes = {"max_steps": 1, "responses_per_rollout": 8, "adam_epsilon": 1e-4}
     with serve_in_process(job / "model") as stand_in:
         assert train(job, tmp_path / "one", stand_in.url, **changes).code == 0
@@ -44,7 +44,7 @@ def test_two_processes_and_two_machines_match_a_single_process_run(job, tmp_path
 
 
 @pytest.mark.parametrize("flags", [(), TWO_PROCESSES], ids=["one process", "two processes"])
-def test_a_run_resumes_with_a_new_server_after_the_server_dies_during_a_rollout(job, tmp_path, flags):
+def test_a_run_resumes_with_a_new_server_after_the_server_dies(job, tmp_path, flags):
     with serve_in_process(job / "model") as stand_in:
         assert train(job, tmp_path / "complete", stand_in.url, flags).code == 0
         rollouts = stand_in.log("completions")

@@ -7,9 +7,9 @@ from trl_ces.grading.notation import tidy
 
 
 @rows("answers/boxes")
-def test_outermost_boxes_are_found_unless_the_last_one_is_truncated(text, boxes):
-    boxes_in_text = find_boxes(text)
-    assert (None if boxes_in_text is None else [box.content for box in boxes_in_text]) == boxes
+def test_outermost_boxes_are_returned_unless_the_last_box_is_truncated(text, boxes):
+    actual = find_boxes(text)
+    assert (None if actual is None else [box.content for box in actual]) == boxes
 
 
 def test_the_span_of_a_box_ends_after_its_content():

@@ -1,29 +1,29 @@
-"""Test grading with the question, which can state the noun, base, percentage, unit, order, options and names."""
+"""Test grading with the question, which can determine the noun, base, percentage, unit, order, options and names."""
 
 from rows import rows
 
 from trl_ces.grading import grade
-from trl_ces.grading.asked import as_asked
+from trl_ces.grading.asked import apply_question
 from trl_ces.grading.numbers import MAX_DIGITS
 from trl_ces.support.limits import MAX_LENGTH
 
 
 @rows("asked/nouns")
 def test_a_noun_or_base_from_the_question_is_removed_after_numbers(answer, question, expected):
-    assert as_asked(answer, "5", question)[1] == expected
+    assert apply_question(answer, "5", question)[1] == expected
 
 
 def test_a_base_is_kept_if_the_gold_has_a_base():
-    assert as_asked("1011_3", "1011_2", "Write 11 in base 2.")[1] == "1011_3"
+    assert apply_question("1011_3", "1011_2", "Write 11 in base 2.")[1] == "1011_3"
 
 
 def test_very_long_answers_and_questions_are_not_changed():
     longest = "5" + " " * (MAX_DIGITS - 8) + "gizmos"
-    assert as_asked(longest + " ", "5", "How many gizmos?")[1] == "5"
-    assert as_asked(longest + "  ", "5", "How many gizmos?")[1] == longest + "  "
-    assert as_asked("μ" * 9_900 + "x", "5", "How many gizmos?")[1] == "μ" * 9_900 + "x"
-    assert as_asked("5 gizmos" + " " * MAX_LENGTH, "5", "How many gizmos?")[1].startswith("5 gizmos")
-    assert as_asked("5 gizmos", "5", "How many gizmos?" * MAX_LENGTH)[1] == "5 gizmos"
+    assert apply_question(longest + " ", "5", "How many gizmos?")[1] == "5"
+    assert apply_question(longest + "  ", "5", "How many gizmos?")[1] == longest + "  "
+    assert apply_question("μ" * 9_900 + "x", "5", "How many gizmos?")[1] == "μ" * 9_900 + "x"
+    assert apply_question("5 gizmos" + " " * MAX_LENGTH, "5", "How many gizmos?")[1].startswith("5 gizmos")
+    assert apply_question("5 gizmos", "5", "How many gizmos?" * MAX_LENGTH)[1] == "5 gizmos"
 
 
 @rows("asked/question")
@@ -38,7 +38,7 @@ def test_statements_are_ignored_with_boxes_only():
 
 
 @rows("asked/notation")
-def test_ratios_numbers_and_intervals_are_graded_in_other_notations(gold, answer, correct):
+def test_ratios_numbers_and_intervals_are_graded_in_different_notations(gold, answer, correct):
     assert grade(rf"\boxed{{{answer}}}", gold, with_qwen=False).correct is correct
 
 
@@ -58,7 +58,7 @@ def test_bounds_and_scales_from_the_question_may_surround_the_box(question, comp
 
 
 @rows("asked/sentences")
-def test_the_last_sentence_is_an_answer_if_it_clearly_states_one_value(question, completion, gold, correct):
+def test_the_last_sentence_is_an_answer_if_it_states_one_value(question, completion, gold, correct):
     assert grade(completion, gold, question=question, with_qwen=False).correct is correct
 
 

@@ -44,7 +44,7 @@ def grade_table(rows, misgraded):
 @pytest.mark.parametrize("name", ["wrong", "right"])
 def test_99_percent_of_the_hand_written_answers_are_graded_correctly(name, capsys):
     rows = list(read_cases(f"{name}.txt"))
-    grades = grade_many([response for *_, response in rows], [gold for _, gold, _ in rows], with_qwen=False)
+    grades = grade_many([completion for *_, completion in rows], [gold for _, gold, _ in rows], with_qwen=False)
     misgraded = [row for row, grade in zip(rows, grades, strict=True) if grade.correct is not (name == "right")]
     with capsys.disabled():
         print(grade_table(rows, misgraded))
@@ -70,11 +70,11 @@ def test_99_percent_of_answers_made_from_benchmark_golds_are_graded_correctly(na
         pytest.skip(f"{DATA / 'math'} is missing: set TRL_CES_DATA to the folder that contains math/")
     golds = [(benchmark, gold) for benchmark in GROUPS["math12"] for gold in sample_golds(benchmark)]
     rows = [  # use every third template per gold, to limit the number of combinations
-        (benchmark, gold, response)
+        (benchmark, gold, completion)
         for number, (benchmark, gold) in enumerate(golds)
-        for response in getattr(answer_templates, name)(gold)[number % 3 :: 3]
+        for completion in getattr(answer_templates, name)(gold)[number % 3 :: 3]
     ]
-    grades = grade_many([response for *_, response in rows], [gold for _, gold, _ in rows], with_qwen=False)
+    grades = grade_many([completion for *_, completion in rows], [gold for _, gold, _ in rows], with_qwen=False)
     misgraded = [row for row, grade in zip(rows, grades, strict=True) if grade.correct is not (name == "right")]
     with capsys.disabled():
         print(grade_table(rows, misgraded))

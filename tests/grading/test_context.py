@@ -7,31 +7,31 @@ from trl_ces.grading.context import is_valid_in_context
 from trl_ces.support.limits import MAX_LENGTH
 
 
-def is_stated(text, value="5"):
+def is_valid(text, value="5"):
     answer = rf"\boxed{{{value}}}"
     start = text.index("@")
     return is_valid_in_context(text.replace("@", answer), start, start + len(answer), value)
 
 
-@rows("context/not_stated")
+@rows("context/invalid")
 def test_a_negated_modified_or_hidden_answer_is_rejected(text):
-    assert not is_stated(text)
+    assert not is_valid(text)
 
 
 @rows(
-    "context/stated",
+    "context/valid",
     "if" + 100 * " word" + " @",
 )
-def test_a_stated_answer_is_accepted(text):
-    assert is_stated(text)
+def test_a_valid_answer_is_accepted(text):
+    assert is_valid(text)
 
 
 def test_later_numbers_override_only_numeric_answers():
-    assert is_stated("@. The answer is 6.", "x+1")
-    assert is_stated("@. The answer is 0.33.", r"\frac{1}{3}")  # a rounded value of 1/3
-    assert not is_stated("@. The answer is 0.25.", r"\frac{1}{3}")
-    assert not is_stated("@. The answer is $0.5$.", "0")
-    assert not is_stated("@. The answer is 9999.5.", "9900")  # differs by more than 1 %
+    assert is_valid("@. The answer is 6.", "x+1")
+    assert is_valid("@. The answer is 0.33.", r"\frac{1}{3}")  # a rounded value of 1/3
+    assert not is_valid("@. The answer is 0.25.", r"\frac{1}{3}")
+    assert not is_valid("@. The answer is $0.5$.", "0")
+    assert not is_valid("@. The answer is 9999.5.", "9900")  # differs by more than 1 %
 
 
 @pytest.mark.timeout(60)  # a superlinear search would take hours
@@ -48,18 +48,18 @@ def test_later_numbers_override_only_numeric_answers():
     ],
     ids=range(7),
 )
-def test_text_around_an_answer_is_read_in_linear_time(before, after, expected):
-    assert is_stated(f"{before}@{after}") is expected
+def test_text_around_an_answer_is_checked_in_linear_time(before, after, expected):
+    assert is_valid(f"{before}@{after}") is expected
 
 
 @pytest.mark.timeout(60)
-def test_mathematics_within_an_answer_is_read_in_linear_time():
-    assert is_stated("@", r"\[" * 100_000)
+def test_mathematics_within_an_answer_is_checked_in_linear_time():
+    assert is_valid("@", r"\[" * 100_000)
 
 
 def test_a_very_long_answer_is_not_compared_with_later_numbers():
-    assert not is_stated("@. The answer is 6.", "5" + " " * (MAX_LENGTH - 1))
-    assert is_stated("@. The answer is 6.", "5" + " " * MAX_LENGTH)
+    assert not is_valid("@. The answer is 6.", "5" + " " * (MAX_LENGTH - 1))
+    assert is_valid("@. The answer is 6.", "5" + " " * MAX_LENGTH)
 
 
 def test_an_answer_that_is_an_entire_formula_is_accepted():

@@ -49,11 +49,11 @@ def test_parts_that_need_algebra_are_compared_by_algebra(gold, answer, known, ex
 
 
 def test_an_exception_raised_by_the_algebra_is_not_caught():
-    def raises(gold, answer):
+    def raise_error(gold, answer):
         raise LookupError(gold)
 
     with pytest.raises(LookupError, match="x"):
-        equal("x", "y+1", raises)
+        equal("x", "y+1", raise_error)
 
 
 def test_texts_beyond_the_size_limits_are_compared_only_as_text():

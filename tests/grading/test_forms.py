@@ -1,4 +1,4 @@
-"""Canonical forms of answers that are equivalent by convention, without computer algebra."""
+"""Test canonical forms of equivalent answers, without computer algebra."""
 
 import pytest
 from rows import rows
@@ -45,7 +45,7 @@ def test_a_free_integer_may_be_shifted_or_negated():
 
 
 def test_constants_with_the_same_indices_are_paired_first():
-    """Each further pairing costs a comparison, so the most likely pairing comes first."""
+    """Each additional pairing costs a comparison, so the most likely pairing comes first."""
     assert with_constants_of("c_{1}x+c_2", "C_1x+C_{2}") == ["c_{1}x+c_2", "c_2x+c_{1}"]
     assert with_constants_of("c_{1}x+c_2", "Bx+A")[0] == "c_{1}x+c_2"
     assert with_constants_of("c_{1}x^2+c_2", "Bx+A")[0] == "c_2x+c_{1}"

@@ -13,7 +13,7 @@ DIED = {"status": "died", "error": "killed by the kernel"}
 
 
 class Pool:
-    """Return the given replies in order, and record the requests."""
+    """Pool that returns the given replies in order and records the requests."""
 
     def __init__(self, *replies):
         self.replies, self.requests, self.limits = list(replies), [], []
@@ -25,7 +25,7 @@ class Pool:
 
 
 class SlowPool:
-    """Confirm comparisons within the limit. `costs` maps answers to seconds; other answers take 0.01 s."""
+    """Pool that confirms comparisons within the limit. `costs` maps answers to seconds; the default is 0.01 s."""
 
     def __init__(self, costs):
         self.costs, self.requests = costs, []
@@ -74,7 +74,7 @@ def test_a_gold_that_exceeds_time_or_memory_remains_unusable(reply, caplog):
     assert caplog.text == ""
 
 
-def test_a_gold_whose_worker_died_is_unusable_until_it_is_checked_again(caplog):
+def test_a_gold_with_a_dead_worker_is_checked_again(caplog):
     pool = Pool(DIED)
     with caplog.at_level(logging.WARNING):
         assert usable_golds(["x+y"], pool=pool) == [False]
@@ -100,7 +100,7 @@ def test_the_shared_pool_is_used_by_default(monkeypatch):
 # ---- answers
 
 
-def test_algebra_is_requested_once_per_pair_not_decided_by_a_rule():
+def test_algebra_is_requested_once_per_pair_that_no_rule_decides():
     pool = Pool(OK, OK, WRONG)
     completions = [boxed("5"), boxed("x+1"), boxed("6"), boxed("1+x"), "no answer", boxed("x+1"), boxed("x+2")]
     golds = ["5", "1+x", "5", "1+x", "1+x", "1+x", "1+x"]
@@ -130,7 +130,7 @@ def test_an_answer_that_exceeds_time_or_memory_is_incorrect(reply, caplog):
     assert caplog.text == ""
 
 
-def test_an_answer_whose_worker_died_remains_ungraded_with_a_warning(caplog):
+def test_an_answer_with_a_dead_worker_stays_ungraded_with_a_warning(caplog):
     with caplog.at_level(logging.WARNING):
         assert grade(boxed("x+1"), "1+x", with_qwen=False, pool=Pool(OK, DIED)) == Grade(correct=None, answer="x+1")
     assert "died twice on the answer 'x+1' (gold '1+x'), which stays ungraded. killed by the kernel" in caplog.text
@@ -154,11 +154,11 @@ def test_texts_beyond_the_size_limits_are_compared_only_as_text(large):
 
 
 def test_thinking_is_removed_if_the_prompt_or_the_completion_opens_it():
-    response = r"\boxed{3} so </think> \boxed{4}"
+    completion = r"\boxed{3} so </think> \boxed{4}"
     expected = [("4", False), ("4", False), (None, False), ("3", True)]
-    responses = [response, response, r"\boxed{3}", r"\boxed{3}"]
+    completions = [completion, completion, r"\boxed{3}", r"\boxed{3}"]
     prefilled = [True, False, True, False]
-    grades = grade_many(responses, ["3"] * 4, thinking_prefilled=prefilled, with_qwen=False, pool=Pool())
+    grades = grade_many(completions, ["3"] * 4, thinking_prefilled=prefilled, with_qwen=False, pool=Pool())
     assert [(g.answer, g.correct) for g in grades] == expected
     assert grade(r"\boxed{3}", "3", thinking_prefilled=True, with_qwen=False, pool=Pool()).correct is False
     assert grade(r"\boxed{3}", "3", with_qwen=False, pool=Pool()).correct is True
@@ -169,7 +169,7 @@ def test_thinking_is_removed_if_the_prompt_or_the_completion_opens_it():
 @pytest.mark.parametrize(
     ("arguments", "settings", "match"),
     [
-        ((["a", "b"], ["1"]), {}, "golds has 1 entries for 2 answers: pass one for each"),
+        ((["a", "b"], ["1"]), {}, "golds has 1 entries for 2 answers: pass one per answer"),
         ((["a"], ["1"], ["What?", "Why?"]), {}, "questions has 2 entries for 1 answers"),
         (
             (["a"], ["1"]),
@@ -221,7 +221,7 @@ def test_comparisons_that_exceed_the_first_limit_get_the_full_limit(caplog):
     assert caplog.text == ""
 
 
-def test_three_hostile_answers_get_the_full_limit_and_the_others_remain_ungraded(caplog):
+def test_only_three_hostile_answers_get_the_full_limit(caplog):
     pool = SlowPool(HOSTILE)
     correctness = correctness_of(["x+1", *HOSTILE, "x+2"], pool)
     assert correctness.pop("x+1") is True
@@ -229,20 +229,20 @@ def test_three_hostile_answers_get_the_full_limit_and_the_others_remain_ungraded
     assert sorted(correctness.values(), key=str) == [False] * 3 + [None] * 17
     # The batch takes at most 22 times the first limit plus 3 times the full limit.
     assert [limit for _, limit in pool.requests] == [0.2] * 22 + [1.0] * 3
-    assert "20 comparisons exceeded 0.2 s of CPU time. 3 of them got 1 s; the others remain ungraded" in caplog.text
+    assert "20 comparisons exceeded 0.2 s of CPU time. 3 of them were repeated with 1 s; the rest stay" in caplog.text
     ungraded = [answer for answer, correct in correctness.items() if correct is None]
     assert any(repr(answer) in caplog.text for answer in ungraded)
 
 
-@pytest.mark.parametrize(("responses", "full"), [(30, 3), (1199, 3), (1200, 4), (3000, 10)])
-def test_one_in_300_answers_may_get_the_full_limit(responses, full):
+@pytest.mark.parametrize(("completions", "count"), [(30, 3), (1199, 3), (1200, 4), (3000, 10)])
+def test_one_in_300_answers_may_get_the_full_limit(completions, count):
     pool = SlowPool(HOSTILE)
-    correctness = correctness_of([*HOSTILE] + ["7"] * (responses - 20), pool)
-    assert [correctness[answer] for answer in HOSTILE].count(False) == full
-    assert [limit for _, limit in pool.requests].count(1.0) == full
+    correctness = correctness_of([*HOSTILE] + ["7"] * (completions - 20), pool)
+    assert [correctness[answer] for answer in HOSTILE].count(False) == count
+    assert [limit for _, limit in pool.requests].count(1.0) == count
 
 
-def test_correctness_does_not_depend_on_the_batch_and_quick_answers_are_graded(monkeypatch):
+def test_correctness_does_not_depend_on_the_order_of_a_batch(monkeypatch):
     rng = random.Random(0)
     quick = {f"x+{n}": rng.uniform(0.0, 0.2) for n in range(10)}
     slow = {f"x-{n}": rng.uniform(0.2, 1.0) for n in range(1, 6)}
@@ -263,14 +263,14 @@ def test_comparisons_are_cached():
     pool = SlowPool(HOSTILE)
     assert correctness_of(["x+1", *HOSTILE], pool) == first
     assert pool.requests == []
-    # The cache also applies to other batches and without a first limit, but not to a longer limit.
+    # The cache also applies to later batches and without a first limit, but not to a longer limit.
     cached = next(answer for answer, correct in first.items() if correct is False)
     pool = SlowPool(HOSTILE)
     assert correctness_of([cached], pool, first_limit_s=None)[cached] is False
     assert pool.requests == []
     assert correctness_of([cached], pool, first_limit_s=None, limit_s=1.5)[cached] is False
     assert pool.requests == [(cached, 1.5)]
-    # A comparison with another gold is not cached.
+    # A comparison with a different gold is not cached.
     assert grade(boxed(cached), "x+2", with_qwen=False, limit_s=1.0, pool=pool).correct is False
     assert pool.requests[1:] == [(cached, 1.0)]
 
@@ -312,7 +312,7 @@ def test_correct_qwen_is_computed_on_request():
     assert graded.correct_qwen is None
 
 
-def test_correct_qwen_is_false_for_an_empty_text_and_for_a_worker_that_died():
+def test_correct_qwen_is_false_for_empty_texts_and_dead_workers():
     assert grade("", "5", with_qwen=True, pool=Pool()) == Grade(correct=False, answer=None, correct_qwen=False)
     assert grade(boxed("x+1"), "1+x", with_qwen=True, pool=Pool(OK, DIED, DIED)) == Grade(
         correct=None, answer="x+1", correct_qwen=False

@@ -13,12 +13,12 @@ from rows import answers_to
 from trl_ces.grading import Grade, WorkerPool, grade, grade_many, usable_golds
 
 LIMIT_S = 1.0
-GRACE_S = 0.5  # time for extraction, which has no limit, and for starting the next child
-NEEDS_ALGEBRA = (r"\boxed{\sqrt{8}}", r"2\sqrt{2}")  # only algebra shows that they are equal
+GRACE_S = 0.5  # time for extraction, which is not limited, and for starting the next child
+NEEDS_ALGEBRA = (r"\boxed{\sqrt{8}}", r"2\sqrt{2}")  # only algebra shows that the two texts are equal
 
 
 @answers_to("grading/graded")
-def test_an_answer_is_correct_if_and_only_if_it_equals_the_gold(gold, answer, expected):
+def test_only_answers_equal_to_the_gold_are_correct(gold, answer, expected):
     graded = grade(f"So it is $\\boxed{{{answer}}}$.", gold)
     assert graded.correct is expected
 
@@ -34,14 +34,14 @@ def test_boxes_are_joined_if_there_is_one_per_gold_value():
 
 
 def test_answers_inside_unclosed_thinking_are_ignored():
-    response = r"\boxed{3}"
-    assert grade(response, "3").correct is True
+    completion = r"\boxed{3}"
+    assert grade(completion, "3").correct is True
     # The Qwen script ignores thinking tags, so it accepts a box inside them.
-    assert grade(response, "3", thinking_prefilled=True, with_qwen=True) == Grade(
+    assert grade(completion, "3", thinking_prefilled=True, with_qwen=True) == Grade(
         correct=False, answer=None, correct_qwen=True
     )
-    assert grade("<think>" + response, "3", with_qwen=True) == Grade(correct=False, answer=None, correct_qwen=True)
-    assert [g.correct for g in grade_many([response] * 2, ["3"] * 2, thinking_prefilled=[True, False])] == [
+    assert grade("<think>" + completion, "3", with_qwen=True) == Grade(correct=False, answer=None, correct_qwen=True)
+    assert [g.correct for g in grade_many([completion] * 2, ["3"] * 2, thinking_prefilled=[True, False])] == [
         False,
         True,
     ]
@@ -54,12 +54,12 @@ def test_only_answers_to_unusable_golds_are_ungraded():
     assert usable_golds([None]) == [False]
     assert usable_golds([r"\sqrt{2}", "(0,1)", "A", "5;10", "yes", "No solution", r"x \geq 2"]) == [True] * 7
     # For these golds, it is ambiguous which part an answer must state.
-    unclear = [
+    ambiguous = [
         r"For 1 \leq j \leq 6, P(\max =j)=(j / 6)^{20}",
         r"P(X=0)=P(X=2)=1 / 4, P(X=x)=0 for x \neq 0,1,2",
         r"\mathbf{w}(1)=(.5,.25) \mathbf{w}(2)=(.4,.1)",
     ]
-    assert usable_golds(unclear) == [False] * 3
+    assert usable_golds(ambiguous) == [False] * 3
 
 
 # ---- answers that could hang the grader or exhaust memory
@@ -97,7 +97,7 @@ COSTLY = {
 
 @pytest.mark.parametrize("name", COSTLY)
 @pytest.mark.parametrize("gold", ["42", r"42\pi+\sqrt{x}", "1,2;3"])
-def test_a_costly_answer_takes_at_most_the_limit_and_does_not_affect_other_answers(name, gold, pool):
+def test_a_costly_answer_is_stopped_and_does_not_affect_other_answers(name, gold, pool):
     assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
     assert usable_golds([gold], pool=pool) == [True]
     before = cpu_seconds(pool.workers[0].process.pid)
@@ -107,11 +107,11 @@ def test_a_costly_answer_takes_at_most_the_limit_and_does_not_affect_other_answe
 
 
 def test_a_costly_answer_does_not_affect_the_rest_of_its_batch():
-    two = WorkerPool(2)
-    responses = [NEEDS_ALGEBRA[0], r"\boxed{9^{9^{9^9}}}", NEEDS_ALGEBRA[0], r"\boxed{3}"]
-    grades = grade_many(responses, [NEEDS_ALGEBRA[1], "x", NEEDS_ALGEBRA[1], "3"], limit_s=LIMIT_S, pool=two)
+    workers = WorkerPool(2)
+    completions = [NEEDS_ALGEBRA[0], r"\boxed{9^{9^{9^9}}}", NEEDS_ALGEBRA[0], r"\boxed{3}"]
+    grades = grade_many(completions, [NEEDS_ALGEBRA[1], "x", NEEDS_ALGEBRA[1], "3"], limit_s=LIMIT_S, pool=workers)
     assert [g.correct for g in grades] == [True, False, True, True]
-    two.close()
+    workers.close()
 
 
 def test_a_gold_that_takes_too_long_is_unusable_and_parsed_once(pool, monkeypatch):
@@ -164,7 +164,7 @@ def test_workers_end_when_their_parent_exits_or_is_killed(tmp_path, end):
     assert state in {"gone", "Z"}
 
 
-def test_grading_loads_neither_torch_nor_trl_and_the_algebra_only_in_workers():
+def test_only_workers_load_sympy_and_no_process_loads_torch_or_trl():
     source = r"""
 import sys
 from trl_ces.grading import grade

@@ -1,4 +1,4 @@
-"""Check that hostile answers cannot hang the trainer, exhaust memory, run code or change rewards of other answers."""
+"""Check that hostile answers cannot hang the trainer, exhaust memory, run code or affect other answers."""
 
 import json
 import os
@@ -15,17 +15,17 @@ from trl_ces.grading import grade_many
 from trl_ces.grading.pool import DEFAULT_MEMORY_BYTES
 
 # On a busy machine, some requests reach the wall-clock limit, so their answers remain ungraded.
-EXPECTED = re.compile(r"comparisons exceeded|worker died twice on the answer")
+EXPECTED_WARNINGS = re.compile(r"comparisons exceeded|worker died twice on the answer")
 SCRIPT = Path(__file__).parents[1] / "hostile_answers.py"
 
 
 def run_corpus(folder, limit_s, every):
-    """Grade every n-th hostile completion in a separate process, whose memory is measured."""
+    """Grade every n-th hostile completion in a separate process, so that its memory can be measured."""
     command = [sys.executable, str(SCRIPT), str(limit_s), str(every)]
     environment = {**os.environ, "PYTHONPATH": str(SCRIPT.parents[1])}
     result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=1500)
     assert result.returncode == 0, result.stderr
-    assert [line for line in result.stderr.splitlines() if not EXPECTED.search(line)] == []
+    assert [line for line in result.stderr.splitlines() if not EXPECTED_WARNINGS.search(line)] == []
     return json.loads(result.stdout)
 
 
@@ -59,7 +59,7 @@ def test_a_sample_of_hostile_answers_is_rejected_without_affecting_other_answers
 def test_all_hostile_answers_are_rejected_without_affecting_other_answers(tmp_path):
     outcome = run_corpus(tmp_path, 3, 1)
     assert outcome["requests_at_the_limit"] > 20  # otherwise the corpus does not test the limit of a request
-    assert outcome["no_reward"] > 20  # otherwise it does not test the limit of a batch
+    assert outcome["no_reward"] > 20  # otherwise the corpus does not test the limit of a batch
     check(outcome, tmp_path)
 
 

@@ -58,32 +58,32 @@ BLIND_LISTS = [
     ("blind18-correct", 300, 1.0, 2),
     ("blind19-hostile", 500, 0.0, 2),
     ("blind19-correct", 300, 1.0, 72),
-    ("blind20-hostile", 400, 0.0, 0),  # initially 3, and 36 correct answers rejected
+    ("blind20-hostile", 400, 0.0, 0),  # initially 3 accepted, and 36 correct answers rejected
     ("blind20-correct", 400, 1.0, 12),
-    ("blind21-hostile", 400, 0.0, 0),  # initially 1, and 29 correct answers rejected
+    ("blind21-hostile", 400, 0.0, 0),  # initially 1 accepted, and 29 correct answers rejected
     ("blind21-correct", 400, 1.0, 6),
-    ("blind22-hostile", 400, 0.0, 0),  # initially 1, and 7 correct answers rejected
+    ("blind22-hostile", 400, 0.0, 0),  # initially 1 accepted, and 7 correct answers rejected
     ("blind22-correct", 400, 1.0, 1),
-    ("blind23-hostile", 400, 0.0, 0),  # initially 0, and 22 correct answers rejected
+    ("blind23-hostile", 400, 0.0, 0),  # initially 0 accepted, and 22 correct answers rejected
     ("blind23-correct", 400, 1.0, 1),
-    ("blind24-hostile", 400, 0.0, 0),  # initially 0, and 7 correct answers rejected
+    ("blind24-hostile", 400, 0.0, 0),  # initially 0 accepted, and 7 correct answers rejected
     ("blind24-correct", 400, 1.0, 0),
-    ("blind25-hostile", 400, 0.0, 0),  # initially 1, and 14 correct answers rejected
+    ("blind25-hostile", 400, 0.0, 0),  # initially 1 accepted, and 14 correct answers rejected
     ("blind25-correct", 400, 1.0, 0),
     ("blind26-hostile", 400, 0.0, 0),
     ("blind26-correct", 400, 1.0, 1),
-    ("blind27-hostile", 400, 0.0, 0),  # initially 1, and 18 correct answers rejected
+    ("blind27-hostile", 400, 0.0, 0),  # initially 1 accepted, and 18 correct answers rejected
     ("blind27-correct", 400, 1.0, 12),
-    ("blind28-hostile", 400, 0.0, 0),  # initially 0, and 10 correct answers rejected
+    ("blind28-hostile", 400, 0.0, 0),  # initially 0 accepted, and 10 correct answers rejected
     ("blind28-correct", 400, 1.0, 3),
-    ("blind29-hostile", 400, 0.0, 0),  # initially 0, and 15 correct answers rejected
+    ("blind29-hostile", 400, 0.0, 0),  # initially 0 accepted, and 15 correct answers rejected
     ("blind29-correct", 400, 1.0, 4),
     ("blind30-hostile", 400, 0.0, 0),
     ("blind30-correct", 400, 1.0, 6),
-    ("blind31-hostile", 400, 0.0, 0),  # initially 1, and 1 correct answer rejected
+    ("blind31-hostile", 400, 0.0, 0),  # initially 1 accepted, and 1 correct answer rejected
     ("blind31-correct", 400, 1.0, 1),
 ]
-NEWEST = 4  # `make test` grades this many lists; `make test-slow` grades all
+NEWEST = 4  # `make test` grades this many lists; `make test-slow` grades all lists
 
 
 @pytest.mark.parametrize(
@@ -146,5 +146,5 @@ def test_trls_reward_misgrades_more_than_twice_as_many_answers(number, accepted,
     print(f"\nTRL's reward on list {number}: {misgraded[0]} hostile accepted, {misgraded[1]} correct rejected")
     assert sum(misgraded) > 2 * (accepted + rejected)
     assert misgraded[1] > 2 * rejected
-    # In lists 22 to 31, wrong answers are not hostile; TRL's reward accepts at most two in each of these five lists.
+    # The wrong answers in these five lists are not hostile, so TRL's reward accepts at most two of them per list.
     assert number in (22, 25, 26, 27, 31) or misgraded[0] > 2 * accepted

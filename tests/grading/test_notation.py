@@ -1,11 +1,11 @@
-r"""Synonyms, matching braces and brackets, and splitting at separators, without computer algebra."""
+"""Test synonyms, matching braces and brackets, and splitting at separators, without computer algebra."""
 
 import time
 
 import pytest
 from rows import rows
 
-from trl_ces.grading.notation import balanced, enclosed, split_top, tidy, unwrap
+from trl_ces.grading.notation import enclosed, is_balanced, split_top, tidy, unwrap
 
 
 @rows("notation/synonyms")
@@ -25,12 +25,12 @@ def test_wrappers_around_words_and_symbols_are_removed(text, expected):
 
 @pytest.mark.parametrize("text", ["", "x", "{x}", "{x}{y}", "{{x}}", r"\{", r"\}\{", r"\\{x}", "(", "]"])
 def test_balanced_braces_are_accepted(text):
-    assert balanced(text)
+    assert is_balanced(text)
 
 
 @pytest.mark.parametrize("text", ["{", "}", "{x", "x}", "{{x}", "{x}}", "}{", "}x{", r"\\{x", r"{\}"])
 def test_unbalanced_braces_are_detected(text):
-    assert not balanced(text)
+    assert not is_balanced(text)
 
 
 @rows("notation/split")
@@ -52,4 +52,4 @@ def test_enclosing_brackets_are_found(text, expected):
 def test_long_texts_take_linear_time(text):
     start = time.process_time()
     unwrap(tidy(text))
-    assert time.process_time() - start < 1.0  # takes about 0.02 s; a quadratic pattern would take 3 s
+    assert time.process_time() - start < 1.0  # about 0.02 s; a quadratic pattern would take 3 s

@@ -1,4 +1,4 @@
-"""Multiple-choice questions: a letter equals the value of its option in every notation, position and template."""
+"""Test that a letter equals the value of its option in every notation, position and template."""
 
 import itertools
 import json
@@ -74,14 +74,14 @@ def test_options_are_read_from_a_question(question, options):
     assert list(options_of(question).values()) == options
 
 
-def test_at_most_20_positions_are_tried_as_the_start_of_the_options(monkeypatch):
+def test_at_most_20_starts_of_an_option_list_are_tried(monkeypatch):
     pairs = []
     monkeypatch.setattr(options, "pairwise", lambda matches: pairs.append(matches) or [])
     options.options_of("A. B. " * 500)
-    assert len(pairs) == 20  # each attempt reads the whole question
+    assert len(pairs) == 20  # each attempt scans the whole question
 
 
-def test_at_most_12_letters_of_the_last_line_are_compared_with_the_options(monkeypatch):
+def test_at_most_12_letters_are_compared_with_the_options(monkeypatch):
     letters = []
     monkeypatch.setattr(answers, "letter_and_text", lambda letter, text: letters.append(letter) or re.compile("(?!)"))
     assert answers.find_statement("A B " * 500, "Which? A. tea B. milk C. water") is None

@@ -1,4 +1,4 @@
-"""Compare grades of 3,274 answers with the Qwen2.5-Math script and with manual grades, if the file exists."""
+"""Compare grades of 3,274 answers with the Qwen2.5-Math script and with manual grades, if the data exist."""
 
 import gzip
 import json
@@ -34,12 +34,12 @@ def graded(oracle):
     """Grade the rows with two workers; return the grades and the elapsed seconds."""
     rows, _ = oracle
     texts, golds, benchmarks = ([row[name] for row in rows] for name in ("response_text", "gold_raw", "benchmark"))
-    two = WorkerPool(2)
-    grade_many(["", r"\boxed{\sqrt{8}}"] * 2, [r"2\sqrt{2}", r"2\sqrt{2}+1"] * 2, with_qwen=True, pool=two)
+    workers = WorkerPool(2)
+    grade_many(["", r"\boxed{\sqrt{8}}"] * 2, [r"2\sqrt{2}", r"2\sqrt{2}+1"] * 2, with_qwen=True, pool=workers)
     start = time.monotonic()
-    grades = grade_many(texts, golds, benchmarks=benchmarks, with_qwen=True, pool=two)
+    grades = grade_many(texts, golds, benchmarks=benchmarks, with_qwen=True, pool=workers)
     seconds = time.monotonic() - start
-    two.close()
+    workers.close()
     return grades, seconds
 
 
@@ -95,7 +95,7 @@ def test_all_incorrect_answers_are_rejected_if_questions_are_given(oracle, capsy
     assert not any(incorrect)
 
 
-def test_the_time_limits_of_the_reward_do_not_change_grades_of_correct_answers(oracle, graded):
+def test_the_time_limits_of_the_reward_do_not_change_grades(oracle, graded):
     correct_rows = [(row, grade.correct) for row, grade in zip(oracle[0], graded[0], strict=True) if row["truth"]]
     reward_values = []
     # Use batches, as training does; three comparisons per batch may get the full limit.
@@ -109,7 +109,7 @@ def test_the_time_limits_of_the_reward_do_not_change_grades_of_correct_answers(o
 
 
 @pytest.mark.slow
-def test_the_golds_of_the_twelve_benchmarks_are_usable_and_equal_themselves(capsys):
+def test_almost_all_benchmark_golds_are_usable_and_equal_to_themselves(capsys):
     if not (DATA / "math").is_dir():
         pytest.skip(f"{DATA / 'math'} is missing: set TRL_CES_DATA to the folder that contains math/")
     problems = [problem for name in GROUPS["math12"] for problem in load_benchmark(name, DATA)]

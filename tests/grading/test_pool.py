@@ -1,4 +1,4 @@
-"""Test the pool of grading workers. The stand-in worker starts quickly: it evaluates Python instead of algebra."""
+"""Test the pool of grading workers. The stand-in worker evaluates Python, so that it starts quickly."""
 
 import errno
 import os
@@ -126,7 +126,7 @@ def test_a_worker_that_does_not_read_is_terminated(stand_in, worker):
     assert worker.process is None
 
 
-def test_the_error_for_a_worker_that_exits_contains_the_end_of_its_stderr(stand_in, worker):
+def test_the_error_for_a_worker_exit_contains_its_stderr(stand_in, worker):
     starts = stand_in()
     with pytest.raises(WorkerLost, match=r"The grading worker exited\. Its stderr ends with:\nout of luck$"):
         verdict_of(worker, "os.write(2, b'out of luck') and os._exit(1)")
@@ -259,7 +259,7 @@ def test_a_request_to_a_lost_worker_is_retried_once(stand_in, pool):
     assert evaluate(pool, "7", "8", "9", "10") == [7, 8, 9, 10]
 
 
-def test_only_requests_whose_child_died_are_retried_once(stand_in, pool, tmp_path):
+def test_only_requests_with_a_dead_child_are_retried_once(stand_in, pool, tmp_path):
     stand_in()
     log = tmp_path / "log"
     count = f"open({str(log)!r}, 'a').write('x')"
@@ -311,7 +311,7 @@ def test_a_forked_process_starts_its_own_workers(stand_in, pool):
     assert evaluate(pool, "os.getpid()") == [parent_pid]
 
 
-def test_a_forked_process_can_grade_while_a_thread_of_its_parent_uses_all_workers(stand_in, tmp_path):
+def test_a_forked_process_can_grade_while_its_parent_uses_all_workers(stand_in, tmp_path):
     stand_in()
     single, busy, released = WorkerPool(1), tmp_path / "busy", tmp_path / "released"
     wait = (
@@ -341,17 +341,17 @@ sys.executable = {python!r}
 from trl_ces.grading import WorkerPool
 pool = WorkerPool(1)
 print(pool.map([{{"gold": "os.getpid()"}}])[0]["verdict"], flush=True)
-messages = [{{"gold": "open({began!r}, 'w') and time.sleep(600)"}}]
+messages = [{{"gold": "open({started!r}, 'w') and time.sleep(600)"}}]
 threading.Thread(target=pool.map, args=(messages, 600.0), daemon=True).start()
 import os, time
-while not os.path.exists({began!r}):
+while not os.path.exists({started!r}):
     time.sleep(0.01)
 """
 
 
 def test_a_busy_worker_exits_with_the_trainer(stand_in, tmp_path):
     stand_in()
-    source = EXIT_DURING_A_REQUEST.format(python=sys.executable, began=str(tmp_path / "began"))
+    source = EXIT_DURING_A_REQUEST.format(python=sys.executable, started=str(tmp_path / "started"))
     environment = {**os.environ, "PYTHONPATH": str(Path(pool_module.__file__).parents[2])}
     result = subprocess.run([PYTHON, "-P", "-c", source], env=environment, capture_output=True, text=True, timeout=240)
     assert (result.returncode, result.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""Check that random expressions are equal if and only if their values, computed to 50 digits, are equal."""
+"""Check that random expressions are equal if and only if their values agree to 40 digits."""
 
 import itertools
 import random
@@ -17,7 +17,7 @@ SUM, PRODUCT, FACTOR = range(3)  # how tightly an expression binds
 
 
 class Writer:
-    """Generate random expressions as (text, value, binding); few distinct digits make parsing errors detectable."""
+    """Generator of random expressions: (text, value, binding). Few distinct digits make parsing errors detectable."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -78,7 +78,7 @@ class Writer:
                 return f"{factor}{letter}", int(factor) * LETTERS[letter], PRODUCT
         return self.leaf()
 
-    def several(self, count):
+    def draw(self, count):
         values = {}
         while len(values) < count:
             text, value, _ = self.expression(self.random.choice([0, 1, 1, 2, 2, 3]))
@@ -105,7 +105,7 @@ class Writer:
 @pytest.mark.parametrize("seed", range(3))
 def test_answers_are_equal_if_and_only_if_their_values_are_equal(seed):
     writer = Writer(seed)
-    expressions = writer.several(120)
+    expressions = writer.draw(120)
     pairs = list(itertools.combinations(expressions, 2))
     equal_pairs = [(first[0], second[0]) for first, second in pairs if abs(first[1] - second[1]) < mpf("1e-40")]
     equal_pairs += [(text, writer.rewrite(text)) for text, _ in expressions]
@@ -116,7 +116,7 @@ def test_answers_are_equal_if_and_only_if_their_values_are_equal(seed):
 
 
 def expressions_with_digits(digits):
-    """Map different expressions with these digits, in this order, to their values."""
+    """Map expressions that contain these digits in this order to their values."""
     values = {digits: mpf(digits)}
     for end in range(1, len(digits)):
         left, right = digits[:end], digits[end:]
@@ -144,7 +144,7 @@ def expressions_with_digits(digits):
 
 
 @pytest.mark.parametrize("digits", ["121", "2112"])
-def test_expressions_with_the_same_digits_are_equal_only_if_their_values_are_equal(digits):
+def test_expressions_with_the_same_digits_are_equal_only_if_values_agree(digits):
     pairs = list(itertools.combinations(expressions_with_digits(digits).items(), 2))
     misgraded = [
         (first, second)

@@ -1,4 +1,4 @@
-r"""Names and results of statements such as `x = 2`, and intervals of inequalities, without computer algebra."""
+"""Test names and results of statements such as `x = 2`, and intervals of inequalities, without computer algebra."""
 
 import pytest
 from rows import rows
@@ -11,9 +11,9 @@ from trl_ces.grading.statements import (
     is_name,
     is_relation,
     may_be_named,
-    restated,
     results,
     sides,
+    without_restatement,
 )
 
 
@@ -80,18 +80,18 @@ def test_single_letters_and_commands_are_not_words(text):
 
 
 @rows("statements/results")
-def test_results_are_the_sides_after_a_name_or_sides_without_unknowns(statement, expected):
+def test_results_are_the_sides_after_a_name_or_without_unknowns(statement, expected):
     assert results(statement) == expected
 
 
 @rows("statements/different_names")
-def test_statements_that_give_different_names_are_detected(items, expected):
+def test_statements_with_different_names_are_detected(items, expected):
     assert gives_different_names(items) is expected
 
 
-@rows("statements/restated")
+@rows("statements/restatements")
 def test_an_inequality_followed_by_its_interval_is_reduced_to_the_interval(text, expected):
-    assert restated(text) == expected
+    assert without_restatement(text) == expected
 
 
 @rows("statements/intervals")

@@ -21,7 +21,7 @@ def test_different_values_are_recognized(gold, answer):
 
 
 @rows("symbolic/not_simplified")
-def test_values_that_differ_in_their_first_digits_are_not_simplified(gold, answer, monkeypatch):
+def test_values_with_different_leading_digits_are_not_simplified(gold, answer, monkeypatch):
     monkeypatch.setattr(symbolic.sympy, "simplify", lambda *_, **__: pytest.fail("simplified"))
     monkeypatch.setattr(symbolic, "verify", lambda *_, **__: pytest.fail("simplified"))
     assert same(gold, answer) is False
@@ -50,11 +50,11 @@ def test_minutes_of_arc_are_parsed():
 
 
 def test_a_memory_error_is_raised_and_not_cached(monkeypatch):
-    def fails(*_, **__):
+    def raise_error(*_, **__):
         raise MemoryError
 
     with monkeypatch.context() as patched:
-        patched.setattr(symbolic, "normalize_latex", fails)
+        patched.setattr(symbolic, "normalize_latex", raise_error)
         with pytest.raises(MemoryError):
             same("u+v+w", "w+v+u")
     assert same("u+v+w", "w+v+u") is True

@@ -1,4 +1,4 @@
-r"""Units after numbers, their equality, and words that are not units."""
+"""Test units after numbers, equality of units, and words that are not units."""
 
 import pytest
 from rows import rows
@@ -30,7 +30,7 @@ def test_words_that_do_not_scale_a_number_are_units(unit):
 
 
 @rows("units/notations")
-def test_values_and_units_are_separated_in_other_notations(text, parts):
+def test_values_and_units_are_separated_in_different_notations(text, parts):
     assert split_unit(text) == tuple(parts)
 
 
@@ -75,7 +75,7 @@ def test_unknown_words_are_not_units(word):
     assert parse_unit(word) is None
 
 
-def test_units_fit_if_they_are_equal_or_one_of_them_is_missing():
+def test_units_fit_if_they_are_equal_or_one_unit_is_missing():
     assert not unit_fits("km", "cm")
     assert not unit_fits("cm^3", "cm^2")
     assert unit_fits("cm", "cm")

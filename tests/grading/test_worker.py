@@ -36,7 +36,7 @@ worker.main()
 
 
 class Pipe:
-    """Client of a worker that numbers its requests from 1."""
+    """Client of a worker. Its requests are numbered from 1."""
 
     def __init__(self, process):
         self.process, self.last_id = process, 0
@@ -97,8 +97,8 @@ def worker(settings=""):
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def end_of(pipe):
-    """Close the worker's input; return its exit code and stderr."""
+def close_input(pipe):
+    """Close the worker's input, and return the worker's exit code and stderr."""
     pipe.process.stdin.close()
     return pipe.process.wait(timeout=240), pipe.process.stderr.read()
 
@@ -109,7 +109,7 @@ def test_the_parent_warms_up_once_and_one_child_serves_all_requests():
         supervisor, child = pipe.ask("[os.getppid(), os.getpid()]")
         assert supervisor == pipe.process.pid
         assert pipe.ask("[warm_ups, os.getpid()]") == [[supervisor], child]
-        assert end_of(pipe) == (0, b"")
+        assert close_input(pipe) == (0, b"")
 
 
 def test_the_random_generator_of_sympy_is_seeded_for_each_request():
@@ -121,10 +121,10 @@ def test_output_and_logs_of_the_algebra_do_not_corrupt_the_protocol():
     with worker() as pipe:
         assert pipe.ask("print('printed')") is None
         assert pipe.ask("logging.getLogger('math_verify').critical('warned') or 7") == 7
-        assert end_of(pipe) == (0, b"printed\n")
+        assert close_input(pipe) == (0, b"printed\n")
 
 
-def test_an_error_is_a_reply_and_the_child_continues():
+def test_an_error_is_sent_as_a_reply_and_the_child_continues():
     with worker() as pipe:
         child = pipe.ask("os.getpid()")
         assert pipe.ask("[].pop()") == "IndexError: pop from empty list"
@@ -196,12 +196,12 @@ def test_time_between_requests_does_not_count_toward_the_limit():
 def test_a_child_is_replaced_after_a_number_of_requests():
     with worker("worker.REQUESTS_PER_CHILD = 3") as pipe:
         pids = [pipe.ask("os.getpid()") for _ in range(7)]
-        assert end_of(pipe) == (0, b"")
+        assert close_input(pipe) == (0, b"")
     assert len({*pids[:3]}) == len({*pids[3:6]}) == 1
     assert len({*pids}) == 3
 
 
-def test_a_child_has_a_memory_limit_and_is_replaced_at_half_the_limit():
+def test_a_child_is_replaced_at_half_its_memory_limit():
     with worker() as pipe:
         assert pipe.ask("resource.getrlimit(resource.RLIMIT_AS)") == [MEMORY_BYTES, MEMORY_BYTES]
         assert pipe.ask("resource.getrlimit(resource.RLIMIT_CORE)") == [0, 0]
@@ -209,9 +209,9 @@ def test_a_child_has_a_memory_limit_and_is_replaced_at_half_the_limit():
         # The limit applies to the address space, so untouched pages count.
         assert pipe.ask("mappings.append(mmap.mmap(-1, 60 << 20)) or os.getpid()") == child
         assert pipe.ask("mappings.append(mmap.mmap(-1, 60 << 20)) or os.getpid()") == child
-        count, fresh = pipe.ask("[len(mappings), os.getpid()]")
+        count, new_child = pipe.ask("[len(mappings), os.getpid()]")
         assert count == 0
-        assert fresh != child
+        assert new_child != child
 
 
 def test_long_requests_and_replies_are_transferred_in_pieces():

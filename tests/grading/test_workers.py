@@ -22,7 +22,7 @@ needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 def correct_answers(count, start=2):
-    """Make distinct correct answers that need algebra; they are distinct because comparisons are cached."""
+    """Make distinct correct answers that need algebra. Equal answers would be cached."""
     return (
         [rf"\boxed{{\sqrt{{{2 * n * n}}}}}" for n in range(start, start + count)],
         [rf"{n}\sqrt{{2}}" for n in range(start, start + count)],
@@ -38,33 +38,33 @@ def child_of(pid):
 
 
 class Killer(threading.Thread):
-    """Thread that kills the process that grades answers containing `text`, up to `times` times."""
+    """Thread that kills the process grading an answer that contains `text`, at most `times` times."""
 
     def __init__(self, pool, text, find_victim, times):
         super().__init__(daemon=True)
         self.find_victim, self.kills_left = find_victim, times
-        self.at_work: list = []
+        self.busy_workers: list = []
         self.stopped = threading.Event()
         for worker in pool.workers:
-            worker.request = self._watched(worker, worker.request, text)
+            worker.request = self._watch(worker, worker.request, text)
 
-    def _watched(self, worker, request, text):
-        def watched(message, limit_s):
+    def _watch(self, worker, request, text):
+        def watched_request(message, limit_s):
             if text in message.get("answer", ""):
-                self.at_work.append(worker)
+                self.busy_workers.append(worker)
             return request(message, limit_s)
 
-        return watched
+        return watched_request
 
     def run(self):
         while self.kills_left and not self.stopped.wait(0.02):
-            worker = self.at_work[-1] if self.at_work else None
+            worker = self.busy_workers[-1] if self.busy_workers else None
             if worker is None or worker.process is None:
                 continue
             time.sleep(0.2)  # wait until the request, which takes seconds, is being served
             victim = self.find_victim(worker.process.pid)
             if victim is not None:
-                self.at_work.clear()
+                self.busy_workers.clear()
                 os.kill(victim, signal.SIGKILL)
                 self.kills_left -= 1
 
@@ -79,7 +79,7 @@ def pool():
 
 @needs_proc
 @pytest.mark.parametrize("find_victim", [child_of, lambda pid: pid], ids=["child", "supervisor"])
-def test_an_answer_whose_worker_is_killed_once_is_graded_again(pool, find_victim, caplog):
+def test_an_answer_is_graded_again_if_its_worker_is_killed_once(pool, find_victim, caplog):
     killer = Killer(pool, "9999", find_victim, times=1)
     killer.start()
     completions, golds = correct_answers(6)
@@ -94,7 +94,7 @@ def test_an_answer_whose_worker_is_killed_once_is_graded_again(pool, find_victim
 
 @needs_proc
 @pytest.mark.parametrize("find_victim", [child_of, lambda pid: pid], ids=["child", "supervisor"])
-def test_an_answer_whose_worker_is_killed_twice_is_ungraded_with_a_warning(pool, find_victim, caplog):
+def test_an_answer_is_ungraded_if_its_worker_is_killed_twice(pool, find_victim, caplog):
     killer = Killer(pool, "9999", find_victim, times=2)
     killer.start()
     completions, golds = correct_answers(6)
@@ -135,7 +135,7 @@ def test_repeatedly_killing_all_workers_never_makes_an_answer_incorrect(pool, ca
     assert caplog.text.count("died twice") == ungraded
 
 
-def test_the_worker_ends_a_late_request_before_the_pool_ends_the_worker():
+def test_a_late_request_is_ended_before_its_worker():
     assert CLOCK_GRACE_S < GRACE_S
 
 
@@ -155,7 +155,7 @@ def test_a_worker_that_is_killed_while_it_starts_is_restarted(monkeypatch, tmp_p
     pool.close()
 
 
-class Graded(Dataset):
+class RewardDataset(Dataset):
     """Dataset whose rows contain the rewards of a correct and an incorrect answer, and the process id."""
 
     def __len__(self):
@@ -166,9 +166,9 @@ class Graded(Dataset):
         return [*accuracy_reward([*correct, r"\boxed{x+\sqrt{3}}"], gold * 2), float(os.getpid())]
 
 
-def graded_rows(context, num_workers=2):
+def load_rows(context, num_workers=2):
     loader = DataLoader(
-        Graded(), batch_size=None, num_workers=num_workers, multiprocessing_context=context, timeout=120
+        RewardDataset(), batch_size=None, num_workers=num_workers, multiprocessing_context=context, timeout=120
     )
     return [list(row) for row in loader]
 
@@ -179,7 +179,7 @@ def check_rows(rows):
 
 
 @pytest.mark.slow
-def test_rewards_work_in_forked_loader_workers_while_a_thread_of_the_trainer_grades():
+def test_rewards_work_in_forked_loader_workers_while_the_trainer_grades():
     stopped = threading.Event()
     reward_values = []
 
@@ -193,7 +193,7 @@ def test_rewards_work_in_forked_loader_workers_while_a_thread_of_the_trainer_gra
     thread = threading.Thread(target=keep_grading)
     thread.start()
     try:
-        check_rows(graded_rows("fork"))
+        check_rows(load_rows("fork"))
     finally:
         stopped.set()
         thread.join()
@@ -202,10 +202,10 @@ def test_rewards_work_in_forked_loader_workers_while_a_thread_of_the_trainer_gra
 
 
 def test_rewards_work_in_spawned_loader_workers():
-    check_rows(graded_rows("spawn", num_workers=1))
+    check_rows(load_rows("spawn", num_workers=1))
 
 
-def test_rewards_work_in_another_thread_and_do_not_change_signal_handlers():
+def test_rewards_work_in_a_second_thread_and_keep_signal_handlers():
     handlers = {number: signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGPROF, signal.SIGCHLD)}
     reward_values = []
     thread = threading.Thread(target=lambda: reward_values.append(accuracy_reward(*correct_answers(3))))

@@ -1,9 +1,9 @@
 r"""
-Make incorrect and correct completions for a gold by text substitution. This file imports nothing from trl_ces.
+Make incorrect and correct completions from a gold by text substitution. This file imports nothing from trl_ces.
 
 `kind_of` classifies golds by notation. A template is either a string in which `G` stands for the gold, or a function
-of the gold that returns `None` if the template does not apply. `wrong` and `right` return lists of incorrect and
-correct completions.
+of the gold that returns `None` if the template does not apply. `wrong` returns a list of incorrect completions, and
+`right` returns a list of correct completions.
 """
 
 import re
@@ -52,19 +52,19 @@ def value_of(gold):
     return Fraction(gold)
 
 
-def unless(*values):
-    """Make a function that applies a template to all golds except those with the given values."""
+def skip(*values):
+    """Make a function that turns a string into a template for all golds except those with the given values."""
     return lambda template: lambda gold: None if value_of(gold) in values else template.replace("G", gold)
 
 
 # Incorrect completions
 
 
-def in_base_16(gold):
+def append_base_16(gold):
     return f"{gold}_{{16}}" if abs(int(gold)) > 9 else None
 
 
-def with_other_brackets(gold):
+def swap_brackets(gold):
     opening, low, high, closing = _INTERVAL.fullmatch(gold).groups()
     if r"\infty" not in low:
         opening = "(" if opening == "[" else "["
@@ -73,7 +73,7 @@ def with_other_brackets(gold):
     return None if r"\infty" in low and r"\infty" in high else f"{opening}{low},{high}{closing}"
 
 
-def with_another_letter(gold):
+def append_letter(gold):
     return f"{gold}, {'A' if gold == 'B' else 'B'}"
 
 
@@ -107,18 +107,18 @@ _INCORRECT_BOXES = {
     "number": [
         r"G \text{ doubled}", r"G \text{ at most}", r"G \text{ or more}", r"G \pm 1", "> G", r"\geq G", r"G \to 0",
         r"\{\{G\}\}", "G, 0, 1", r"\neq G", "G:1:1", "G + 1", r"G \oplus 1", r"G \text{ wrong}",
-        unless(0)("-(G)"), unless(0)(r"\pm (G)"), unless(0)(r"G \text{ thousand}"), unless(0)(r"G \text{ pairs}"),
-        unless(0)(r"G\text{ k}"), unless(0)("0=0"), unless(0, 1)("(G)^2"), unless(0, 1)(r"\sqrt{G}"),
-        unless(0)(r"G \cdot \pi"), unless(0, 1, -1)(r"\frac{1}{G}"), unless(0)("Gx"), unless(0)("Gi"),
-        unless(0)(r"G \text{ quarters}"),
+        skip(0)("-(G)"), skip(0)(r"\pm (G)"), skip(0)(r"G \text{ thousand}"), skip(0)(r"G \text{ pairs}"),
+        skip(0)(r"G\text{ k}"), skip(0)("0=0"), skip(0, 1)("(G)^2"), skip(0, 1)(r"\sqrt{G}"),
+        skip(0)(r"G \cdot \pi"), skip(0, 1, -1)(r"\frac{1}{G}"), skip(0)("Gx"), skip(0)("Gi"),
+        skip(0)(r"G \text{ quarters}"),
     ],
-    "integer": [in_base_16, "G.5", r"G\frac{1}{2}", r"G.\overline{3}", r"G \text{ point five}"],
+    "integer": [append_base_16, "G.5", r"G\frac{1}{2}", r"G.\overline{3}", r"G \text{ point five}"],
     "fraction": [round_to_hundredths],
     "choice": [
-        with_another_letter, r"\text{neither } G", r"\text{G? No}", r"G \text{ is not true}", r"\text{all but } G",
+        append_letter, r"\text{neither } G", r"\text{G? No}", r"G \text{ is not true}", r"\text{all but } G",
         "AE",
     ],
-    "interval": [with_other_brackets, r"\text{outside } G", r"\mathbb{R} \setminus G", "x=0", "0=0", "(0,0)"],
+    "interval": [swap_brackets, r"\text{outside } G", r"\mathbb{R} \setminus G", "x=0", "0=0", "(0,0)"],
     "tuple": [reverse_entries, r"G \text{ or } (0,0,0)", r"\{G, (7,7,7)\}", r"G + 1", r"x = 0"],
     "expression": ["G + 1", "2(G)", r"\text{not } G", r"G > 0", r"G \text{ or } 0", r"1 - (G)", r"G \neq 1"],
     "text": [r"\text{not G}", r"\text{G or another}", r"\text{everything but G}", r"\text{neither G nor others}"],
@@ -127,7 +127,7 @@ _INCORRECT_BOXES = {
 # Correct completions
 
 
-def as_repeating_decimal(gold):
+def as_decimal(gold):
     """Write a fraction as a repeating decimal, such as 1/6 as `0.1\\overline{6}`."""
     value = value_of(gold)
     whole, rest = divmod(abs(value.numerator), value.denominator)
@@ -142,8 +142,8 @@ def as_repeating_decimal(gold):
     return rf"{'-' * (value < 0)}{whole}.{digits[:start]}\overline{{{digits[start:]}}}"
 
 
-def in_brackets(gold):
-    text = as_repeating_decimal(gold)
+def as_bracketed_decimal(gold):
+    text = as_decimal(gold)
     return text and text.replace(r"\overline{", "(").replace("}", ")")
 
 
@@ -174,7 +174,7 @@ def group_digits(separator):
     return lambda gold: None if abs(int(gold)) < 1000 else f"{int(gold):,}".replace(",", separator)
 
 
-def condition(gold):
+def as_inequality(gold):
     opening, low, high, closing = _INTERVAL.fullmatch(gold).groups()
     signs = [r" \leq " if bracket in "[]" else " < " for bracket in (opening, closing)]
     left = "" if r"\infty" in low else low + signs[0]
@@ -182,7 +182,7 @@ def condition(gold):
     return f"{left}x{right}" if left or right else None
 
 
-def two_conditions(gold):
+def as_two_inequalities(gold):
     opening, low, high, closing = _INTERVAL.fullmatch(gold).groups()
     if r"\infty" in gold:
         return None
@@ -190,20 +190,20 @@ def two_conditions(gold):
     return rf"x {low_sign} {low} \text{{ and }} x {high_sign} {high}"
 
 
-def set_builder(gold):
-    text = condition(gold)
+def as_set(gold):
+    text = as_inequality(gold)
     return text and rf"\{{x \mid {text}\}}"
 
 
-def by_name(gold):
+def as_named_entries(gold):
     return ", ".join(map("=".join, zip("xyz", _TUPLE.fullmatch(gold)[1].split(","), strict=True)))
 
 
-def with_left_and_right(gold):
+def add_left_and_right(gold):
     return rf"\left({_TUPLE.fullmatch(gold)[1]}\right)"
 
 
-def in_capitals(gold):
+def capitalize(gold):
     return rf"\text{{{gold.upper()}}}"
 
 
@@ -223,15 +223,15 @@ _CORRECT_BOXES = {
         "1 + G - 1 = G", "0 + G = G", "G.00", r"\text{G apples}", r"\textbf{G}",
     ],
     "decimal": [as_fraction("frac"), as_quotient, "G0", "0 + G = G", r"\text{G}"],
-    "fraction": [as_fraction("tfrac"), as_quotient, as_repeating_decimal, in_brackets, as_mixed_number, r"P = G"],
+    "fraction": [as_fraction("tfrac"), as_quotient, as_decimal, as_bracketed_decimal, as_mixed_number, r"P = G"],
     "scientific": [power_of_ten(r" \times "), power_of_ten(r"\cdot "), as_fraction("frac")],
     "choice": [
         "(G)", r"\text{Option G}", r"\textbf{(G)}", "G.", r"\text{(G)}", r"\mathrm{G}", r"\text{Choice G}", "G) 12",
     ],
-    "interval": [condition, two_conditions, set_builder, r"x \in G", "$G$", r"\text{the interval } G"],
-    "tuple": [by_name, "(x,y,z) = G", with_left_and_right, r"\{G\}"],
+    "interval": [as_inequality, as_two_inequalities, as_set, r"x \in G", "$G$", r"\text{the interval } G"],
+    "tuple": [as_named_entries, "(x,y,z) = G", add_left_and_right, r"\{G\}"],
     "expression": ["G", "(G)", r"\displaystyle G", "1 \\cdot (G)", "(G) + 0", r"\mathbf{G}", "$G$", "0 + G"],
-    "text": [r"\text{G}", r"\text{G.}", in_capitals, r"\textit{G}", r"\text{the answer is G}", "G"],
+    "text": [r"\text{G}", r"\text{G.}", capitalize, r"\textit{G}", r"\text{the answer is G}", "G"],
 }  # fmt: skip
 
 

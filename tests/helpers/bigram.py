@@ -1,4 +1,4 @@
-"""Bigram model: the next token depends only on the previous one, so the exact statistics are known."""
+"""Bigram model: the next token depends only on the previous token, so the exact statistics are known."""
 
 import math
 

@@ -43,7 +43,7 @@ def make_trainer(folder, model, processes, settings, lora):
 
 
 def run(folder, model, processes, settings, lora, resume=None):
-    """Train; record the optimizer step and the digest of vLLM's weights at each `generate` call."""
+    """Train, and record the optimizer step and the digest of vLLM's weights at each `generate` call."""
     (patch_colocated_vllm if processes == 1 else patch_colocated_vllm_in_worker)(pytest.MonkeyPatch())
     trainer = make_trainer(folder, model, processes, settings, lora)
     llm, steps = ColocatedLLM.last, []

@@ -1,4 +1,4 @@
-"""Stand-in for colocated vLLM on a CPU; it samples with torch and emulates sleep states and weight updates.
+"""Stand-in for colocated vLLM that samples with torch on a CPU and emulates sleep states and weight updates.
 
 Like vLLM 0.31, it seeds all random generators when it is created (`set_random_seed` in the worker). Sleep level 2
 discards the cache and the weights, which become NaN. `wake_up` restores the parts named by its tags. Weights remain
@@ -38,7 +38,7 @@ class ColocatedLLM:
             value.fill_(torch.nan)
 
     def _load_weights(self, weights):
-        assert "weights" in self.awake, "weights were sent to a sleeping engine"
+        assert "weights" in self.awake, "the engine received weights while it slept"
         state = self.model.state_dict()
         for name, value in weights:
             state[name].copy_(value)
@@ -52,7 +52,7 @@ class ColocatedLLM:
         self.calls.append("sleep")
 
     def wake_up(self, tags):
-        assert not self.awake & set(tags), f"{tags} are already awake"
+        assert not self.awake & set(tags), f"cannot wake {tags}: already awake"
         self.awake |= set(tags)
         self.calls.append("wake " + "+".join(tags))
 

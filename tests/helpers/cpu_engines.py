@@ -1,4 +1,4 @@
-"""Adapt the shipped accelerate files to a CPU, and allow FSDP2 on a CPU."""
+"""Adapt the shipped accelerate configurations to a CPU, and allow FSDP2 on a CPU."""
 
 import yaml
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
@@ -12,7 +12,7 @@ FSDP2 = ACCELERATE / "fsdp2.yaml"
 
 
 def write_cpu_config(name, folder):
-    """Write a copy of a shipped accelerate file that uses the CPU and float32, so that weights can be compared."""
+    """Write a copy of an accelerate configuration that uses the CPU and float32, so that weights can be compared."""
     settings = yaml.safe_load((ACCELERATE / f"{name}.yaml").read_text())
     file = folder / f"{name}.yaml"
     file.write_text(yaml.safe_dump({**settings, "use_cpu": True, "mixed_precision": "no"}))

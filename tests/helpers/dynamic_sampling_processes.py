@@ -8,7 +8,7 @@ from sampling_runs import PROMPTS, make_trainer, record_batches
 from tiny import random_script
 
 # name: (completions per prompt, accuracies of successive prompts, settings). A rollout has 12 rows in total, and each
-# optimizer step uses all of them, so shuffling has no effect.
+# optimizer step uses all rows, so shuffling has no effect.
 CASES: dict[str, tuple[int, list[list], dict]] = {
     # With two processes, each process has half of the middle group.
     "split group": (4, [[1, 1, 1, 1], [0, 1, 0, 0], [0, 0, 0, 0], [1, None, None, None], [1, 1, None, 0]], {}),

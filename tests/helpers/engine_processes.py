@@ -21,7 +21,7 @@ def main(output, processes, model, options):
     os.environ.update(options.get("environment", {}))
     if options.get("fsdp_on_cpu"):
         allow_fsdp_on_cpu()
-    # Three groups of four completions; with two processes, each process has six rows.
+    # The rollout has three groups of four completions. With two processes, each process has six rows.
     script = random_script(PROMPTS, ACCURACIES, torch.Generator().manual_seed(1), truncated=(1, 6, 9))
     changes = {
         "per_device_train_batch_size": 12 // processes // 2,
@@ -30,7 +30,7 @@ def main(output, processes, model, options):
         "max_completion_length": 40,
         "ces_tau": 0.3,
         "learning_rate": 1e-2,
-        "adam_epsilon": 1e-4,  # with the default, rounding errors would dominate updates where gradients are near 0
+        "adam_epsilon": 1e-4,  # with the default, rounding errors would dominate updates if gradients are near 0
     }
     lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj", "down_proj"], task_type="CAUSAL_LM")
     torch.manual_seed(3)  # for the adapters' initial weights

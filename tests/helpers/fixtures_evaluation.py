@@ -1,4 +1,4 @@
-"""Test problems in the row format of each benchmark, and a tiny chat model."""
+"""Test problems in the format of each benchmark's rows, and a tiny chat model."""
 
 import gzip
 import json
@@ -27,7 +27,7 @@ TABLE = ROWS["tabmwp"][0]["table"]
 
 
 def rows_of(name):
-    """Repeat the rows to fill the benchmark; clear the answers that are missing in the real file."""
+    """Repeat the rows to the size of the benchmark; clear the answers that are missing in the real file."""
     benchmark = BENCHMARKS[name]
     rows = [dict(ROWS[name][number % len(ROWS[name])]) for number in range(benchmark.count)]
     for number in benchmark.without_gold:

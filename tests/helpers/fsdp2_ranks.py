@@ -1,6 +1,6 @@
 """Shard a model over two CPU processes as accelerate does with FSDP2. Started by test_fsdp2.py; not a test file.
 
-accelerate supports FSDP2 only on GPUs, so this file calls its `fsdp2_prepare_model` directly, with the same plugin.
+accelerate supports FSDP2 only on GPUs, so this script calls accelerate's `fsdp2_prepare_model` directly.
 """
 
 import json

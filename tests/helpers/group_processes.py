@@ -1,4 +1,4 @@
-"""Run a rollout with every length reward. Started by test_group_processes.py; not a test file."""
+"""Compute every length reward for one rollout. Started by test_group_processes.py; not a test file."""
 
 import sys
 

@@ -8,7 +8,7 @@ Z = 1.959963984540054
 
 
 def bisect(inside, outside, holds):
-    """Find where `holds` becomes false by bisection; return `outside` if `holds(outside)` is true."""
+    """Find by bisection where `holds` becomes false; return `outside` if `holds(outside)` is true."""
     if holds(outside):
         return outside
     for _ in range(100):

@@ -8,7 +8,7 @@ from trl_ces.methods import ces
 
 @contextmanager
 def selection_margins():
-    """Yield a list that collects each completion's k-th highest entropy minus its (k+1)-th, in bits."""
+    """Yield a list that collects each completion's k-th highest minus (k+1)-th highest entropy, in bits."""
     margins, select = [], ces.top_entropy_tokens
 
     def record(entropies, mask, sizes, largest=None):

@@ -1,4 +1,4 @@
-"""Make `StepSettings` and `Setup` objects of a small model, for tests of `trl-ces plan`."""
+"""Make `StepSettings` and `Setup` objects for a small model, to test `trl-ces plan`."""
 
 import json
 

@@ -15,13 +15,13 @@ from multiprocessing.connection import wait
 from pathlib import Path
 
 HERE = Path(__file__).parent
-# Each pytest worker has one fork server, which imports the packages once, because the import takes ten seconds.
+# Each pytest worker has one fork server, which imports the packages only once because this takes ten seconds.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["trl_ces.trainer"])
 
 
 def environment(**changes):
-    """Return the environment of child processes: one thread, and imports from the source tree."""
+    """Return the environment for child processes, with one thread and imports from the source tree."""
     return {
         **os.environ,
         "OMP_NUM_THREADS": "1",

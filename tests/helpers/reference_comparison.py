@@ -1,4 +1,4 @@
-"""Compare a trainer on a scripted rollout with tests/reference.py."""
+"""Compare a trainer with tests/reference.py on a scripted rollout."""
 
 import pytest
 import torch

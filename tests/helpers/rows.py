@@ -2,9 +2,9 @@ r"""
 Read the rows of the grading tests from `tests/grading/rows/*.txt`.
 
 `# NAME: COLUMN, COLUMN` starts a section; each following line is a row with columns separated by ` :: `. The suffix of
-a column's name is its type: `?` for yes or no, `#` for integers, `[]` for lists separated by ` | `. `<none>`
-means None, `<empty>` the empty string, `⏎` a line break, and `<U+0020>` the character with that code point. Lines that
-start with `// ` are comments.
+a column's name is its type: `?` for yes or no, `#` for integers, `[]` for lists separated by ` | `. In a row, `<none>`
+stands for None, `<empty>` for the empty string, `⏎` for a line break, and `<U+0020>` for the character with that code
+point. Lines that start with `// ` are comments.
 """
 
 import re
@@ -26,7 +26,7 @@ def read_rows(section):
         elif columns and line and not line.startswith("// "):
             texts = line.split(" :: ")
             rows_of_section.append(tuple(_value(text, column) for text, column in zip(texts, columns, strict=True)))
-    assert rows_of_section, section
+    assert rows_of_section, f"{section} has no rows"
     titles = re.findall(rf"^# {re.escape(name)}: (.*)$", (FOLDER / f"{file}.txt").read_text(encoding="utf-8"), re.M)
     return [column.rstrip("[]?#") for column in titles[0].split(", ")], rows_of_section
 

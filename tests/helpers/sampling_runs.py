@@ -7,7 +7,7 @@ from trl import GRPOConfig
 
 from trl_ces import CESConfig, CESTrainer
 
-# Prompts of ten lengths, from 4 to 22 characters; the tests make two in five informative.
+# Prompts of ten lengths, from 4 to 22 characters; the tests make two of five prompts informative.
 PROMPTS = [f"{'+'.join('1' * (number % 10 + 1))}={number:02d}" for number in range(40)]
 
 

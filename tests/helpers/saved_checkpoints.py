@@ -14,7 +14,7 @@ SIZES = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1, "st
 
 
 def checkpoint(folder, step, text=None, recipe=RUN, sizes=SIZES, world_size=1):
-    """Write a complete `checkpoint-STEP` of a run of 20 steps; `text` replaces the Trainer's state."""
+    """Write a complete `checkpoint-STEP` for a run of 20 steps; `text` replaces trainer_state.json."""
     path = folder / f"checkpoint-{step}"
     path.mkdir()
     (path / "trainer_state.json").write_text(

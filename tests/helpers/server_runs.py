@@ -99,7 +99,7 @@ def use_vllm_stub(monkeypatch, any_device=True):
     for module in (client, generation):
         monkeypatch.setattr(module, "is_vllm_available", lambda *_, **__: True)
     for name in [name for name in sys.modules if name.partition(".")[0] == "vllm"]:
-        monkeypatch.setitem(sys.modules, name, sys.modules.pop(name))  # removed after the test
+        monkeypatch.setitem(sys.modules, name, sys.modules.pop(name))  # monkeypatch removes them after the test
 
 
 @contextmanager
@@ -113,7 +113,7 @@ def serve_in_process(model, *flags, port=0, development=True, folder=None):
     try:
         started = process.stdout.readline()
         match = re.search(r"http://\S+", started)
-        assert match, f"the stand-in printed {started!r}"
+        assert match, f"the stand-in printed {started!r} instead of its URL"
         yield StandIn(match[0], process)
     finally:
         process.send_signal(signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Run a rollout in which one rank has more tool rounds. Started by layers/test_upstream.py; not a test file."""
+"""Run a rollout with more tool rounds on one rank. Started by layers/test_upstream.py; not a test file."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from colocated_vllm import ColocatedLLM, patch_colocated_vllm_in_worker
 from processes import end_processes
-from tool_turns import QWEN_END, call, chat_trainer, four_of_each, question, qwen_tokenizer
+from tool_turns import QWEN_END, call, chat_trainer, four_copies, question, qwen_tokenizer
 
 TOKENIZER = qwen_tokenizer()
 # Prompt -> number of tool calls in each of its four completions. Each process has one prompt.
@@ -67,7 +67,7 @@ def main(output, processes, model):
     changes |= {"vllm_tensor_parallel_size": processes, "vllm_max_model_length": 4096, "shaping": "none"}
     changes |= {"per_device_train_batch_size": 8 // processes}
     trainer = chat_trainer(output, record_final_turns, TOKENIZER, columns, changes, tools=[add], model=model)
-    rank, rows = trainer.accelerator.process_index, four_of_each(columns)
+    rank, rows = trainer.accelerator.process_index, four_copies(columns)
     trainer._generate_and_score_completions(rows[rank * 4 :][: 8 // processes])
     (Path(output) / f"turns-{rank}.json").write_text(json.dumps(final_turns))
 

@@ -35,7 +35,7 @@ def question(text):
     return [{"role": "user", "content": text}]
 
 
-def four_of_each(columns):
+def four_copies(columns):
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True) for _ in range(4)]
 
 

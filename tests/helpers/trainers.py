@@ -17,7 +17,7 @@ PROMPTS = [f"{a}+{b}=" for a in range(4) for b in range(4)]
 
 
 def vowel_accuracy_reward(completions, **kwargs):
-    """Return 1.0 if the first three characters include a vowel, as in about half of all random completions."""
+    """Return 1.0 if the first three characters include a vowel, which about half of all random completions do."""
     return [float(any(character in "aeiou" for character in text[:3])) for text in completions]
 
 

@@ -1,7 +1,7 @@
 """Compare CES steps with TRL's Triton kernels and with its torch implementation. Not a test file.
 
-test_triton.py runs this script with TRITON_INTERPRET=1, which Triton reads at import time to run kernels on a CPU. It
-writes the differences between the two implementations to the given file as JSON, by case, dtype and optimizer step.
+test_triton.py runs this script with TRITON_INTERPRET=1, which Triton reads at import time to run kernels on a CPU. The
+script writes the differences between the implementations to the given file as JSON, by case, dtype and optimizer step.
 """
 
 import gc
@@ -50,7 +50,7 @@ class Record(TrainerCallback):
 
     def on_step_end(self, args, state, control, model=None, **kwargs):
         generator = torch.Generator().manual_seed(5)
-        # Change the weights, so that some importance ratios of the second step leave the clipping range.
+        # Change the weights, so that some importance ratios are outside the clipping range in the second step.
         for parameter in model.parameters():
             parameter.data.add_(0.02 * torch.randn(parameter.shape, generator=generator))
 
@@ -88,10 +88,10 @@ def norm(gradients):
 def compare(bf16, changes):
     plain = train(bf16, **changes)
     forward, backward = CountingKernel(kernels._forward_kernel), CountingKernel(kernels._backward_kernel)
-    always = mock.Mock(return_value=True)
+    use_triton = mock.Mock(return_value=True)
     with (
-        mock.patch.multiple(kernels, _use_triton=always, _forward_kernel=forward, _backward_kernel=backward),
-        mock.patch.object(trl.trainer.utils, "_use_triton", always),
+        mock.patch.multiple(kernels, _use_triton=use_triton, _forward_kernel=forward, _backward_kernel=backward),
+        mock.patch.object(trl.trainer.utils, "_use_triton", use_triton),
     ):
         triton = train(bf16, **changes)
     return {

@@ -1,4 +1,4 @@
-"""List the TRL functions that the package overrides or calls. As a script, record their current fingerprints.
+"""List the TRL functions that the package overrides or calls. If run as a script, record their fingerprints.
 
 python tests/helpers/trl_fingerprints.py    # make trl-fingerprints
 """
@@ -23,8 +23,8 @@ def used_functions():
     Return the names of the TRL functions that the package uses, in the format of tested_trl.json.
 
     These are methods of `GRPOTrainer` and `GRPOConfig` whose names occur as attributes or definitions in trainer.py,
-    config.py, layers and methods, and functions imported there from TRL. Methods of transformers' `Trainer` are
-    omitted, because several versions of transformers are allowed.
+    config.py, layers and methods, and functions that these files import from TRL. Methods of transformers'
+    `Trainer` are omitted, because several versions of transformers are allowed.
     """
     methods, functions = set(), set()
     folders = [PACKAGE / "layers", PACKAGE / "methods"]

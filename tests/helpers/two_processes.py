@@ -13,7 +13,7 @@ ACCURACIES = [[1, 0, None, 1], [1, 0, 1, 1], [0, 0, 0, 0]]
 
 
 def main(output, processes):
-    # Three groups of four completions. With two processes, each process has half of the second group.
+    # The rollout has three groups of four completions. With two processes, each process has half of the second group.
     script = random_script(PROMPTS, ACCURACIES, torch.Generator().manual_seed(3), truncated=(1, 6, 9))
     trainer = scripted_trainer(
         output,

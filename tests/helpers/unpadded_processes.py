@@ -1,4 +1,4 @@
-"""Train with rows exchanged between processes. Started by test_unpadded_training.py; not a test file."""
+"""Train while processes exchange rows. Started by test_unpadded_training.py; not a test file."""
 
 import sys
 
@@ -33,13 +33,13 @@ def main(output, processes, kind):
         shaping="ces",
         **batches,
     )
-    forwards, rows_of = [], {"generated": [], "trained": []}
+    forwards, row_texts = [], {"generated": [], "trained": []}
     generate, backbone = trainer._generate_and_score_completions, trainer.accelerator.unwrap_model(trainer.model).model
     backbone.register_forward_hook(lambda *call: forwards.append(call[-1].last_hidden_state.shape[:2].numel()))
 
     def record(inputs):
         rollout = generate(inputs)
-        rows_of["generated"] = [str(row[row != 0].tolist()) for row in rollout["completion_ids"]]
+        row_texts["generated"] = [str(row[row != 0].tolist()) for row in rollout["completion_ids"]]
         return {**rollout, "unknown": rollout["completion_ids"].sum(dim=1)}
 
     trainer._generate_and_score_completions = record
@@ -47,8 +47,8 @@ def main(output, processes, kind):
         trainer.train()
     for batch in trainer._buffered_inputs:
         assert torch.equal(batch["unknown"], batch["completion_ids"].sum(dim=1))
-        rows_of["trained"] += [str(row[row != 0].tolist()) for row in batch["completion_ids"]]
-    exchanged = len(set(rows_of["trained"]) - set(rows_of["generated"]))
+        row_texts["trained"] += [str(row[row != 0].tolist()) for row in batch["completion_ids"]]
+    exchanged = len(set(row_texts["trained"]) - set(row_texts["generated"]))
     tokens = sum(int(batch["completion_mask"].sum()) for batch in trainer._buffered_inputs)
     results = gather_object([{"exchanged": exchanged, "tokens": tokens, "forwards": forwards}])
     if trainer.accelerator.is_main_process:

@@ -31,8 +31,8 @@ class Record(TrainerCallback):
         grads = {name: value.grad.clone() for name, value in model.named_parameters() if value.grad is not None}
         self.gradients.append(grads)
 
-    def positions(self, trained=True):
-        return sum(positions for with_gradient, positions in self.forwards if with_gradient == trained)
+    def positions(self, with_gradient=True):
+        return sum(positions for has_gradient, positions in self.forwards if has_gradient == with_gradient)
 
 
 def train(trainer_class, tmp_path, script_options=None, peft_config=None, **changes):

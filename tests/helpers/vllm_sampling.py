@@ -39,26 +39,26 @@ def make_generator(weights, request):
 
 
 def end_ids(model):
-    ends = model.generation_config.eos_token_id
-    return set(ends) if isinstance(ends, list) else {ends}
+    ids = model.generation_config.eos_token_id
+    return set(ids) if isinstance(ids, list) else {ids}
 
 
 @torch.no_grad()
 def sample(model, prompt, request, generator, mode):
     """Sample `n` completions of `prompt`; return their token ids and the reported log-probs (V,) of each token."""
-    ends, count = end_ids(model), request.get("n", 1)
+    last_ids, count = end_ids(model), request.get("n", 1)
     ids, cache = torch.tensor([prompt] * count), None
     completions = [([], []) for _ in range(count)]
     running = set(range(count))
     for _ in range(request["max_tokens"]):
         output = model(ids, past_key_values=cache, use_cache=True)
         cache = output.past_key_values
-        drawn_from, reported = log_probs(output.logits[:, -1].float(), request, mode)
-        ids = torch.multinomial(drawn_from.exp(), 1, generator=generator)
+        for_sampling, reported = log_probs(output.logits[:, -1].float(), request, mode)
+        ids = torch.multinomial(for_sampling.exp(), 1, generator=generator)
         for row in sorted(running):
             completions[row][0].append(ids[row].item())
             completions[row][1].append(reported[row])
-            if ids[row].item() in ends:
+            if ids[row].item() in last_ids:
                 running.discard(row)
         if not running:
             break

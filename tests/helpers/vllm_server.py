@@ -5,8 +5,8 @@ Stand-in for `vllm serve` that runs a small model on the CPU and provides the en
 and sampling with token ids and log-probs. It has no vLLM engine, kernels or NCCL transfers; tests/vllm_stub transfers
 the weights. The sampling seed depends only on the weights and the request, so that runs are reproducible.
 
-It is stricter than vLLM and returns status 400 if an update does not contain every parameter exactly once, with the
-announced name, dtype and shape, or if completions are requested during an update or before the prefix cache is reset.
+It is stricter than vLLM. It returns status 400 if an update does not contain every parameter exactly once with the
+announced name, dtype and shape, and if completions are requested during an update or before the prefix cache is reset.
 
 For tests, `POST /stand_in/faults` takes {"path", "what", "skip", "times"}, where `what` is an HTTP status, "die",
 "drop", "hang" or a number of seconds to wait; an empty body removes all faults. `GET /stand_in/log` lists the
@@ -46,7 +46,7 @@ OPEN = {
 
 
 class RequestError(Exception):
-    """Rejected request; the arguments are the message and the HTTP status (default 400)."""
+    """Error for a rejected request; the arguments are the message and the HTTP status (default 400)."""
 
 
 def arguments(args):
@@ -162,14 +162,14 @@ class Server(ThreadingHTTPServer):
 
     def start_weight_update(self, _):
         if self.worker is None or self.received is not None:
-            raise RequestError("an update must not start before the group exists or during another update")
+            raise RequestError("an update cannot start before the group exists or during an update")
         self.received = []
         return {"message": "Weight update started"}
 
     def update_weights(self, body):
         info = body["update_info"]
         if self.received is None:
-            raise RequestError("/start_weight_update must come first")
+            raise RequestError("call /start_weight_update first")
         file = self.worker.readline().strip()  # waits for the trainer
         if not file:
             raise RequestError("the trainer has left the group", 500)
@@ -182,7 +182,7 @@ class Server(ThreadingHTTPServer):
         parameters = dict(self.model.named_parameters())
         for name, tensor in tensors.items():
             if name not in parameters or parameters[name].shape != tensor.shape:
-                raise RequestError(f"there is no {name} of shape {tuple(tensor.shape)}")
+                raise RequestError(f"there is no parameter {name} of shape {tuple(tensor.shape)}")
             parameters[name].data.copy_(tensor)
         self.received += tensors
         return {"message": "Weights updated"}
@@ -190,7 +190,7 @@ class Server(ThreadingHTTPServer):
     def finish_weight_update(self, _):
         received, self.received = self.received, None
         if received is None or sorted(received) != sorted(name for name, _ in self.model.named_parameters()):
-            raise RequestError("an update must contain each parameter once")
+            raise RequestError("an update must contain each parameter exactly once")
         self.weights, self.cache_is_stale = digest(self.model), True
         return {"message": "Weight update finished"}
 
@@ -203,13 +203,13 @@ class Server(ThreadingHTTPServer):
         if body["model"] != self.name:
             raise RequestError(f"The model `{body['model']}` does not exist.", 404)
         if self.received is not None or self.cache_is_stale:
-            raise RequestError("an update is in progress, or the prefix cache has not been reset after it")
+            raise RequestError("an update is in progress, or the prefix cache has not been reset after an update")
         if body.get("repetition_penalty", 1) != 1 or body.get("structured_outputs") or body.get("temperature", 1) == 0:
             raise RequestError(
                 "the stand-in does not support repetition penalty, structured outputs or greedy decoding"
             )
         if not (body["return_token_ids"] and body["return_tokens_as_token_ids"]):
-            raise RequestError("the stand-in returns only token ids")
+            raise RequestError("the stand-in needs `return_token_ids` and `return_tokens_as_token_ids`")
         if self.options.max_logprobs != -1 and (body.get("logprobs") or 0) > self.options.max_logprobs:
             raise RequestError(f"Requested sample logprobs of {body['logprobs']}, which is over the maximum")
         for prompt in prompts:

@@ -1,9 +1,9 @@
-"""Check the vLLM stand-ins against vLLM's parameters. As a script, read these parameters from a vLLM wheel.
+"""Check the vLLM stand-ins against vLLM's parameters. If run as a script, read the parameters from a wheel.
 
     python tests/helpers/vllm_signatures.py vllm-0.30.0-cp38-abi3-manylinux_2_28_x86_64.whl    # make vllm-signatures
 
 vllm_signatures.json contains the parameters of the functions that TRL and this package call (parameters after `*` are
-keyword-only), and the fields of the objects that they make and read. It omits unused fields and keywords.
+keyword-only), and the fields of vLLM's objects. It omits unused fields and keywords.
 """
 
 import ast
@@ -14,7 +14,7 @@ import zipfile
 from pathlib import Path
 
 FILE = Path(__file__).with_suffix(".json")
-FACTS = {
+SOURCES = {
     "vllm/entrypoints/llm.py": ("LLM.__init__", "LLM.generate", "LLM.sleep", "LLM.wake_up", "LLM.reset_prefix_cache"),
     "vllm/engine/arg_utils.py": ("EngineArgs",),  # also parameters of `LLM.__init__`
     "vllm/sampling_params.py": ("SamplingParams",),
@@ -69,7 +69,7 @@ def main(wheel):
     with zipfile.ZipFile(wheel) as archive:
         for attribute, file in MODEL_PATH.items():
             assert f"self.{attribute}" in archive.read(file).decode(), f"{file} does not set `{attribute}`"
-        facts = {name: parameter_names(archive.read(file).decode(), name) for file, of in FACTS.items() for name in of}
+        facts = {n: parameter_names(archive.read(file).decode(), n) for file, names in SOURCES.items() for n in names}
     lines = [f'"version": "{Path(wheel).name.split("-")[1]}"']
     for name, parameters in facts.items():
         star = parameters.index("*")

@@ -18,7 +18,7 @@ def r1_lengths(rows, seed=0):
 
 @pytest.mark.parametrize("kind", [{}, {"packed": True}, {"in_pieces": True}], ids=str)
 @pytest.mark.parametrize(("processes", "micro_batches", "rows"), [(1, 24, 2), (2, 6, 4), (3, 5, 1), (4, 1, 3)])
-def test_each_row_is_placed_once_in_micro_batches_of_equal_size(processes, micro_batches, rows, kind):
+def test_each_row_is_placed_once_in_equal_micro_batches(processes, micro_batches, rows, kind):
     lengths = r1_lengths(processes * micro_batches * rows)
     assignment = arrange(lengths, processes, micro_batches, **kind)
     assert [len(process) for process in assignment] == [micro_batches] * processes
@@ -26,7 +26,7 @@ def test_each_row_is_placed_once_in_micro_batches_of_equal_size(processes, micro
     assert sorted(row for process in assignment for batch in process for row in batch) == list(range(len(lengths)))
 
 
-def test_two_rows_per_micro_batch_have_at_most_5_percent_padding():
+def test_micro_batches_of_two_rows_have_at_most_5_percent_padding():
     for seed in range(20):
         lengths = r1_lengths(48, seed)
 
@@ -49,11 +49,11 @@ def test_processes_get_similar_numbers_of_tokens():
         lengths = r1_lengths(128, seed)
         loads = loads_of(lengths, 32)
         assert loads[0].sum().item() == pytest.approx(loads[1].sum().item(), rel=0.02)
-        assert (loads[0] - loads[1]).abs().sum() / loads.sum() < 0.03  # in each micro-batch
-        # Where mixed lengths add no padding, loads are more even.
+        assert (loads[0] - loads[1]).abs().sum() / loads.sum() < 0.03  # also per micro-batch
+        # Loads are more even if mixed lengths add no padding.
         pieces = loads_of(lengths, 1, in_pieces=True)
         assert pieces.max() / pieces.min() < 1.03 < loads_of(lengths, 1).max() / loads_of(lengths, 1).min()
-        packed = loads_of(lengths, 8, packed=True)  # 8 rows each
+        packed = loads_of(lengths, 8, packed=True)  # 8 rows per micro-batch
         assert packed.max() / packed.min() < 1.3 < 3 < loads_of(lengths, 8).max() / loads_of(lengths, 8).min()
 
 
@@ -87,5 +87,5 @@ def test_no_forward_pass_exceeds_the_budget_on_any_process(processes, packed):
         start += size
 
 
-def test_a_row_longer_than_the_budget_is_a_separate_piece():
+def test_a_row_longer_than_the_budget_forms_a_separate_piece():
     assert piece_sizes([[99, 5, 5]], 10, packed=False) == [1, 2]

@@ -16,7 +16,7 @@ from trl_ces.rewards import get_kimi_length_reward, group_reward
 
 REWARDS = [scripted_accuracy_reward, scripted_bonus_reward]
 SFT = {"shaping": "on_policy_sft", "epsilon": 1.0, "epsilon_high": 1e6}
-SAMPLED = {"shaping": "none", "dynamic_sampling": True}
+DYNAMIC_SAMPLING = {"shaping": "none", "dynamic_sampling": True}
 
 
 def script_of(accuracies=(1.0, 1.0, None, 0.0), bonus=1.0):
@@ -41,7 +41,7 @@ EXCLUDED, AS_IN_TRL = [0.577, 0.577, 0.0, -1.155], [0.866, 0.866, -0.866, -0.866
 CASES = {
     "ces": ({}, REWARDS, EXCLUDED),
     "on-policy SFT": (SFT, REWARDS, EXCLUDED),
-    "dynamic sampling": (SAMPLED, REWARDS, EXCLUDED),
+    "dynamic sampling": (DYNAMIC_SAMPLING, REWARDS, EXCLUDED),
     "group reward": ({"shaping": "none"}, [*REWARDS, zeros], EXCLUDED),
     "length reward": ({"shaping": "none"}, [*REWARDS, get_kimi_length_reward()], EXCLUDED),
     "entropy advantage and a group reward": ({"shaping": "entropy_advantage"}, [*REWARDS, zeros], EXCLUDED),
@@ -52,7 +52,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_unscored_completions_are_excluded_from_eq_3_if_correctness_is_read(tmp_path, case):
+def test_eq_3_excludes_unscored_completions_if_correctness_is_read(tmp_path, case):
     changes, rewards, expected = CASES[case]
     trainer = make_trainer(tmp_path, rewards, **changes)
     assert rollout(trainer)["advantages"].tolist() == pytest.approx(expected, abs=1e-3)
@@ -68,7 +68,7 @@ def test_every_scaling_excludes_unscored_completions(tmp_path, scale):
 
 def test_separately_normalized_rewards_exclude_unscored_completions(tmp_path):
     script = script_of()
-    script[PROMPTS[0]][2]["bonus"] = 9.0  # would change the mean and deviation of the bonus
+    script[PROMPTS[0]][2]["bonus"] = 9.0  # would change the mean and the deviation of the bonus
     trainer = make_trainer(tmp_path, script=script, multi_objective_aggregation="normalize_then_sum")
     assert rollout(trainer)["advantages"].tolist() == pytest.approx(EXCLUDED, abs=1e-3)
 
@@ -87,7 +87,7 @@ def test_a_row_with_an_invalid_accuracy_reward_is_excluded(tmp_path):
     assert rollout(trainer)["advantages"].tolist() == pytest.approx(EXCLUDED, abs=1e-3)
 
 
-@pytest.mark.parametrize("changes", [{}, SAMPLED], ids=["ces", "dynamic sampling"])
+@pytest.mark.parametrize("changes", [{}, DYNAMIC_SAMPLING], ids=["ces", "dynamic sampling"])
 def test_evaluation_metrics_exclude_unscored_completions(tmp_path, changes):
     script = script_of(bonus=0.0)
     script[PROMPTS[0]][2]["bonus"] = 1.0
@@ -104,7 +104,7 @@ def test_unscored_completions_are_ignored_when_rewards_are_compared(tmp_path):
     assert rollout(make_trainer(tmp_path, script=script))["equal_rewards"].all()
 
 
-def test_no_rule_gives_an_unscored_completion_an_advantage(tmp_path, monkeypatch):
+def test_unscored_completions_get_no_advantage_from_any_rule(tmp_path, monkeypatch):
     def reward_incorrect(batch, entropies_nats, mask):
         shaped = batch["advantages"].unsqueeze(1) + (~batch["correct"]).unsqueeze(1) * mask
         return ShapedAdvantages(shaped.float(), mask.bool())
@@ -123,7 +123,7 @@ def test_no_rule_gives_an_unscored_completion_an_advantage(tmp_path, monkeypatch
 
 
 def graded_trainer(folder, values, **changes):
-    """Create a trainer that uses the next list of `values` as rewards in each rollout, then repeats the last list."""
+    """Create a trainer whose rewards in rollout `i` are `values[i]`; later rollouts use the last list."""
     lists = list(values)
 
     def score(completions, **kwargs):
@@ -133,10 +133,10 @@ def graded_trainer(folder, values, **changes):
     return tiny_trainer(folder, score, max_steps=2, ces_tau=0.5, **changes)
 
 
-BELOW = {
+BELOW_THRESHOLD = {
     "partial credit": [0.2, 0.7],
     "equal for all": [0.35],
-    "some wrong": [0.0, 0.9],
+    "some incorrect": [0.0, 0.9],
     "some unscored": [None, 0.5],
     "almost 1": [0.99],
     "negative error": [-3.0, -0.5],
@@ -146,22 +146,25 @@ BELOW = {
 
 @pytest.mark.parametrize(
     ("values", "changes"),
-    [*((values, {}) for values in BELOW.values()), ([0.5], {"ces_accuracy_reward": "score"}), ([0.5], SFT)],
-    ids=[*BELOW, "named", "on-policy SFT"],
+    [*((values, {}) for values in BELOW_THRESHOLD.values()), ([0.5], {"ces_accuracy_reward": "score"}), ([0.5], SFT)],
+    ids=[*BELOW_THRESHOLD, "named", "on-policy SFT"],
 )
 def test_a_graded_reward_below_the_default_threshold_stops_training(tmp_path, values, changes):
-    with pytest.raises(RewardError) as stopped:
+    with pytest.raises(RewardError) as error:
         graded_trainer(tmp_path, [values], **changes).train()
-    message = str(stopped.value)
+    message = str(error.value)
     assert re.search(r"The accuracy reward score returned \S+, but no value of at least `ces_correct_thres", message)
     assert "set the threshold to" in message
 
 
-def test_a_graded_reward_stops_training_with_a_group_reward_or_after_a_rollout_of_zeros(tmp_path):
+def test_a_graded_reward_stops_training_after_a_rollout_of_zeros(tmp_path):
     trainer = graded_trainer(tmp_path, [[0.0], [0.0, 0.4]])
     with pytest.raises(RewardError, match=r"returned 0\.4"):
         trainer.train()
     assert trainer.state.global_step == 1
+
+
+def test_a_graded_reward_stops_training_with_a_group_reward(tmp_path):
     script = script_of((0.2, 0.4, 0.2, 0.4))
     with pytest.raises(RewardError, match=r"returned 0\.2"):
         make_trainer(tmp_path, [*REWARDS, zeros], script, shaping="none", max_steps=1).train()
@@ -171,18 +174,18 @@ def test_a_graded_reward_stops_training_with_a_group_reward_or_after_a_rollout_o
     ("values", "changes"),
     [
         ([[0.0]], {}),  # nothing is correct yet
-        ([[-1.0]], {}),  # the same on another scale
+        ([[-1.0]], {}),  # nothing is correct yet, with rewards of -1
         ([[None]], {}),
         ([[0.5, 1.0]], {}),
-        ([[-1.0, 1.0], [-1.0, -0.5]], {}),  # the threshold was reached before
+        ([[-1.0, 1.0], [-1.0, -0.5]], {}),  # the threshold was reached in the first rollout
         ([[0.2, 0.7]], {"ces_correct_threshold": 0.5}),
         ([[0.2, 0.7]], {"ces_correct_threshold": 0.999}),
         ([[0.2, 0.7]], {"shaping": "none"}),
-        ([[0.2, 0.7]], SAMPLED),  # dynamic sampling compares the rewards themselves
+        ([[0.2, 0.7]], DYNAMIC_SAMPLING),  # dynamic sampling compares the rewards themselves
     ],
     ids=str,
 )
-def test_training_continues_with_other_rewards(tmp_path, values, changes):
+def test_other_accuracy_rewards_do_not_stop_training(tmp_path, values, changes):
     trainer = graded_trainer(tmp_path, values, **changes)
     trainer.train()
     assert trainer.state.global_step == 2

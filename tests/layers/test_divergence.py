@@ -14,7 +14,7 @@ DIVERGED = [(0.3, 0.2)] * 5
 
 
 def log_all(rows, stop=False):
-    """Log each (accuracy, bits) pair, and return the trainer's control."""
+    """Log each (accuracy, bits) pair, and return the `TrainerControl`."""
     watch = DivergenceWatch("acc", stop, "the `ces_mai` overlay")
     control = SimpleNamespace(should_save=False, should_training_stop=False)
     history = []
@@ -27,7 +27,7 @@ def log_all(rows, stop=False):
 
 
 @pytest.mark.parametrize(
-    ("later", "warns"),
+    ("later", "expects_warning"),
     [
         (DIVERGED + DIVERGED, True),
         (DIVERGED[:4], False),  # fewer than ten log entries
@@ -36,17 +36,17 @@ def log_all(rows, stop=False):
         ([(None, None)] * 9, False),
     ],
 )
-def test_divergence_causes_one_warning(later, warns, caplog):
+def test_divergence_causes_one_warning(later, expects_warning, caplog):
     with caplog.at_level(logging.WARNING):
         control = log_all(START + later)
-    assert [record.message for record in caplog.records] == warns * [
+    assert [record.message for record in caplog.records] == expects_warning * [
         "Training diverges: entropy rose from 0.10 to 0.20 bits per token, and accuracy fell from 50 to 30 %. Stop "
         "the run (`stop_on_divergence: true` automates this); start a new run with the `ces_mai` overlay."
     ]
     assert not control.should_training_stop
 
 
-def test_an_accuracy_that_does_not_fall_is_no_divergence_with_negative_rewards(caplog):
+def test_a_constant_accuracy_causes_no_divergence_warning(caplog):
     with caplog.at_level(logging.WARNING):
         log_all([(0.2, 0.1)] * 5 + [(0.2, 0.9)] * 9)
     assert not caplog.records
@@ -59,9 +59,9 @@ def test_divergence_stops_training_with_a_checkpoint_if_requested():
 
 
 @pytest.mark.parametrize(
-    ("changes", "watches"), [({}, True), ({"ces_beta_incorrect": 0.0}, False), ({"shaping": "none"}, False)]
+    ("changes", "is_watched"), [({}, True), ({"ces_beta_incorrect": 0.0}, False), ({"shaping": "none"}, False)]
 )
-def test_the_trainer_watches_for_divergence_if_ces_shapes_incorrect_completions(tmp_path, changes, watches):
+def test_divergence_is_watched_if_ces_shapes_incorrect_completions(tmp_path, changes, is_watched):
     trainer = tiny_trainer(tmp_path, **changes)
     callbacks = [callback for callback in trainer.callback_handler.callbacks if isinstance(callback, DivergenceWatch)]
-    assert [callback.reward for callback in callbacks] == watches * ["rewards/vowel_accuracy_reward/mean"]
+    assert [callback.reward for callback in callbacks] == is_watched * ["rewards/vowel_accuracy_reward/mean"]

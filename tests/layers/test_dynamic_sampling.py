@@ -1,4 +1,4 @@
-"""Test dynamic sampling in CESTrainer: equality with TRL on the kept prompts, epochs, resuming, and two processes."""
+"""Test dynamic sampling in CESTrainer: equality with TRL on kept prompts, epochs, resuming, and two processes."""
 
 import json
 
@@ -45,7 +45,7 @@ def one_batch(trainer, examples=()):
 
 
 def logged_batches(trainer):
-    """Return each new batch's optimizer step and metrics, with the prefix removed from their names."""
+    """Return the optimizer step and the metrics of each new batch, with the prefix removed from the names."""
     prefix = "dynamic_sampling/"
     return [
         {name.removeprefix(prefix): value for name, value in entry.items() if name == "step" or prefix in name}
@@ -64,7 +64,7 @@ def alternating_accuracy_reward(completions, **kwargs):
 
 @pytest.mark.parametrize("accumulation", [1, 2])
 @pytest.mark.parametrize("case", ["nothing dropped", "one round"])
-def test_with_one_round_per_batch_training_is_bit_identical_to_trl(tmp_path, accumulation, case):
+def test_training_with_one_round_per_batch_is_bitwise_identical_to_trl(tmp_path, accumulation, case):
     """Train with real sampling on 16 prompts, four per rollout, so that the run reaches its third epoch."""
     accuracy = alternating_accuracy_reward if case == "nothing dropped" else vowel_accuracy_reward
     rounds = {} if case == "nothing dropped" else {"dynamic_sampling_max_rounds": 1}
@@ -92,8 +92,8 @@ def test_with_one_round_per_batch_training_is_bit_identical_to_trl(tmp_path, acc
     assert_bitwise_equal(weights(runs[0]), weights(runs[1]))
     assert [entry["rounds"] for entry in logged_batches(runs[1])] == [1] * 10
     assert runs[1]._sampler.stream.position == 40
-    filled = [entry["uninformative_groups"] for entry in logged_batches(runs[1])]
-    assert (max(filled) == 0) == (case == "nothing dropped")
+    uninformative = [entry["uninformative_groups"] for entry in logged_batches(runs[1])]
+    assert (max(uninformative) == 0) == (case == "nothing dropped")
 
 
 MULTI = {"steps_per_generation": 2, "num_iterations": 2, "per_device_train_batch_size": 8}
@@ -117,14 +117,14 @@ CASES: dict[str, dict] = {
 
 @pytest.mark.parametrize("masked", [False, True], ids=["", "tool mask"])
 @pytest.mark.parametrize("case", CASES)
-def test_batch_loss_and_gradients_match_a_trainer_that_gets_the_kept_prompts(tmp_path, case, masked):
+def test_batches_losses_and_gradients_match_training_on_the_kept_prompts(tmp_path, case, masked):
     """Compare two consecutive rollouts whose rounds have different padded widths."""
     changes = CASES[case]
     script = make_script(masked=masked, truncated=range(0, 160, 3))
 
     trainer = make_trainer(tmp_path, script, model=with_reference(tiny_model(), tmp_path), **changes)
     shaped = changes.get("shaping", "none") != "none"
-    # TRL excludes a completion from its group only if it has no reward at all.
+    # TRL excludes a completion from its group only if the completion has no reward at all.
     no_rewards = {"accuracy": None, "bonus": None}
     upstream_script = {
         prompt: [row | no_rewards if row["accuracy"] is None else row for row in group]
@@ -155,7 +155,7 @@ def test_batch_loss_and_gradients_match_a_trainer_that_gets_the_kept_prompts(tmp
             )
         for each in (trainer, plain):
             with torch.no_grad():
-                for parameter in each.model.parameters():  # change the policy, so that ratios are not 1
+                for parameter in each.model.parameters():  # so that the ratios are not 1
                     parameter.mul_(1.02)
             each.model.zero_grad()
         losses = [each._compute_loss(each.model, rows) for each, rows in ((trainer, batch), (plain, expected))]
@@ -167,10 +167,10 @@ def test_batch_loss_and_gradients_match_a_trainer_that_gets_the_kept_prompts(tmp
             assert (parameter.grad - other.grad).norm() / other.grad.norm() < 1e-4, name
 
 
-# Whole runs.
+# Complete runs.
 
 
-def test_in_one_epoch_all_batches_are_full_and_each_prompt_is_drawn_once(tmp_path, caplog):
+def test_an_epoch_has_full_batches_and_draws_each_prompt_once(tmp_path, caplog):
     """16 of the 40 prompts are informative and each batch takes 4, so one epoch is exactly four batches."""
     trainer = make_trainer(tmp_path, make_script(), max_steps=16, **MULTI)
     used_prompts, rounds = record_batches(trainer)
@@ -179,7 +179,7 @@ def test_in_one_epoch_all_batches_are_full_and_each_prompt_is_drawn_once(tmp_pat
         prompt for prompt in ORDER if prompt in INFORMATIVE
     ]
     assert [len(batch) for batch in used_prompts] == [4, 4, 4, 4]
-    assert "informative groups in" not in caplog.text
+    assert "informative groups for a batch" not in caplog.text
     assert_weights_changed(trainer)
 
     logged = logged_batches(trainer)
@@ -196,16 +196,16 @@ def test_in_one_epoch_all_batches_are_full_and_each_prompt_is_drawn_once(tmp_pat
     assert [entry["step"] for entry in logged] == [1, 5, 9, 13]
 
 
-def test_dropped_groups_fill_the_batch_with_a_warning_if_no_group_is_informative(tmp_path, caplog):
+def test_batches_without_informative_groups_use_dropped_groups_with_a_warning(tmp_path, caplog):
     trainer = make_trainer(tmp_path, make_script(outcomes=OUTCOMES[:1]), max_steps=2, dynamic_sampling_max_rounds=3)
     used_prompts, rounds = record_batches(trainer)
     trainer.train()
-    assert [prompt for drawn in rounds for prompt in drawn] == ORDER[:24]
+    assert [prompt for prompts in rounds for prompt in prompts] == ORDER[:24]
     assert used_prompts == [ORDER[:4], ORDER[12:16]]
     names = ("rounds", "prompts", "dropped_groups", "uninformative_groups")
     assert [[entry[name] for name in names] for entry in logged_batches(trainer)] == [[3, 12, 1, 1]] * 2
-    assert_weights_changed(trainer)  # the other reward still produces a gradient
-    assert caplog.text.count("found 0 of 4 informative groups in 3 rounds") == 1
+    assert_weights_changed(trainer)  # the bonus still produces a gradient
+    assert caplog.text.count("found only 0 informative groups for a batch of 4 in 3 rounds") == 1
 
 
 def test_evaluation_neither_drops_groups_nor_advances_the_prompt_stream(tmp_path):
@@ -227,23 +227,23 @@ def test_evaluation_neither_drops_groups_nor_advances_the_prompt_stream(tmp_path
 def test_resuming_inside_a_rollout_reuses_the_rollout_or_redraws_its_prompts(tmp_path):
     script = make_script()
     saves = {"save_strategy": "steps", "save_steps": 1}
-    whole = make_trainer(tmp_path / "whole", script, max_steps=8, **saves, **MULTI)  # four steps per rollout
-    used_prompts, _ = record_batches(whole)
-    whole.train()
+    full = make_trainer(tmp_path / "full", script, max_steps=8, **saves, **MULTI)  # four steps per rollout
+    used_prompts, _ = record_batches(full)
+    full.train()
     positions = [
-        json.loads((tmp_path / f"whole/checkpoint-{step}/dynamic_sampling.json").read_text())["position"]
+        json.loads((tmp_path / f"full/checkpoint-{step}/dynamic_sampling.json").read_text())["position"]
         for step in range(1, 9)
     ]
     first, second = positions[3], positions[7]
     assert 4 <= first < second
     assert positions == [0, 0, 0, first, first, first, first, second]
-    for name, drawn in (("with its rollout", []), ("without", [used_prompts[1]])):
+    for name, redrawn_prompts in (("with its rollout", []), ("without", [used_prompts[1]])):
         resumed = make_trainer(tmp_path / name, script, max_steps=8, **MULTI)
-        used_after, _ = record_batches(resumed)
-        resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-6"))
-        assert used_after == drawn
+        new_prompts, _ = record_batches(resumed)
+        resumed.train(resume_from_checkpoint=str(tmp_path / "full" / "checkpoint-6"))
+        assert new_prompts == redrawn_prompts
         assert resumed._sampler.stream.position == second
-        (tmp_path / "whole" / "checkpoint-6" / "rollout-0.safetensors").unlink(missing_ok=True)
+        (tmp_path / "full" / "checkpoint-6" / "rollout-0.safetensors").unlink(missing_ok=True)
 
 
 def test_a_checkpoint_without_dynamic_sampling_is_rejected(tmp_path):
@@ -285,15 +285,15 @@ def test_images_from_generation_raise_an_error(tmp_path, monkeypatch):
 
 
 def test_log_probs_are_computed_only_for_kept_groups(tmp_path):
-    """Check that log-probs are computed for the 64 rows that are trained on, not for all 160 rows."""
+    """Check that log-probs are computed for the 64 rows used in training, not for all 160 rows."""
     model = with_reference(tiny_model(), tmp_path)
     trainer = make_trainer(tmp_path, make_script(), model=model, beta=0.1, max_steps=16, **MULTI)
-    scored = {"policy": 0, "reference": 0}
+    num_rows = {"policy": 0, "reference": 0}
 
     def count(name):
         def hook(module, arguments, keywords, output):
             if not torch.is_grad_enabled() and keywords.get("position_ids") is None:
-                scored[name] += output.last_hidden_state.size(0)
+                num_rows[name] += output.last_hidden_state.size(0)
 
         return hook
 
@@ -301,11 +301,11 @@ def test_log_probs_are_computed_only_for_kept_groups(tmp_path):
     trainer.ref_model.model.register_forward_hook(count("reference"), with_kwargs=True)
     trainer.train()
     assert sum(entry["prompts"] for entry in logged_batches(trainer)) == 40
-    assert scored == {"policy": 64, "reference": 64}  # four rollouts of 16
+    assert num_rows == {"policy": 64, "reference": 64}  # four rollouts of 16
 
 
 def test_importance_ratios_are_logged_only_for_kept_groups(tmp_path):
-    """With vLLM's correction, ratios are computed only for the rows that are trained on."""
+    """With vLLM's correction, ratios are computed only for the rows used in training."""
     trainer = make_trainer(tmp_path, make_script(), vllm_importance_sampling_mode="token_truncate", **MULTI)
     trainer.use_vllm, trainer._last_loaded_step = True, 0
     _, rounds = record_batches(trainer)
@@ -321,7 +321,7 @@ def test_importance_ratios_are_logged_only_for_kept_groups(tmp_path):
 
 @pytest.mark.parametrize("dynamic", [True, False], ids=["dynamic sampling", "plain"])
 def test_a_rollout_func_may_compute_log_probs_with_the_trainer(tmp_path, dynamic):
-    """Check that the function gets log-probs, and that TRL's old log-probs stay correct."""
+    """Check that the function gets log-probs, and that TRL's old log-probs are still correct."""
     script = make_script()
     scripted, minima = rollout_with_logprobs(script), []
 
@@ -386,10 +386,10 @@ def process_results(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", PROCESS_CASES)
-def test_two_processes_match_the_prompts_and_weights_of_a_single_process(process_results, case):
+def test_two_processes_match_the_prompts_and_weights_of_one_process(process_results, case):
     one, first, second = (result[case] for result in process_results)
     assert len(one["used"]) == len(one["log"]) == 3
-    # The batch consists of the two processes' halves in order.
+    # The batch consists of the halves of the two processes in order.
     assert [left + right for left, right in zip(first["used"], second["used"], strict=True)] == one["used"]
     assert first["position"] == second["position"] == one["position"]
     assert first["rounds"] == second["rounds"]

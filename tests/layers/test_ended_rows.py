@@ -56,23 +56,23 @@ def test_greedy_completions_match_generate(name, piece):
     model = MODELS[name]().eval()
     assert can_drop_rows(model)
     ids, mask = pad_left(PROMPTS)
-    whole = model.generate(input_ids=ids, attention_mask=mask, generation_config=config())
+    expected = model.generate(input_ids=ids, attention_mask=mask, generation_config=config())
     output = generate_in_pieces(model.generate, model.config, ids, mask, config(), piece)
-    ended = torch.isin(whole[:, ids.size(1) :], torch.tensor([EOS, 11])).any(dim=1)
+    ended = torch.isin(expected[:, ids.size(1) :], torch.tensor([EOS, 11])).any(dim=1)
     assert 0 < ended.sum() < len(PROMPTS), "the test needs rows that end and rows that do not"
-    assert output[:, : whole.size(1)].tolist() == whole.tolist()
-    assert (output[:, whole.size(1) :] == PAD).all()
+    assert output[:, : expected.size(1)].tolist() == expected.tolist()
+    assert (output[:, expected.size(1) :] == PAD).all()
 
 
 def test_all_rows_may_end_in_the_first_piece_or_never():
     model = bigram_model()
-    at_once = torch.tensor([[token_of("w")]] * 3)
-    output = generate_in_pieces(model.generate, model.config, at_once, at_once * 0 + 1, config(eos_token_id=[EOS]))
+    ids = torch.tensor([[token_of("w")]] * 3)
+    output = generate_in_pieces(model.generate, model.config, ids, ids * 0 + 1, config(eos_token_id=[EOS]))
     assert output.tolist() == [[token_of("w"), EOS]] * 3
     endless = bigram_model({"a": {"a": 1.0}})
     ids = torch.tensor([[token_of("a")]] * 3)
-    whole = generate_in_pieces(endless.generate, endless.config, ids, ids * 0 + 1, config(max_new_tokens=7), 3)
-    assert whole.tolist() == [[token_of("a")] * 8] * 3
+    output = generate_in_pieces(endless.generate, endless.config, ids, ids * 0 + 1, config(max_new_tokens=7), 3)
+    assert output.tolist() == [[token_of("a")] * 8] * 3
 
 
 def test_sampling_follows_the_models_distribution():
@@ -89,13 +89,13 @@ def test_sampling_follows_the_models_distribution():
     assert abs(share - 3 / 16) < 4 * math.sqrt(3 / 16 * 13 / 16 / 4000)
 
 
-def test_models_whose_rows_cannot_be_dropped_are_detected():
+def test_models_that_cannot_drop_rows_are_detected():
     mamba = MambaForCausalLM(MambaConfig(vocab_size=12, hidden_size=16, num_hidden_layers=1, state_size=4))
     longrope = {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [2.0] * 4, "rope_theta": 10000.0}
     longrope["original_max_position_embeddings"] = 32
     phi = Phi3ForCausalLM(Phi3Config(**SMALL, max_position_embeddings=64, rope_parameters=longrope))
-    learned = get_peft_model(tiny_model(), PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2))
-    assert [can_drop_rows(model) for model in (mamba, phi, learned, tiny_model())] == [False] * 3 + [True]
+    prompt_tuned = get_peft_model(tiny_model(), PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2))
+    assert [can_drop_rows(model) for model in (mamba, phi, prompt_tuned, tiny_model())] == [False] * 3 + [True]
 
 
 class Plain(EndedRows, GRPOTrainer):
@@ -107,8 +107,8 @@ def make_trainer(trainer_class, folder, **changes):
     return tiny_trainer(folder, short_reward, trainer_class=trainer_class, **changes)
 
 
-def calls_of_generate(trainer):
-    """Return the completion lengths of a rollout and the number of rows in each call of the model's `generate`."""
+def lengths_and_rows(trainer):
+    """Return the completion lengths of a rollout, and the number of rows in each call of the model's `generate`."""
     policy, rows = trainer.accelerator.unwrap_model(trainer.model), []
     original = type(policy).generate
 
@@ -121,13 +121,13 @@ def calls_of_generate(trainer):
         patch.setattr(type(policy), "generate", count_rows)
         torch.manual_seed(0)
         completions, _ = trainer._generate_single_turn(prompts, None, {}, 1)
-    assert "generate" not in vars(policy)  # restored
+    assert "generate" not in vars(policy)  # the patch is removed
     return [len(ids) for ids in completions], rows
 
 
 @pytest.mark.parametrize("trainer_class", [Plain, CESTrainer])
 def test_the_trainer_generates_without_ended_rows(tmp_path, trainer_class):
-    lengths, rows = calls_of_generate(make_trainer(trainer_class, tmp_path, shaping="none"))
+    lengths, rows = lengths_and_rows(make_trainer(trainer_class, tmp_path, shaping="none"))
     assert rows == [sum(length > 16 * call for length in lengths) for call in range(len(rows))]
     assert len(rows) > 1
     assert rows[-1] < rows[0] == 16

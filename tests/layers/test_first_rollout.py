@@ -1,4 +1,4 @@
-"""Test the warnings that a run cannot learn, before training and after the first rollout."""
+"""Test the warnings, before training and after the first rollout, that a run cannot learn."""
 
 import logging
 import re
@@ -48,17 +48,17 @@ def test_a_first_rollout_without_a_learning_signal_causes_a_warning(rollout, war
 @pytest.mark.parametrize(
     ("completion", "row", "example"),
     [
-        ([{"role": "assistant", "content": None}], {}, "For example, it received ''."),
-        ("5", {"answer": True, "other": 7}, "For example, it received '5'."),
+        ([{"role": "assistant", "content": None}], {}, "For example, the accuracy reward received ''."),
+        ("5", {"answer": True, "other": 7}, "For example, the accuracy reward received '5'."),
         (
             "7",
             {"solution": "7", "answer": 7},
-            "For example, it received '7' with the reference answer '7'. `answer` is a number, which never equals "
-            "text: a reward that compares text needs `str(...)`.",
+            "For example, the accuracy reward received '7' with the reference answer '7'. `answer` is a number, which "
+            "never equals text: compare with `str(answer)` instead.",
         ),
     ],
 )
-def test_the_example_names_a_number_that_the_reward_may_compare_with_text(completion, row, example):
+def test_the_example_warns_about_numbers_compared_with_text(completion, row, example):
     assert describe_example(text_reward, completion, row) == example
 
 
@@ -87,7 +87,7 @@ def test_weights_that_rounding_leaves_unchanged_cause_a_warning(dtype, rate, sha
     assert re.search(share, rounding_warning(torch.tensor([0.5, 0.5, 0.1, 0.1], dtype=dtype), rate))
 
 
-def test_the_trainer_warns_about_16_bit_weights_unless_it_trains_an_adapter(tmp_path, caplog):
+def test_the_trainer_warns_about_16_bit_weights_without_an_adapter(tmp_path, caplog):
     in_16_bits = {"model": tiny_model().bfloat16()}
     adapter = {"model": tiny_model().bfloat16(), "peft_config": LoraConfig(target_modules="all-linear")}
     for more in ({"model": tiny_model()}, adapter, in_16_bits):

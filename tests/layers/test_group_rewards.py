@@ -1,4 +1,4 @@
-"""Check that a group reward receives the gathered rollout and works in `reward_funcs` like any other reward."""
+"""Check that a group reward receives the gathered rollout and works in `reward_funcs` like other rewards."""
 
 import functools
 import math
@@ -54,7 +54,7 @@ def make_recording_reward(rule):
 
 
 @pytest.mark.parametrize("masked", [False, True], ids=["", "tools"])
-def test_a_group_reward_receives_correctness_lengths_and_truncation_of_whole_groups(tmp_path, masked):
+def test_a_group_reward_receives_facts_about_whole_groups(tmp_path, masked):
     script = script_of(masked)
     reward, calls = make_recording_reward(lambda groups: groups.lengths.float())
     make_trainer(tmp_path, [scripted_accuracy_reward, reward], script=script).train()
@@ -72,7 +72,7 @@ def test_a_group_reward_receives_correctness_lengths_and_truncation_of_whole_gro
     torch.testing.assert_close(groups.group_accuracy, torch.tensor([0.5, 1.0, 0.0, 0.0]))
 
 
-def test_a_weighted_group_reward_logs_its_mean_and_skips_unscored_completions(tmp_path):
+def test_weighted_group_rewards_are_logged_and_skip_unscored_completions(tmp_path):
     reward = get_alp_length_reward(beta=0.5)
     trainer = make_trainer(tmp_path, [scripted_accuracy_reward, reward], reward_weights=[1.0, 3.0])
     recorded_rewards = record_results(trainer, "_calculate_rewards")
@@ -94,7 +94,7 @@ def test_a_weighted_group_reward_logs_its_mean_and_skips_unscored_completions(tm
     assert entry["reward"] == pytest.approx(total, rel=1e-5)
 
 
-def test_the_reward_of_a_partial_has_the_name_of_its_function():
+def test_a_group_reward_of_a_partial_is_named_after_its_function():
     def shortest(groups, weight):
         return -weight * groups.lengths.float()
 
@@ -113,7 +113,7 @@ def test_the_threshold_determines_correctness(tmp_path):
     assert calls[0].correct.tolist()[:2] == [[True] * 4, [True] * 4]
 
 
-def test_evaluation_uses_its_own_group_size(tmp_path):
+def test_evaluation_uses_num_generations_eval(tmp_path):
     reward, calls = make_recording_reward(lambda groups: torch.zeros_like(groups.rewards))
     trainer = make_trainer(
         tmp_path, [scripted_accuracy_reward, reward], num_generations_eval=2, per_device_eval_batch_size=8
@@ -122,7 +122,7 @@ def test_evaluation_uses_its_own_group_size(tmp_path):
     assert [groups.lengths.shape for groups in calls] == [(4, 2)]
 
 
-def test_the_layer_alone_computes_group_rewards_and_grpo_trainer_rejects_them(tmp_path):
+def test_grpo_trainer_supports_group_rewards_only_with_the_layer(tmp_path):
     rewards = [scripted_accuracy_reward, get_alp_length_reward(0.5)]
     make_trainer(tmp_path / "layer", rewards, Alone, shaping="none").train()
     with pytest.raises(RuntimeError, match=r"alp_length_reward is a group reward.*GRPOTrainer"):
@@ -146,12 +146,12 @@ def test_dynamic_sampling_keeps_the_rewards_of_each_round(tmp_path):
 
 def test_a_group_reward_of_zeros_does_not_change_training(tmp_path):
     zeros = group_reward(lambda groups: torch.zeros_like(groups.rewards))
-    trained = []
+    runs = []
     for name, more in (("with", [zeros]), ("without", [])):
         trainer = make_trainer(tmp_path / name, [scripted_accuracy_reward, scripted_bonus_reward, *more])
         trainer.train()
-        trained.append(weights(trainer))
-    assert_bitwise_equal(*trained)
+        runs.append(weights(trainer))
+    assert_bitwise_equal(*runs)
 
 
 def infinite_in_scored_rows(groups):
@@ -174,18 +174,18 @@ BROKEN = {
 
 @pytest.mark.parametrize("case", BROKEN)
 def test_an_invalid_group_reward_stops_training_or_is_skipped(tmp_path, case, caplog):
-    rule, problem, num_lost = BROKEN[case]
+    rule, problem, num_skipped = BROKEN[case]
     reward, _ = make_recording_reward(rule)
     with pytest.raises(RewardError, match=f"'recording_reward' {problem}.*finite number"):
         make_trainer(tmp_path / "stop", [scripted_accuracy_reward, reward]).train()
     trainer = make_trainer(tmp_path / "skip", [scripted_accuracy_reward, reward], on_reward_error="skip")
     recorded_rewards = record_results(trainer, "_calculate_rewards")
     trainer.train()
-    assert f"{num_lost} of 16 completions get no reward" in caplog.text
-    assert recorded_rewards[0][:, 1].isnan().sum() == 16 - SCORED + num_lost
+    assert f"{num_skipped} of 16 completions get no reward" in caplog.text
+    assert recorded_rewards[0][:, 1].isnan().sum() == 16 - SCORED + num_skipped
 
 
-def test_a_group_reward_may_change_its_groups_in_place_and_return_bools(tmp_path):
+def test_group_rewards_may_change_groups_in_place_and_return_bools(tmp_path):
     def destructive(groups):
         groups.correct.zero_()
         groups.scored.zero_()

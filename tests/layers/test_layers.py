@@ -56,18 +56,18 @@ def test_real_tokens_alone_matches_the_gradients_of_trl(tmp_path, case):
     assert record.positions() < 0.8 * padded.positions()
 
 
-def test_exact_resume_alone_matches_the_uninterrupted_run_and_trl_does_not(tmp_path):
+def test_exact_resume_alone_matches_the_uninterrupted_run(tmp_path):
     runs = {}
     for trainer_class in (with_layer(ExactResume), GRPOTrainer):
         folder = tmp_path / trainer_class.__name__
-        whole = make_and_train(trainer_class, folder, save_strategy="steps", save_steps=1)
+        full = make_and_train(trainer_class, folder, save_strategy="steps", save_steps=1)
         resumed = make_trainer(trainer_class, folder / "resumed")
         resumed.train(resume_from_checkpoint=str(folder / "checkpoint-6"))  # inside the second rollout
-        runs[trainer_class] = whole, resumed
-    (whole, resumed), (whole_trl, resumed_trl) = runs.values()
-    assert_bitwise_equal(weights(whole), weights(resumed))
-    assert log_of(resumed) == log_of(whole)
-    expected = weights(whole_trl)
+        runs[trainer_class] = full, resumed
+    (full, resumed), (full_trl, resumed_trl) = runs.values()
+    assert_bitwise_equal(weights(full), weights(resumed))
+    assert log_of(resumed) == log_of(full)
+    expected = weights(full_trl)  # TRL's resumed run differs
     assert any(not torch.equal(value, expected[name]) for name, value in weights(resumed_trl).items())
 
 
@@ -94,7 +94,7 @@ def test_finite_steps_alone_skips_a_step_with_a_nonfinite_gradient(tmp_path):
     assert_weights_changed(trainer)
 
 
-def test_group_rewards_alone_trains_as_in_ces_trainer(tmp_path):
+def test_group_rewards_alone_matches_ces_trainer(tmp_path):
     reward = get_alp_length_reward(beta=0.5)
     runs = [
         make_and_train(each, tmp_path, reward, max_steps=2, **AS_TRL)
@@ -113,13 +113,13 @@ def test_reward_calls_alone_stops_at_an_invalid_reward(tmp_path):
 
 
 @pytest.mark.parametrize("layer", [Correctness, UpstreamFixes])
-def test_an_inactive_layer_is_bit_identical_to_grpo_trainer(tmp_path, layer):
+def test_an_inactive_layer_is_bitwise_identical_to_grpo_trainer(tmp_path, layer):
     runs = [make_and_train(trainer_class, tmp_path, max_steps=2) for trainer_class in (with_layer(layer), GRPOTrainer)]
     assert_bitwise_equal(*map(weights, runs))
 
 
 @pytest.mark.parametrize("shaping", ["ces", "entropy_advantage", "none"])
-def test_shaping_alone_is_bit_identical_to_ces_trainer_with_the_other_layers_off(tmp_path, shaping):
+def test_shaping_alone_matches_ces_trainer_with_other_layers_off(tmp_path, shaping):
     changes = {"shaping": shaping, "ces_tau": 0.3, **AS_TRL}
     runs = [make_and_train(trainer_class, tmp_path, **changes) for trainer_class in (with_layer(Shaping), CESTrainer)]
     assert_bitwise_equal(*map(weights, runs))
@@ -127,7 +127,7 @@ def test_shaping_alone_is_bit_identical_to_ces_trainer_with_the_other_layers_off
 
 
 def test_the_state_of_each_layer_has_defaults_without_init():
-    """TRL's own tests create a trainer with `__new__`."""
+    """Check the defaults, because TRL's tests create a trainer with `__new__`."""
     trainer = CESTrainer.__new__(CESTrainer)
     names = ["sampler", "round", "replay", "expects_old_logps", "defers_old_logps", "loss_rows", "train_sampler"]
     names += ["rule", "loss_inputs", "nonfinite_steps", "nonfinite_in_a_row", "in_tool_loop"]

@@ -22,7 +22,7 @@ PAD = 9
         (DistributedType.MULTI_GPU, False, []),  # gradients are not reduced during accumulation
     ],
 )
-def test_gradients_are_reduced_with_the_last_piece_except_under_fsdp(distributed_type, synced, unsynced_models):
+def test_only_the_last_piece_reduces_gradients_except_under_fsdp(distributed_type, synced, unsynced_models):
     entered = []
 
     @contextmanager
@@ -53,11 +53,11 @@ def test_a_micro_batch_in_one_piece_is_not_copied(batch):
 
 
 def test_rows_of_all_processes_are_padded_as_in_trl():
-    def pad_across_processes(values, dim, pad_index, pad_first):
+    def pad(values, dim, pad_index, pad_first):
         return torch.nn.functional.pad(values, (1, 0) if pad_first else (0, 1), value=pad_index)
 
-    # The other process has the same rows with one more column.
-    two = SimpleNamespace(gather=lambda values: torch.cat([values] * 2), pad_across_processes=pad_across_processes)
+    # The second process has the same rows with one more column.
+    accelerator = SimpleNamespace(gather=lambda values: torch.cat([values] * 2), pad_across_processes=pad)
     rows = {
         "prompt_ids": torch.tensor([[1, 2]]),
         "prompt_mask": torch.tensor([[1, 1]]),
@@ -66,7 +66,7 @@ def test_rows_of_all_processes_are_padded_as_in_trl():
         "importance_sampling_ratio": torch.tensor([[0.5]]),
         "advantages": torch.tensor([1.5]),
     }
-    gathered = gather_rows(rows, row_layout(PAD), two)
+    gathered = gather_rows(rows, row_layout(PAD), accelerator)
     assert {name: values.tolist() for name, values in gathered.items()} == {
         "prompt_ids": [[PAD, 1, 2]] * 2,
         "prompt_mask": [[0, 1, 1]] * 2,
@@ -78,7 +78,7 @@ def test_rows_of_all_processes_are_padded_as_in_trl():
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_an_unknown_entry_is_movable_if_it_has_one_row_per_completion_and_needs_no_padding(processes):
+def test_unknown_entries_are_movable_if_their_rows_need_no_padding(processes):
     batch = {
         "prompt_ids": torch.zeros(2, 5),
         "advantages": torch.zeros(2),

@@ -1,4 +1,4 @@
-"""Check that a step with a non-finite gradient is skipped, its rows are saved, and several in a row stop training."""
+"""Check that steps with non-finite gradients are skipped, their rows are saved, and several in a row stop training."""
 
 import logging
 import math
@@ -13,7 +13,7 @@ from trl import GRPOTrainer
 from trl_ces.layers.files import load_micro_batches
 
 
-def with_poisoned_gradients(trainer, steps, value=math.nan):
+def poison_gradients(trainer, steps, value=math.nan):
     """Write `value` into the gradients of the given optimizer steps."""
 
     def poison(gradient):
@@ -27,11 +27,9 @@ def with_poisoned_gradients(trainer, steps, value=math.nan):
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_the_step_is_skipped_and_counted_and_its_rows_are_saved(tmp_path, caplog, value):
+def test_a_nonfinite_step_is_skipped_and_its_rows_are_saved(tmp_path, caplog, value):
     before, after, expected = [], [], []
-    trainer = with_poisoned_gradients(
-        make_trainer(tmp_path, save_strategy="no", gradient_accumulation_steps=2), {2}, value
-    )
+    trainer = poison_gradients(make_trainer(tmp_path, save_strategy="no", gradient_accumulation_steps=2), {2}, value)
 
     class Weights(TrainerCallback):
         def on_pre_optimizer_step(self, args, state, control, **kwargs):
@@ -51,7 +49,7 @@ def test_the_step_is_skipped_and_counted_and_its_rows_are_saved(tmp_path, caplog
     logged = [entry.get("nonfinite_steps") for entry in trainer.state.log_history if "loss" in entry]
     assert logged == [None] + [1.0] * 7
     file = tmp_path / "_nonfinite" / "step-2-process-0.safetensors"
-    message = f"gradient of step 2 is not finite (NaN or infinite). Its rows are in {file}; the step is skipped"
+    message = f"gradient of step 2 is not finite (NaN or infinite). The step's rows are in {file}; the step is skipped"
     assert message in caplog.text
     rows, more = load_micro_batches(file)
     assert more == {"global_step": 2}
@@ -59,20 +57,20 @@ def test_the_step_is_skipped_and_counted_and_its_rows_are_saved(tmp_path, caplog
     assert {"advantages", "correct", "prompt_ids"} <= rows[0].keys()
 
 
-@pytest.mark.parametrize("steps", [1, 2])
-def test_only_the_rows_of_the_step_are_saved(tmp_path, steps):
-    changes = {"gradient_accumulation_steps": 2 * steps, "steps_per_generation": 4 // steps, "max_steps": 1}
-    trainer = with_poisoned_gradients(make_trainer(tmp_path, save_strategy="no", **changes), {1})
+@pytest.mark.parametrize("accumulation", [2, 4])
+def test_only_the_rows_of_the_step_are_saved(tmp_path, accumulation):
+    sizes = {"gradient_accumulation_steps": accumulation, "steps_per_generation": 8 // accumulation, "max_steps": 1}
+    trainer = poison_gradients(make_trainer(tmp_path, save_strategy="no", **sizes), {1})
     trainer.train()
     rows, _ = load_micro_batches(tmp_path / "_nonfinite" / "step-1-process-0.safetensors")
-    # These are the first half of a rollout with 4 micro-batches, or the second rollout with 2 micro-batches.
+    # The rows are the first half of a rollout with 4 micro-batches, or the second rollout with 2 micro-batches.
     expected = trainer._buffered_inputs[:2]
     saved, buffered = ([batch["completion_ids"].tolist() for batch in batches] for batches in (rows, expected))
     assert saved == buffered
 
 
 def test_max_nonfinite_steps_in_a_row_stop_training(tmp_path):
-    trainer = with_poisoned_gradients(make_trainer(tmp_path, save_strategy="no", max_nonfinite_steps=2), {2, 4, 5, 6})
+    trainer = poison_gradients(make_trainer(tmp_path, save_strategy="no", max_nonfinite_steps=2), {2, 4, 5, 6})
     with pytest.raises(RuntimeError, match=r"step 5 is not finite.*`max_nonfinite_steps` is 2.*`learning_rate`"):
         trainer.train()
     assert trainer.state.global_step == 4
@@ -80,13 +78,13 @@ def test_max_nonfinite_steps_in_a_row_stop_training(tmp_path):
 
 @pytest.mark.parametrize("skipped", [True, False])
 def test_training_stops_unless_deepspeed_has_skipped_the_step(tmp_path, monkeypatch, skipped):
-    trainer = with_poisoned_gradients(make_trainer(tmp_path, save_strategy="no"), {2})
+    trainer = poison_gradients(make_trainer(tmp_path, save_strategy="no"), {2})
     assert not trainer._uses_deepspeed()
     monkeypatch.setattr(type(trainer.accelerator), "distributed_type", DistributedType.DEEPSPEED)
     assert trainer._uses_deepspeed()
     monkeypatch.setattr(
         type(trainer.accelerator), "distributed_type", DistributedType.NO
-    )  # because accelerate has no DeepSpeed engine here
+    )  # accelerate has no DeepSpeed engine in this test
     monkeypatch.setattr(trainer, "_uses_deepspeed", lambda: True)
     monkeypatch.setattr(type(trainer.accelerator), "optimizer_step_was_skipped", skipped)
     if skipped:
@@ -94,7 +92,7 @@ def test_training_stops_unless_deepspeed_has_skipped_the_step(tmp_path, monkeypa
         assert trainer._nonfinite_steps == 1
         return
     with pytest.raises(
-        RuntimeError, match=r"step 2 is not finite.*DeepSpeed has already taken the step: .*grad_overflow"
+        RuntimeError, match=r"step 2 is not finite.*DeepSpeed has already taken the step; .*grad_overflow"
     ):
         trainer.train()
 
@@ -103,7 +101,7 @@ def test_training_stops_unless_deepspeed_has_skipped_the_step(tmp_path, monkeypa
     ("norm", "fp16", "counted"),
     [(1.0, False, 0), (math.inf, False, 1), (math.nan, False, 1), (None, False, 0), (math.nan, True, 0)],
 )
-def test_missing_norms_are_accepted_and_fp16_is_left_to_loss_scaling(tmp_path, monkeypatch, norm, fp16, counted):
+def test_missing_norms_and_fp16_gradients_are_not_counted(tmp_path, monkeypatch, norm, fp16, counted):
     trainer = make_trainer(tmp_path, save_strategy="no")
     trainer._buffered_inputs, trainer._step, trainer.args.fp16 = [{}], 1, fp16
     monkeypatch.setattr(Trainer, "_get_grad_norm", lambda self, model, grad_norm=None: norm)

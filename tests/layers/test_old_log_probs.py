@@ -29,7 +29,7 @@ class RatioTrainer(CESTrainer):
 
 
 def log_ratios(tmp_path, dtype, **changes):
-    """Return the largest |log ratio| of each of the four micro-batches in two rollouts, and the logged values."""
+    """Return the largest |log ratio| of each micro-batch (four per rollout, two rollouts), and the logged values."""
     script = random_script(PROMPTS, ACCURACIES, torch.Generator().manual_seed(3), lengths=(9, 80))
     arguments = {"steps_per_generation": 4, "per_device_train_batch_size": 4, "max_steps": 8, "ces_tau": 0.3}
     arguments |= {"max_completion_length": 90, "learning_rate": 1e-2, "optim": "sgd"}
@@ -58,7 +58,7 @@ def test_the_first_importance_ratio_of_a_rollout_is_exactly_1(tmp_path, dtype, c
     assert min(ratios[1:4] + ratios[5:]) > 0  # the policy has changed
 
 
-def test_the_ratio_is_1_in_each_micro_batch_of_the_first_step(tmp_path):
+def test_all_ratios_in_the_first_step_are_1(tmp_path):
     ratios, _ = log_ratios(tmp_path, torch.bfloat16, gradient_accumulation_steps=2, max_steps=4)
     assert ratios[0] == ratios[1] == ratios[4] == ratios[5] == 0.0
     assert ratios[2] > 0

@@ -1,4 +1,4 @@
-"""Check that forward passes without padding return the same values as with padding in the columns that TRL reads."""
+"""Check that forward passes with and without padding return the same values in the columns that TRL reads."""
 
 import copy
 import functools
@@ -44,7 +44,7 @@ PROMPTS, COMPLETIONS = (3, 1, 5, 2), (4, 11, 2, 7)
 
 
 def padded_rows(seed=0):
-    """Return model arguments with four rows padded as in TRL, the spans of the rows, and a mask of scored columns."""
+    """Return model arguments for four rows padded as in TRL, the spans of the rows, and a mask of scored columns."""
     generator = torch.Generator().manual_seed(seed)
     width_p, width_c = max(PROMPTS) + 2, max(COMPLETIONS) + 3  # wider than the longest row
     ids, mask = torch.zeros(2, 4, width_p + width_c, dtype=torch.long)
@@ -98,19 +98,19 @@ def test_log_probs_entropies_and_gradients_match_those_of_padded_rows(kind):
 
 def call_inner(kind, ids, mask, *multiple):
     """
-    Return the arguments of the inner model, and the log-probs of the wrapper.
+    Return the arguments that the inner model receives, and the log-probs that the wrapper returns.
 
-    In column j, the inner model returns the log-prob j + 1.
+    The inner model returns the log-prob j + 1 in column j.
     """
     received = {}
 
-    def inside(**arguments):
+    def inner_model(**arguments):
         received.update(arguments)
         rows, width = arguments["input_ids"].shape
         values = torch.arange(1.0, width).expand(rows, width - 1)
         return SimpleNamespace(log_probs=values, entropy=None)
 
-    model = kind(inside, real_spans(mask), *multiple)
+    model = kind(inner_model, real_spans(mask), *multiple)
     outputs = model(input_ids=ids, attention_mask=mask, labels=ids.clone(), output_router_logits=True)
     assert outputs.entropy is None
     return received, outputs.log_probs
@@ -121,13 +121,13 @@ IDS = torch.tensor([[0, 5, 6, 7], [4, 3, 0, 0]])
 MASK = torch.tensor([[0, 1, 1, 1], [1, 1, 0, 0]])
 
 
-def test_rows_are_shifted_left_and_columns_after_them_are_not_labels():
+def test_rows_are_shifted_left_and_later_columns_are_not_labels():
     received, log_probs = call_inner(TrimmedModel, IDS, MASK)
     assert received["input_ids"].tolist() == [[5, 6, 7], [4, 3, 0]]
     assert received["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
     assert received["labels"].tolist() == [[5, 6, 7], [4, 3, -100]]
     assert log_probs.tolist() == [[0, 1, 2], [1, 2, 0]]
-    # With a multiple of 2, the first row has a fourth column, which is outside the input.
+    # With a multiple of 2, the first row has a fourth column, which is outside the padded row.
     received, log_probs = call_inner(TrimmedModel, IDS, MASK, 2)
     assert received["input_ids"].tolist() == [[5, 6, 7, 7], [4, 3, 0, 0]]
     assert received["attention_mask"].tolist() == [[1, 1, 1, 0], [1, 1, 0, 0]]
@@ -142,7 +142,7 @@ def test_a_row_of_one_token_gets_a_second_column(kind):
     assert log_probs.tolist() == [[1, 0]]
 
 
-def test_a_row_of_one_prompt_token_without_completion_has_a_gradient():
+def test_a_single_prompt_token_without_completion_has_a_gradient():
     ids, mask = torch.tensor([[0, 0, 5, 0, 0]]), torch.tensor([[0, 0, 1, 0, 0]])
     labels = torch.full_like(ids, -100)
     model = TrimmedModel(add_fused_head(tiny_model()), real_spans(mask))
@@ -207,7 +207,7 @@ def test_packed_rows_of_supported_models_do_not_affect_each_other(model_type):
 
 
 @pytest.mark.parametrize("model_type", ["lfm2", "qwen3_next", "gpt_oss", "llama4_text"])
-def test_other_model_types_are_not_packed(model_type):
+def test_unsupported_model_types_are_not_packed(model_type):
     model = tiny_model()
     model.config.model_type = model_type
     support = padding_support(model)
@@ -262,9 +262,7 @@ NONE, TRIMMED, ALL = (False, False, False), (True, True, False), (True, True, Tr
         (lambda: make_unpackable(with_flash(tiny_model())), True, None, False, TRIMMED, "to support packed rows"),
     ],
 )
-def test_the_plan_depends_on_settings_and_model_and_the_reason_for_padding_is_logged(
-    caplog, model, trim, pack, split, plan, logged
-):
+def test_settings_and_model_determine_the_plan_and_the_logged_reason(caplog, model, trim, pack, split, plan, logged):
     with caplog.at_level(logging.INFO, "trl_ces.layers.padding"):
         assert padding_plan(model(), trim, pack, split)[:3] == plan
     assert logged in caplog.text

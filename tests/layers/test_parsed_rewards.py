@@ -5,7 +5,7 @@ from tool_turns import (
     QWEN_END,
     R1_END,
     chat_trainer,
-    four_of_each,
+    four_copies,
     question,
     qwen_tokenizer,
     r1_tokenizer,
@@ -58,5 +58,5 @@ def test_rewards_do_not_depend_on_whether_trl_parses_the_thinking(tmp_path, temp
     trainer = chat_trainer(tmp_path, [accuracy_reward, think_format_reward], tokenizer, columns)
     rewards = record_results(trainer, "_calculate_rewards")
     script_turns(trainer, [[text] for text in cases] * 2)
-    trainer._generate_and_score_completions(four_of_each(columns))
+    trainer._generate_and_score_completions(four_copies(columns))
     assert rewards[0].tolist() == list(cases.values()) * 2

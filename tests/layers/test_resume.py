@@ -1,4 +1,4 @@
-"""Check that runs resumed from any checkpoint match the weights and the log of the uninterrupted run."""
+"""Check that runs resumed from any checkpoint have the weights and the log of the uninterrupted run."""
 
 import json
 import logging
@@ -34,24 +34,24 @@ CASES = {
 @pytest.mark.parametrize("steps", [(2, 5), pytest.param((1, 3, 6), marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", CASES)
 def test_a_resumed_run_is_bitwise_identical_to_the_uninterrupted_run(tmp_path, case, steps):
-    whole = make_trainer(tmp_path / "whole", **CASES[case])
-    whole.train()
+    full = make_trainer(tmp_path / "full", **CASES[case])
+    full.train()
     for step in steps:
         resumed = make_trainer(tmp_path / f"from-{step}", **CASES[case])
-        torch.manual_seed(step)  # the random state before resuming must not matter
-        resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
-        assert_bitwise_equal(weights(resumed), weights(whole))
-        if case != "logged every third step":  # transformers does not save losses that are not logged yet
-            assert log_of(resumed) == log_of(whole)
+        torch.manual_seed(step)  # the random state before resuming has no effect
+        resumed.train(resume_from_checkpoint=str(tmp_path / "full" / f"checkpoint-{step}"))
+        assert_bitwise_equal(weights(resumed), weights(full))
+        if case != "logged every third step":  # transformers does not save losses that have not been logged
+            assert log_of(resumed) == log_of(full)
 
 
 def test_unlogged_metrics_are_kept(tmp_path):
-    whole = make_trainer(tmp_path / "whole", logging_steps=3)
-    whole.train()
+    full = make_trainer(tmp_path / "full", logging_steps=3)
+    full.train()
     resumed = make_trainer(tmp_path / "resumed", logging_steps=3)
-    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-5"))
+    resumed.train(resume_from_checkpoint=str(tmp_path / "full" / "checkpoint-5"))
     expected, actual = (
-        next(entry for entry in run.state.log_history if entry["step"] == 6) for run in (whole, resumed)
+        next(entry for entry in run.state.log_history if entry["step"] == 6) for run in (full, resumed)
     )
     names = ("reward", "entropy", "ces/selected_tokens", "ces/selected_entropy_incorrect", "completions/mean_length")
     assert {name: expected[name] for name in names} == {name: actual[name] for name in names}
@@ -61,12 +61,12 @@ def test_unlogged_metrics_are_kept(tmp_path):
 @pytest.mark.parametrize("steps", [(8, 17), pytest.param((7, 9, 12), marks=pytest.mark.slow)])
 def test_resumed_runs_use_the_prompt_order_of_the_current_epoch(tmp_path, steps):
     """Resume in several epochs, which have eight steps each; TRL draws a new prompt order per epoch."""
-    whole = make_trainer(tmp_path / "whole", prompts=PROMPTS[:8], max_steps=20)
-    whole.train()
+    full = make_trainer(tmp_path / "full", prompts=PROMPTS[:8], max_steps=20)
+    full.train()
     for step in steps:
         resumed = make_trainer(tmp_path / f"from-{step}", prompts=PROMPTS[:8], max_steps=20)
-        resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
-        assert_bitwise_equal(weights(resumed), weights(whole))
+        resumed.train(resume_from_checkpoint=str(tmp_path / "full" / f"checkpoint-{step}"))
+        assert_bitwise_equal(weights(resumed), weights(full))
 
 
 def test_existing_completion_tables_are_kept(tmp_path):
@@ -82,9 +82,9 @@ def test_existing_completion_tables_are_kept(tmp_path):
 
 @pytest.mark.parametrize("shaping", ["none", "ces"])
 def test_auto_tau_uses_a_new_rollout_if_the_checkpoint_has_no_tau(tmp_path, shaping):
-    make_trainer(tmp_path / "whole", max_steps=1, shaping=shaping, ces_tau=0.01).train()
+    make_trainer(tmp_path / "full", max_steps=1, shaping=shaping, ces_tau=0.01).train()
     resumed = make_trainer(tmp_path / "resumed", max_steps=2, ces_tau="auto")
-    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-1"))
+    resumed.train(resume_from_checkpoint=str(tmp_path / "full" / "checkpoint-1"))
     assert resumed.args.ces_tau == automatic_tau(resumed.state.log_history[1]["completions/mean_length"])
 
 
@@ -101,8 +101,8 @@ def test_auto_tau_uses_a_new_rollout_if_the_checkpoint_has_no_tau(tmp_path, shap
     ids=str,
 )
 def test_an_unusable_rollout_is_generated_again_with_a_warning(tmp_path, caplog, damage, changes):
-    make_trainer(tmp_path / "whole").train()
-    file = tmp_path / "whole" / "checkpoint-6" / "rollout-0.safetensors"
+    make_trainer(tmp_path / "full").train()
+    file = tmp_path / "full" / "checkpoint-6" / "rollout-0.safetensors"
     if damage == "missing":
         file.unlink()
     if damage == "truncated":
@@ -114,9 +114,9 @@ def test_an_unusable_rollout_is_generated_again_with_a_warning(tmp_path, caplog,
     assert resumed.state.global_step == 8
 
 
-def test_the_loss_of_the_trainers_state_between_rollouts_causes_a_warning(tmp_path, caplog):
-    make_trainer(tmp_path / "whole", max_steps=4, save_steps=4).train()
-    file = tmp_path / "whole" / "checkpoint-4" / "rollout-0.safetensors"
+def test_a_missing_state_file_between_rollouts_causes_a_warning(tmp_path, caplog):
+    make_trainer(tmp_path / "full", max_steps=4, save_steps=4).train()
+    file = tmp_path / "full" / "checkpoint-4" / "rollout-0.safetensors"
     file.unlink()
     with caplog.at_level(logging.WARNING, logger="trl_ces"):
         make_trainer(tmp_path / "resumed", max_steps=5).train(resume_from_checkpoint=str(file.parent))
@@ -128,8 +128,8 @@ def trainer(tmp_path_factory):
     return make_trainer(tmp_path_factory.mktemp("settings"))
 
 
-# Setting of a saved rollout -> another value.
-OTHER_SETTINGS = {
+# Setting stored with a rollout -> a different value.
+CHANGED_SETTINGS = {
     "shaping": "none",
     "beta": 0.1,
     "num_generations": 2,
@@ -147,10 +147,10 @@ OTHER_SETTINGS = {
 
 
 def test_every_setting_of_a_saved_rollout_is_tested(trainer):
-    assert trainer._rollout_settings().keys() == OTHER_SETTINGS.keys()
+    assert trainer._rollout_settings().keys() == CHANGED_SETTINGS.keys()
 
 
-@pytest.mark.parametrize(("name", "value"), OTHER_SETTINGS.items())
+@pytest.mark.parametrize(("name", "value"), CHANGED_SETTINGS.items())
 def test_a_rollout_is_not_reused_if_a_setting_has_changed(trainer, tmp_path, monkeypatch, name, value):
     monkeypatch.setattr(trainer, "_step", 1)
     monkeypatch.setattr(trainer, "_buffered_inputs", [{"ids": torch.zeros(1, 1)}])
@@ -163,7 +163,7 @@ def test_a_rollout_is_not_reused_if_a_setting_has_changed(trainer, tmp_path, mon
     assert trainer._step == 0
 
 
-def test_a_rollout_with_images_is_not_saved_but_other_state_is(tmp_path):
+def test_other_state_is_saved_if_a_rollout_has_images(tmp_path):
     trainer = make_trainer(tmp_path)
     trainer._step, trainer._buffered_inputs, trainer._nonfinite_steps = 1, [{"images": [object()]}], 3
     trainer._save_rollout(tmp_path)
@@ -171,7 +171,7 @@ def test_a_rollout_with_images_is_not_saved_but_other_state_is(tmp_path):
     assert (rollout, state["step"]) == ([], 1)
     trainer._nonfinite_steps = 0
     trainer._load_rollout(tmp_path)
-    # The step is 0, as on a process without the file; otherwise only some processes would generate.
+    # The step is 0, as on a process without the file; otherwise only some processes would generate a rollout.
     assert (trainer._step, trainer._nonfinite_steps) == (0, 3)
 
 
@@ -181,37 +181,37 @@ def test_a_rollout_is_saved_only_if_it_has_steps_left(tmp_path):
     assert [len(load_micro_batches(file)[0]) for file in files] == [4, 4, 4, 0, 4, 4, 4, 0]
 
 
-def run_two(folder, name, checkpoint="", **changes):
+def run_two_processes(folder, name, checkpoint="", **changes):
     run_processes("resume_processes.py", folder / name, 2, 280, arguments=(str(checkpoint), json.dumps(changes)))
     return torch.load(folder / name / "weights.pt", weights_only=True)
 
 
 @pytest.mark.slow
 def test_two_processes_resume_inside_a_rollout(tmp_path):
-    whole = run_two(tmp_path, "whole")
-    checkpoint = tmp_path / "whole" / "checkpoint-3"
+    full = run_two_processes(tmp_path, "full")
+    checkpoint = tmp_path / "full" / "checkpoint-3"
     assert {file.name for file in checkpoint.glob("rollout-*")} == {"rollout-0.safetensors", "rollout-1.safetensors"}
-    assert_bitwise_equal(run_two(tmp_path, "resumed", checkpoint), whole)
+    assert_bitwise_equal(run_two_processes(tmp_path, "resumed", checkpoint), full)
 
 
-def test_two_machines_resume_with_the_prompt_position_of_the_first_machine(tmp_path):
-    """Without a shared disk, the other machines do not have dynamic_sampling.json."""
+def test_two_machines_resume_with_the_first_machines_prompt_position(tmp_path):
+    """Without a shared disk, only the first machine has dynamic_sampling.json."""
     changes = {"per_device_train_batch_size": 2, "max_steps": 8, "max_completion_length": 4}
     changes = CASES["dynamic sampling"] | changes
-    whole = run_two(tmp_path, "whole", **changes)
+    full = run_two_processes(tmp_path, "full", **changes)
     for checkpoint, key in (
         ("checkpoint-3", "after_rollout"),
         ("checkpoint-4", "position"),
     ):  # inside a rollout, and between rollouts
         for rank in (0, 1):
             folder = tmp_path / f"machine{rank}" / checkpoint
-            shutil.copytree(tmp_path / "whole" / checkpoint, folder)
+            shutil.copytree(tmp_path / "full" / checkpoint, folder)
             (folder / f"rollout-{1 - rank}.safetensors").unlink()
         state = tmp_path / "machine1" / checkpoint / "dynamic_sampling.json"
         assert json.loads(state.read_text())[key] != 4, "the test needs a dropped group"
         state.unlink()
-        resumed = run_two(tmp_path, f"resumed-{key}", tmp_path / "machine{rank}" / checkpoint, **changes)
-        assert_bitwise_equal(resumed, whole)
+        resumed = run_two_processes(tmp_path, f"resumed-{key}", tmp_path / "machine{rank}" / checkpoint, **changes)
+        assert_bitwise_equal(resumed, full)
 
 
 def test_micro_batches_are_loaded_unchanged(tmp_path):

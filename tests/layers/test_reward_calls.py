@@ -28,7 +28,7 @@ def reward_that_returns(*rewards):
 
 
 def failing(completions, solution, **kwargs):
-    """Raise on a wrong completion, as a parser does on unexpected text."""
+    """Raise for an incorrect completion, as a parser does for unexpected text."""
     return [1.0 / (completion == gold) for completion, gold in zip(completions, solution, strict=True)]
 
 
@@ -59,11 +59,11 @@ INVALID = {
     "two invalid rows": (reward_that_returns(None, "x", NAN), "returned 'x' for row 1 of 3", [None, None, None]),
     "too few": (reward_that_returns(1.0, 1.0), "returned 2 rewards for 3 completions", [None] * 3),
     "too many": (reward_that_returns(1.0, 1.0, 1.0, 1.0), "returned 4 rewards for 3 completions", [None] * 3),
-    "a number": (lambda **_: 1.0, "returned 1.0, a float, not one reward per completion", [None] * 3),
+    "a number": (lambda **_: 1.0, "returned 1.0, a float, instead of one reward per completion", [None] * 3),
     **{
         type(value).__name__: (
             lambda value=value, **_: value,
-            f"a {type(value).__name__}, not one reward per completion",
+            f"a {type(value).__name__}, instead of one reward per completion",
             [None] * 3,
         )
         for value in (
@@ -83,7 +83,7 @@ INVALID = {
         )
     },
     "bytes in a list": (reward_that_returns(1, b"1", 0), "returned b'1' for row 1 of 3", [1.0, None, 0.0]),
-    "None": (lambda **_: None, "returned None, a NoneType, not one reward per completion", [None] * 3),
+    "None": (lambda **_: None, "returned None, a NoneType, instead of one reward per completion", [None] * 3),
     "raises": (failing, "raised ZeroDivisionError: float division by zero", [None] * 3),
     "raises, async": (failing_async, "raised ZeroDivisionError: float division by zero", [None] * 3),
     "raises, generator": (failing_generator, "raised ZeroDivisionError: float division by zero", [None] * 3),
@@ -91,17 +91,17 @@ INVALID = {
 
 
 @pytest.mark.parametrize("case", INVALID)
-def test_the_stop_error_names_the_function_the_row_and_the_remedy(case):
+def test_the_error_names_the_function_the_row_and_the_remedy(case):
     func, problem, _ = INVALID[case]
-    with pytest.raises(RewardError) as caught:
+    with pytest.raises(RewardError) as error:
         call(func, "stop")
-    message = str(caught.value)
+    message = str(error.value)
     assert message.startswith("The reward function 'some_reward' ")
     assert problem in message
     assert '`on_reward_error="skip"`' in message
     if "row 1" in problem:
         assert "prompt '2+2=', completion '5'" in message
-    assert isinstance(caught.value.__cause__, ZeroDivisionError) == ("raised" in problem)
+    assert isinstance(error.value.__cause__, ZeroDivisionError) == ("raised" in problem)
 
 
 @pytest.mark.parametrize("case", INVALID)
@@ -111,8 +111,8 @@ def test_skip_warns_and_leaves_invalid_rows_without_a_reward(case, caplog):
         assert call(func, "skip") == rewards
     (record,) = caplog.records
     assert problem in record.getMessage()
-    num_lost = 2 if case == "two invalid rows" else rewards.count(None)
-    assert record.getMessage().endswith(f"{num_lost} of 3 completions get no reward from it.")
+    num_skipped = 2 if case == "two invalid rows" else rewards.count(None)
+    assert record.getMessage().endswith(f"{num_skipped} of 3 completions get no reward from this function.")
 
 
 # TRL accepts any iterable.
@@ -125,7 +125,7 @@ VALID = {
     "array": (lambda **_: numpy.array([1, 2, 3]), [1.0, 2.0, 3.0]),
     "generator": (lambda completions, **_: (float(text) for text in completions), [2.0, 5.0, 6.0]),
     "column of logits": (lambda **_: torch.tensor([[1.0], [0.0], [3.0]]), [1.0, 0.0, 3.0]),
-    "series in another order": (lambda **_: pandas.Series([1.0, 2.0, 3.0], index=[2, 0, 1]), [1.0, 2.0, 3.0]),
+    "series with a shuffled index": (lambda **_: pandas.Series([1.0, 2.0, 3.0], index=[2, 0, 1]), [1.0, 2.0, 3.0]),
     "deque": (lambda **_: deque([1, None, 3]), [1.0, None, 3.0]),
 }
 
@@ -138,19 +138,19 @@ def test_valid_rewards_pass_without_a_warning(kind, on_error, caplog):
     assert caplog.records == []
 
 
-def test_a_function_that_reads_messages_as_text_gets_a_hint():
-    def strips(completions, **kwargs):
+def test_the_error_has_a_hint_if_messages_are_read_as_text():
+    def strip_reward(completions, **kwargs):
         return [float(completion.strip() == "4") for completion in completions]
 
     chats = [[{"role": "assistant", "content": "4"}]]
     with pytest.raises(RewardError, match=r"no attribute 'strip' .*the text is `completion\[-1\]\[\"content\"\]`\)"):
-        guard(strips, "some_reward", "stop")(prompts=["2+2="], completions=chats)
+        guard(strip_reward, "some_reward", "stop")(prompts=["2+2="], completions=chats)
 
-    def unreachable(completions, **kwargs):
+    def judge_reward(completions, **kwargs):
         raise ConnectionError("no judge")
 
     with pytest.raises(RewardError, match="raised ConnectionError: no judge: return a finite number"):
-        guard(unreachable, "some_reward", "stop")(prompts=["2+2="], completions=chats)
+        guard(judge_reward, "some_reward", "stop")(prompts=["2+2="], completions=chats)
 
 
 @pytest.mark.parametrize("on_error", ["stop", "skip"])
@@ -180,21 +180,21 @@ def test_functions_receive_only_the_new_keywords_that_they_accept():
     neither = guard(lambda completions, solution: [float(len(gold)) for gold in solution], "neither", "stop")
     one = guard(lambda completions, last_turns: [float(len(turn)) for turn in last_turns], "one", "stop")
     every = guard(lambda **columns: [float(len(columns))] * 3, "every", "stop")
-    compiled = guard(dict, "compiled", "skip")  # without a signature
+    compiled = guard(dict, "compiled", "skip")  # `dict` has no signature
     assert neither(**arguments, **new) == [1.0] * 3
     assert one(completions=["a"] * 3, **new) == [2.0] * 3
     assert every(**arguments, **new) == [4.0] * 3
-    assert compiled(prompts=["a", "b"], completions=["c", "d"], **new) == [None] * 2  # {"prompts", "completions"}
+    assert compiled(prompts=["a", "b"], completions=["c", "d"], **new) == [None] * 2  # a dict is not a list of rewards
 
 
-# In a trainer.
+# Tests with a trainer.
 
 
-def nan_for_odd(prompts, **kwargs):
+def nan_for_odd_rows(prompts, **kwargs):
     return [NAN if row % 2 else float(row % 4) for row in range(len(prompts))]
 
 
-def make_trainer(tmp_path, on_error, rewards=nan_for_odd, **changes):
+def make_trainer(tmp_path, on_error, rewards=nan_for_odd_rows, **changes):
     defaults = {"ces_correct_threshold": 2.0, "ces_tau": 0.5, "on_reward_error": on_error}
     return tiny_trainer(tmp_path, rewards, ["1+1=", "2+2="], **defaults, **changes)
 
@@ -232,7 +232,7 @@ def test_guards_are_removed_after_an_error(tmp_path):
     assert trainer.reward_funcs == [failing]
 
 
-def test_a_skipped_row_is_excluded_from_its_groups_mean_and_from_shaping(tmp_path):
+def test_skipped_rows_are_excluded_from_group_means_and_shaping(tmp_path):
     trainer = make_trainer(tmp_path, "skip")
     rollout = trainer._generate_and_score_completions([{"prompt": p} for p in ["1+1=", "2+2="] for _ in range(4)])
     assert rollout["scored"].tolist() == [True, False] * 4  # rewards 0, None, 2, None: mean 1

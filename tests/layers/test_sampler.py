@@ -12,10 +12,10 @@ from trl_ces.layers.sampler import DynamicSampler, PromptStream, informative_gro
 NAN = float("nan")
 
 
-# The stream of prompts.
+# Prompt stream.
 
 
-def test_each_epoch_has_the_order_of_trls_sampler():
+def test_epochs_have_the_order_of_trls_sampler():
     sampler = RepeatSampler(range(12), mini_repeat_count=1, batch_size=4, shuffle=True, seed=5)
     expected = [prompt for _ in range(5) for prompt in sampler]  # five epochs of one sampler
     stream, drawn_prompts = PromptStream(12, seed=5, shuffle=True), []
@@ -49,7 +49,7 @@ def test_the_position_is_the_only_state_of_a_stream():
         assert used.peek(count) == fresh.peek(count) == expected[fresh.position : fresh.position + count]
 
 
-# Which groups are kept, and the size of a round.
+# Informative groups and round sizes.
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_the_position_is_the_only_state_of_a_stream():
         ([0.5, 0.5, 0.2, 0.5], True),  # graded
         ([0.5, 0.5, 0.5, 0.5], False),
         ([NAN, 1, 0, NAN], True),
-        ([NAN, 1, 1, 1], False),  # an unscored completion is not incorrect
+        ([NAN, 1, 1, 1], False),  # unscored completions do not count as incorrect
         ([1, NAN, NAN, NAN], False),
         ([NAN, NAN, NAN, NAN], False),
         ([-1, -1, -2, -1], True),
@@ -80,20 +80,20 @@ def test_a_group_is_informative_if_its_accuracy_rewards_differ(group, informativ
         (12, 9, 12, 1, 4),  # 3 * 12 / 9
         (12, 11, 12, 1, 2),  # 12 / 11, rounded up
         (12, 1, 2, 1, 12),  # 11 * 2 / 1, but at most a full batch
-        (12, 0, 12, 1, 12),  # no group was kept, so another full round
+        (12, 0, 12, 1, 12),  # no group was kept, so the next round is full
         (12, 11, 12, 4, 4),  # rounded up to a number that the processes can share
         (12, 9, 13, 4, 8),  # 3 * 13 / 9 = 4.33
     ],
 )
-def test_the_size_of_a_round_follows_the_share_of_kept_groups(batch_size, num_kept, num_drawn, unit, size):
+def test_round_size_depends_on_the_share_of_kept_groups(batch_size, num_kept, num_drawn, unit, size):
     assert round_size(batch_size, num_kept, num_drawn, unit) == size
 
 
-# Many batches, in which each group is represented by its prompt.
+# Sampling with fake groups: a prompt represents its group.
 
 
 def make_sampler(stream, is_informative, batch_size, group_size, max_rounds, processes=1):
-    """Return a sampler, a `generate` function, and the list to which it adds the prompts of each round."""
+    """Return a sampler, a `generate` function, and the list to which the function adds the prompts of each round."""
     sampler, rounds = DynamicSampler(stream, batch_size, group_size, max_rounds, processes), []
 
     def generate(prompts):
@@ -124,8 +124,8 @@ def test_every_prompt_is_kept_or_dropped_once_per_epoch_in_order(monkeypatch):
             groups, metrics = sampler.sample(generate)
             count = stream.position - reference.position
             expected_order = reference.peek(count + batch_size)
-            handled = expected_order[:count]
-            informative_prompts = [prompt for prompt in handled if informative[prompt]]
+            used_prompts = expected_order[:count]
+            informative_prompts = [prompt for prompt in used_prompts if informative[prompt]]
             drawn_prompts = [prompt for prompts in rounds for prompt in prompts]
             # Each round begins where the previous one ended.
             assert drawn_prompts == expected_order[: len(drawn_prompts)]
@@ -137,9 +137,9 @@ def test_every_prompt_is_kept_or_dropped_once_per_epoch_in_order(monkeypatch):
                 assert len(rounds) == max_rounds < 1000
             else:
                 assert len(rounds) <= max_rounds
-                assert informative[handled[-1]], "prompts after the last needed group must be drawn again"
-            fill = [place for place, prompt in enumerate(handled) if not informative[prompt]][:missing]
-            assert groups == [prompt for place, prompt in enumerate(handled) if informative[prompt] or place in fill]
+                assert informative[used_prompts[-1]], "prompts after the last needed group must be drawn again"
+            fill = [i for i, prompt in enumerate(used_prompts) if not informative[prompt]][:missing]
+            assert groups == [prompt for i, prompt in enumerate(used_prompts) if informative[prompt] or i in fill]
             assert metrics == {
                 "dynamic_sampling/prompts": count,
                 "dynamic_sampling/dropped_groups": (count - len(informative_prompts)) / count,
@@ -150,14 +150,14 @@ def test_every_prompt_is_kept_or_dropped_once_per_epoch_in_order(monkeypatch):
             }
 
 
-def test_only_groups_that_may_be_needed_are_kept_in_memory():
+def test_only_groups_that_may_be_needed_stay_in_memory():
     class Group:
         """Object that supports weak references."""
 
     alive = weakref.WeakSet()
 
     def generate(prompts):
-        assert len(alive) <= 8  # groups of the batch, and of the previous round
+        assert len(alive) <= 8  # groups of the batch and of the previous round
         groups = [Group() for _ in prompts]
         alive.update(groups)
         return [False] * len(prompts), groups
@@ -166,7 +166,7 @@ def test_only_groups_that_may_be_needed_are_kept_in_memory():
     assert len(sampler.sample(generate)[0]) == 4
 
 
-def test_a_checkpoint_stores_the_positions_before_and_after_a_rollout_in_progress():
+def test_a_checkpoint_stores_the_positions_before_and_after_a_rollout():
     sampler, generate, _ = make_sampler(PromptStream(9, 1, True), lambda prompt: prompt % 2 == 0, 4, 2, 100)
     sampler.sample(generate)
     first = sampler.stream.position

@@ -20,7 +20,7 @@ def test_gradients_match_trl_with_fewer_token_positions(tmp_path, case):
     ours, record = train(CESTrainer, tmp_path / "ces", **CASES[case])
     assert_same_gradients(padded, record)
     assert record.positions() < 0.8 * padded.positions()
-    assert record.positions(trained=False) <= padded.positions(trained=False)
+    assert record.positions(with_gradient=False) <= padded.positions(with_gradient=False)
     if "pieces" not in case:
         assert len(record.forwards) == len(padded.forwards)
     for entry, expected in zip(ours.state.log_history, upstream.state.log_history, strict=True):
@@ -47,7 +47,7 @@ def test_shaped_gradients_do_not_depend_on_padding(tmp_path, shaping, changes):
                     assert entry[name] == pytest.approx(expected[name], rel=1e-4), name
 
 
-def test_an_adapter_and_its_reference_run_without_padding(tmp_path):
+def test_adapter_gradients_match_trl_with_fewer_token_positions(tmp_path):
     lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM", init_lora_weights=False)
     torch.manual_seed(0)
     _, padded = train(GRPOTrainer, tmp_path / "trl", peft_config=lora, beta=0.04)
@@ -62,7 +62,7 @@ def test_an_adapter_and_its_reference_run_without_padding(tmp_path):
 def test_no_forward_pass_exceeds_the_budget(tmp_path, changes):
     _, record = train(CESTrainer, tmp_path, beta=0.04, **CASES["pieces"], **changes)
     assert all(positions <= 90 for _, positions in record.forwards)
-    assert record.positions(trained=False) > 0
+    assert record.positions(with_gradient=False) > 0
 
 
 def is_sorted_by_length(trainer):
@@ -73,17 +73,17 @@ def is_sorted_by_length(trainer):
     return all(step == sorted(step, reverse=True) for step in steps)
 
 
-def test_rows_are_not_moved_if_the_loss_depends_on_the_micro_batch(tmp_path):
+def test_rows_are_not_sorted_if_the_loss_depends_on_micro_batches(tmp_path):
     trainer, _ = train(CESTrainer, tmp_path / "dapo")
     assert is_sorted_by_length(trainer)
     # In the second case, optimizer steps begin in one rollout and end in the next.
     for changes in ({"loss_type": "bnpo"}, {"gradient_accumulation_steps": 6, "steps_per_generation": 8}):
-        trainer, _ = train(CESTrainer, tmp_path / "others", **changes)
+        trainer, _ = train(CESTrainer, tmp_path / "unsorted", **changes)
         assert not is_sorted_by_length(trainer)
 
 
 class WithUnknownInput(CESTrainer):
-    """Trainer that emulates a newer TRL with another entry in the rollout."""
+    """Trainer that emulates a newer TRL with an additional entry in the rollout."""
 
     make_entry = staticmethod(lambda completion_ids: completion_ids.sum(dim=1))
 
@@ -92,7 +92,7 @@ class WithUnknownInput(CESTrainer):
         return {**batch, "upstream": self.make_entry(batch["completion_ids"]), "count": torch.tensor(7)}
 
 
-def test_an_unknown_input_with_one_row_per_completion_is_reordered_with_the_completions(tmp_path, caplog):
+def test_unknown_inputs_are_sorted_together_with_their_completions(tmp_path, caplog):
     trainer, _ = train(WithUnknownInput, tmp_path, max_steps=1)
     assert is_sorted_by_length(trainer)
     for batch in trainer._buffered_inputs:
@@ -120,7 +120,7 @@ def test_an_unknown_input_with_one_row_per_completion_is_reordered_with_the_comp
         "tool mask only on rank 1",
     ],
 )
-def test_rows_keep_their_order_with_one_warning_if_an_input_has_irregular_rows(
+def test_inputs_with_irregular_rows_prevent_sorting_and_cause_one_warning(
     tmp_path, monkeypatch, caplog, make_entry, other_entries, name, budget
 ):
     def gather_from_two(objects):
@@ -150,7 +150,7 @@ def output_folders(tmp_path_factory):
 @pytest.mark.parametrize("kind", ["rows", "pieces"])
 def test_two_processes_exchange_rows_and_match_a_single_process_run(output_folders, kind):
     one, two = (torch.load(folder / f"{kind}.pt", weights_only=True) for folder in output_folders)
-    assert one["margin"] > 1e-4, "the script needs another seed: rounding errors could change the selected tokens"
+    assert one["margin"] > 1e-4, "the script needs a different seed: rounding errors could change the selected tokens"
     start = tiny_model(spread=0.1).state_dict()
     for name, value in one["weights"].items():
         torch.testing.assert_close(two["weights"][name], value, rtol=1e-5, atol=1e-6)
@@ -170,9 +170,9 @@ def test_a_token_budget_needs_a_whole_number_of_steps_per_rollout(tmp_path):
 
 def test_pieces_log_the_loss_of_the_micro_batch(tmp_path):
     step = {"shaping": "ces", "per_device_train_batch_size": 16, "gradient_accumulation_steps": 1}
-    whole, _ = train(CESTrainer, tmp_path / "whole", **step)
+    unsplit, _ = train(CESTrainer, tmp_path / "unsplit", **step)
     pieces, record = train(CESTrainer, tmp_path / "pieces", max_tokens_per_micro_batch=90, **step)
     assert len(record.forwards) > 4
-    for expected, actual in zip(whole.state.log_history[:2], pieces.state.log_history[:2], strict=True):
+    for expected, actual in zip(unsplit.state.log_history[:2], pieces.state.log_history[:2], strict=True):
         assert math.isclose(expected["loss"], actual["loss"], rel_tol=1e-4)
         assert math.isclose(expected["grad_norm"], actual["grad_norm"], rel_tol=1e-4)

@@ -100,7 +100,7 @@ def make_adapter_model(dtype, **changes):
     return get_peft_model(model, LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", **changes))
 
 
-def base_of(model):
+def base_weights(model):
     """Map vLLM's parameter names to copies of the base model's weights."""
     return {
         name.removeprefix("base_model.model.").replace(".base_layer", ""): weight.detach().clone()
@@ -127,20 +127,20 @@ def changed_names(before, after):
     return [name for name in before if not torch.equal(before[name], after[name])]
 
 
-def test_without_the_fix_a_16_bit_base_drifts():
+def test_a_16_bit_base_drifts_without_the_fix():
     model = make_adapter_model(torch.bfloat16)
-    before = base_of(model)
+    before = base_weights(model)
     for _ in range(SYNCS):
         sync(model)
-    assert changed_names(before, base_of(model)), "peft has fixed this bug: remove restore_base_after_merge"
+    assert changed_names(before, base_weights(model)), "peft has fixed this bug: remove restore_base_after_merge"
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_16_bit_base_is_bit_identical_after_many_syncs(dtype):
+def test_a_16_bit_base_is_bitwise_identical_after_many_syncs(dtype):
     model, plain = make_adapter_model(dtype), make_adapter_model(dtype)
     plain.load_state_dict(model.state_dict())
     restore_base_after_merge(model)
-    before = base_of(model)
+    before = base_weights(model)
     for seed in range(SYNCS):
         torch.manual_seed(seed)
         sent = sync(model)
@@ -148,29 +148,29 @@ def test_a_16_bit_base_is_bit_identical_after_many_syncs(dtype):
             torch.manual_seed(seed)
             assert changed_names(sync(plain), sent) == []
             assert changed_names(before, sent)
-        assert changed_names(before, base_of(model)) == []
+        assert changed_names(before, base_weights(model)) == []
 
 
 def test_the_base_is_copied_once_and_trained_biases_keep_their_values(monkeypatch):
-    copied, rounded = [], upstream._rounded_weights
-    monkeypatch.setattr(upstream, "_rounded_weights", lambda model: copied.extend(rounded(model)) or rounded(model))
+    copies, rounded = [], upstream._rounded_weights
+    monkeypatch.setattr(upstream, "_rounded_weights", lambda model: copies.extend(rounded(model)) or rounded(model))
     model = make_adapter_model(torch.bfloat16, bias="all")
     restore_base_after_merge(model)
-    trained = {name: weight for name, weight in model.named_parameters() if name.endswith("bias")}
-    assert trained
+    biases = {name: weight for name, weight in model.named_parameters() if name.endswith("bias")}
+    assert biases
     for number in range(3):
-        for weight in trained.values():
+        for weight in biases.values():
             weight.data.fill_(number)
         sync(model)
-        assert all((weight == number).all() for weight in trained.values())
+        assert all((weight == number).all() for weight in biases.values())
     frozen = [weight for name, weight in model.named_parameters() if ".base_layer.weight" in name]
-    assert len(copied) == len(frozen) > 0
+    assert len(copies) == len(frozen) > 0
 
 
 @pytest.mark.parametrize(
-    ("use_vllm", "peft", "restored"), [(True, True, True), (True, False, False), (False, True, False)]
+    ("use_vllm", "peft", "is_restored"), [(True, True, True), (True, False, False), (False, True, False)]
 )
-def test_the_trainer_restores_the_base_if_vllm_receives_merged_weights(monkeypatch, use_vllm, peft, restored):
+def test_the_trainer_restores_the_base_if_vllm_receives_merged_weights(monkeypatch, use_vllm, peft, is_restored):
     model = make_adapter_model(torch.bfloat16) if peft else tiny_model()
 
     def init(self):
@@ -180,7 +180,7 @@ def test_the_trainer_restores_the_base_if_vllm_receives_merged_weights(monkeypat
 
     monkeypatch.setattr(GRPOTrainer, "__init__", init)
     UpstreamFixes()
-    assert ("merge_adapter" in vars(model)) == restored
+    assert ("merge_adapter" in vars(model)) == is_restored
 
 
 # seed_colocated_vllm; test_trainer_colocated.py tests its effect on training

@@ -50,17 +50,17 @@ def test_an_unscored_group_has_accuracy_and_multiplier_0():
     assert denominator.tolist() == [1, 1]
 
 
-def test_the_multiplier_is_the_accuracy_if_correct_and_its_complement_if_wrong():
+def test_the_multiplier_is_the_accuracy_or_its_complement():
     numerator, denominator = multiplier(bools(1, 0, 0), ints(1, 1, 1), ints(3, 3, 3))
     assert list(zip(numerator.tolist(), denominator.tolist(), strict=True)) == [(1, 3), (2, 3), (2, 3)]
 
 
-def test_one_of_300_tokens_is_selected_at_group_accuracy_two_thirds():
-    # floor(300 * 0.01 * (1 - 2/3)) = floor(1) = 1. In float32, 1 - 2/3 = 0.33333331 and the floor is 0.
+def test_selection_size_is_1_for_300_tokens_at_accuracy_two_thirds():
+    # floor(300 * 0.01 * (1 - 2/3)) = floor(1) = 1. In float32, 1 - 2/3 = 0.33333331, so the floor would be 0.
     assert selection_size(ints(300), 0.01, (ints(1), ints(3))).tolist() == [1]
 
 
-def test_selection_size_is_the_exact_floor_for_every_length_up_to_12000():
+def test_selection_size_is_the_exact_floor_up_to_12000_tokens():
     lengths = torch.arange(12001)
     for tau, hundredths in ((0.01, 1), (0.05, 5), (0.29, 29)):
         for correct in range(13):
@@ -83,13 +83,13 @@ def test_long_completions_and_long_decimals_do_not_overflow():
     assert selection_size(ints(9_000_000), 0.123456789, (ints(512), ints(1024))).tolist() == [555_555]
 
 
-def test_exactly_k_tokens_are_selected_and_ties_go_to_the_earlier_position():
+def test_k_tokens_are_selected_and_earlier_tokens_win_ties():
     entropies = torch.tensor([[1.0, 3.0, 3.0, 2.0, 3.0], [0.0, 0.0, 0.0, 0.0, 0.0]])
     selected = top_entropy_tokens(entropies, torch.ones(2, 5), ints(2, 3))
     assert selected.tolist() == [[False, True, True, False, False], [True, True, True, False, False]]
 
 
-def test_selected_tokens_lose_advantage_if_correct_and_gain_advantage_if_wrong():
+def test_the_sign_of_the_shaping_depends_on_correctness():
     shaped = ces_advantages(
         advantages=torch.tensor([1.0, -1.0]),
         entropies=torch.tensor([[2.0, 0.5], [2.0, 0.5]]),
@@ -108,19 +108,19 @@ def test_gradient_flows_to_selected_entropies_only():
     assert entropies.grad.tolist() == [[pytest.approx(-0.4), 0.0], [0.0, pytest.approx(0.3)]]
 
 
-def test_the_cap_bounds_wrong_completions_and_stops_the_gradient_where_it_applies():
+def test_the_cap_limits_shaping_and_gradients_of_incorrect_completions():
     entropies = torch.tensor([[2.0, 1.0, 0.5]] * 3, requires_grad=True)
     selected = torch.ones(3, 3, dtype=torch.bool)
     shaped = ces_advantages(torch.tensor([1.0, -1.0, 0.0]), entropies, selected, bools(1, 0, 0), -0.4, 0.5, 2.0)
-    # Wrong: at most |A| / 2, here 0.5, which equals 0.5 * 1 bit. If A is 0, the cap is 0. Correct: no cap.
+    # Incorrect: at most |A| / 2, here 0.5, which equals 0.5 * 1 bit. If A is 0, the cap is 0. Correct: no cap.
     expected = torch.tensor([[1.8, 1.4, 1.2], [-0.5, -0.5, -0.75], [0.0, 0.0, 0.0]])
     torch.testing.assert_close(shaped.detach(), expected)
     shaped.sum().backward()
     torch.testing.assert_close(entropies.grad, torch.tensor([[0.4, 0.4, 0.4], [0.0, 0.0, 0.5], [0.0, 0.0, 0.0]]))
 
 
-def test_the_cap_on_correct_completions_is_the_same_bound_with_the_opposite_sign():
-    # kappa = 2. A = 1: 1 - min(0.4 H, 0.5). A = 0 or below: the bound is 0. Wrong: no cap.
+def test_the_cap_on_correct_completions_has_the_opposite_sign():
+    # kappa = 2. A = 1: 1 - min(0.4 H, 0.5). A = 0 or below: the bound is 0. Incorrect: no cap.
     entropies = torch.tensor([[2.0, 1.25, 0.5]] * 4, requires_grad=True)
     selected = torch.ones(4, 3, dtype=torch.bool)
     shaped = ces_advantages(
@@ -133,8 +133,8 @@ def test_the_cap_on_correct_completions_is_the_same_bound_with_the_opposite_sign
     torch.testing.assert_close(entropies.grad, expected)
 
 
-def test_with_caps_shaping_moves_no_advantage_across_0():
-    # This includes wrong completions whose format reward makes A positive, and correct completions with A < 0.
+def test_capped_shaping_moves_no_advantage_across_0():
+    # This includes incorrect completions with A > 0 (from a format reward) and correct completions with A < 0.
     generator = torch.Generator().manual_seed(0)
     advantages = 3 * torch.randn(64, generator=generator)
     entropies, selected = 9 * torch.rand(64, 17, generator=generator), torch.rand(64, 17, generator=generator) < 0.5
@@ -162,7 +162,7 @@ NATS = math.log(2) * torch.tensor([[1.0, 2.0, 3.0, 4.0], [4.0, 3.0, 2.0, 1.0]]) 
 
 
 def test_algorithm_1_matches_values_computed_by_hand():
-    # tau 0.5, b = 1/2: k = floor(4 * 0.5 * 0.5) = 1, the token of 4 bits. 0.7 - 0.1 * 4 = 0.3 and -0.7 + 0.2 * 4 = 0.1
+    # tau 0.5, b = 1/2: k = floor(4 * 0.5 * 0.5) = 1: the 4-bit token. 0.7 - 0.1 * 4 = 0.3 and -0.7 + 0.2 * 4 = 0.1
     shaped = conditional_entropy_shaping(
         micro_batch(), NATS, torch.ones(2, 4), tau=0.5, beta_correct=0.1, beta_incorrect=0.2
     )
@@ -192,7 +192,7 @@ def test_without_dynamic_multiplier_k_depends_only_on_length_and_tau():
     assert shaped.selected.int().tolist() == [[0, 0, 1, 1], [1, 1, 0, 0]]
 
 
-def test_without_entropy_gradient_the_value_is_the_same_and_detached():
+def test_without_entropy_gradient_advantages_are_equal_but_detached():
     nats = NATS.clone().requires_grad_()
     options = {"tau": 0.5, "beta_correct": 0.1, "beta_incorrect": 0.2}
     attached = conditional_entropy_shaping(micro_batch(), nats, torch.ones(2, 4), **options)
@@ -211,8 +211,8 @@ def test_unscored_and_masked_completions_are_not_shaped():
     assert torch.equal(shaped.advantages, batch["advantages"].unsqueeze(1).expand(2, 4))
 
 
-def test_tool_output_counts_neither_in_the_length_nor_as_a_candidate():
-    # Row 1: the policy generated 2 of 4 tokens, so k = floor(2 * 1 * 1/2) = 1, the token of higher entropy.
+def test_tool_output_is_neither_counted_nor_selected():
+    # In the first row, the policy generated 2 of 4 tokens, so k = floor(2 * 1 * 1/2) = 1: the token of higher entropy.
     mask = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1]])
     shaped = conditional_entropy_shaping(micro_batch(), NATS, mask, tau=1.0, beta_correct=0.1, beta_incorrect=0.2)
     assert shaped.selected.int().tolist() == [[0, 1, 0, 0], [1, 1, 0, 0]]
@@ -239,11 +239,11 @@ def test_entropy_advantage_keeps_every_sign_and_grows_with_the_entropy():
             {"advantages": advantages}, nats, torch.ones(64, 33), alpha=7.0, kappa=kappa
         ).advantages
         assert torch.equal(shaped.sign(), advantages.sign().unsqueeze(1).expand(64, 33))
-        gained = shaped - advantages.unsqueeze(1)
-        assert (gained >= 0).all()
-        assert (gained <= advantages.abs().unsqueeze(1) / kappa + 1e-12).all()
+        increase = shaped - advantages.unsqueeze(1)
+        assert (increase >= 0).all()
+        assert (increase <= advantages.abs().unsqueeze(1) / kappa + 1e-12).all()
         order = nats.argsort(dim=1)
-        assert (gained.gather(1, order).diff(dim=1) >= 0).all()
+        assert (increase.gather(1, order).diff(dim=1) >= 0).all()
 
 
 def test_entropy_advantage_is_detached():
@@ -255,7 +255,7 @@ def test_entropy_advantage_is_detached():
 @pytest.mark.parametrize(
     ("correct", "incorrect", "parts"),
     [
-        (-0.4, -0.4, ["are negative", "raised in correct completions and lowered in wrong ones", "2604.04894"]),
+        (-0.4, -0.4, ["are negative", "raise the entropy of correct completions and lower", "2604.04894"]),
         (-0.4, 0.0, ["`ces_beta_correct` is -0.4", "of correct completions; CES lowers"]),
         (-0.4, 0.4, ["`ces_beta_correct` is -0.4: it raises the entropy of correct completions; CES lowers"]),
         (0.0, -0.4, ["`ces_beta_incorrect` is -0.4", "of wrong completions; CES raises"]),
@@ -273,7 +273,7 @@ def test_negative_betas_cause_a_warning(correct, incorrect, parts):
 @pytest.mark.parametrize(
     ("length", "tau"), [(3983, 0.01), (200, 0.01), (70, 0.0286), (40, 0.05), (25, 0.05), (2, 0.05), (0, 0.05)]
 )
-def test_automatic_tau_selects_two_tokens_per_completion_between_0_01_and_0_05(length, tau):
+def test_automatic_tau_selects_two_tokens_within_its_limits(length, tau):
     assert automatic_tau(length) == tau
 
 
@@ -288,17 +288,17 @@ def test_completions_too_short_for_tau_cause_a_warning(tau, longest, warning):
 
 
 @pytest.mark.parametrize(
-    ("tau", "longest", "warned"),
+    ("tau", "longest", "is_too_short"),
     [(0.01, 39, True), ("auto", 19, True), ("auto", 20, False), (0.01, None, False), ("auto", None, False)],
 )
-def test_completions_under_40_tokens_are_too_short_for_any_tau(tau, longest, warned):
+def test_completions_under_40_tokens_are_too_short_for_any_tau(tau, longest, is_too_short):
     warning = unshaped_warning(tau, longest)
-    assert warning.endswith("Completions under about 40 tokens are too short for CES.") == warned
-    assert bool(warning) == warned
+    assert warning.endswith("Completions under about 40 tokens are too short for CES.") == is_too_short
+    assert bool(warning) == is_too_short
 
 
-def test_ties_at_the_threshold_go_to_the_earlier_tokens_in_every_row():
-    # Compare with Python's stable sort. Five values in 300 positions make nearly every threshold a tie.
+def test_earlier_tokens_win_ties_at_the_threshold_in_every_row():
+    # Compare with Python's stable sort. With five values in 300 positions, nearly every threshold is a tie.
     generator = torch.Generator().manual_seed(1)
     entropies = torch.randint(0, 5, (64, 300), generator=generator).float()
     mask = torch.rand(64, 300, generator=generator) < 0.7

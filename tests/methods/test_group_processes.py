@@ -23,8 +23,8 @@ def expected_rewards():
     return columns
 
 
-# There are twelve rows in groups of four: two processes have six rows each and share a group;
-# four processes have three rows each.
+# Twelve rows form groups of four. Two processes have six rows each and share a group; four processes have three rows
+# each.
 @pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_rewards_of_a_group_split_over_processes_match_the_oracle(tmp_path, processes):
     one, _ = gathered_rewards(tmp_path, 1)

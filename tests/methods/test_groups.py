@@ -12,13 +12,13 @@ UNSCORED = math.nan
 
 
 def groups_of(accuracy, group_size=2):
-    """Create groups of untruncated completions with 5 tokens, which are correct if their accuracy is 1."""
+    """Create groups of untruncated 5-token completions; a completion with accuracy 1 is correct."""
     rewards = torch.tensor(accuracy).view(-1, group_size)
     truncated = torch.zeros_like(rewards, dtype=torch.bool)
     return Groups(rewards >= 1, ~rewards.isnan(), truncated, truncated.long() + 5, rewards, 8)
 
 
-def correctness_of(rows, weights=(1.0, 1.0), group_size=2):
+def facts_of(rows, weights=(1.0, 1.0), group_size=2):
     groups = groups_of([row[0] for row in rows], group_size)
     facts = completion_facts(groups, torch.tensor(rows), torch.tensor(weights))
     return {name: values.tolist() for name, values in facts.items()}
@@ -35,7 +35,7 @@ def test_groups_are_split_and_concatenated():
 
 def test_an_unscored_completion_is_neither_correct_nor_counted():
     rows = [[1.0, 0.0], [UNSCORED, 0.0], [UNSCORED, 1.0], [UNSCORED, 1.0], [0.0, 1.0], [1.0, 0.0]]
-    result = correctness_of(rows)
+    result = facts_of(rows)
     assert result["correct"] == [True, False, False, False, False, True]
     assert result["scored"] == [True, False, False, False, True, True]
     assert result["group_correct"] == [1, 1, 0, 0, 1, 1]
@@ -48,20 +48,20 @@ def test_an_unscored_completion_is_neither_correct_nor_counted():
     [
         ([[1.0, 0.0], [1.0, 0.0]], (1.0, 1.0), True),
         ([[1.0, 0.0], [0.0, 0.0]], (1.0, 1.0), False),
-        ([[1.0, 0.0], [1.0, 0.5]], (1.0, 1.0), False),  # another reward differs
-        ([[1.0, 0.0], [1.0, 0.5]], (1.0, 0.0), True),  # its weight is 0
+        ([[1.0, 0.0], [1.0, 0.5]], (1.0, 1.0), False),  # the second reward differs
+        ([[1.0, 0.0], [1.0, 0.5]], (1.0, 0.0), True),  # the second reward has weight 0
         ([[1.0, 0.0], [0.0, 1.0]], (1.0, 1.0), True),  # the sums are equal
         ([[1.0, 0.0], [0.0, 1.0]], (2.0, 1.0), False),
         ([[1.0, 0.0], [1.0, UNSCORED]], (1.0, 1.0), True),  # missing rewards add nothing
         ([[1.0, 0.0], [0.0, UNSCORED]], (1.0, 1.0), False),
-        ([[2.0, 2.0], [UNSCORED, UNSCORED]], (1.0, 1.0), True),  # a row without any reward is not compared
+        ([[2.0, 2.0], [UNSCORED, UNSCORED]], (1.0, 1.0), True),  # a row without rewards is not compared
         ([[-2.0, 0.0], [UNSCORED, UNSCORED]], (1.0, 1.0), True),
         ([[UNSCORED, UNSCORED], [UNSCORED, UNSCORED]], (1.0, 1.0), True),
     ],
 )
 def test_groups_with_equal_rewards_are_marked(rows, weights, equal):
-    unequal = [[7.0, 0.0], [9.0, 0.0]]  # another group
-    assert correctness_of([*rows, *unequal], weights=weights)["equal_rewards"] == [equal, equal, False, False]
+    unequal = [[7.0, 0.0], [9.0, 0.0]]  # a second group
+    assert facts_of([*rows, *unequal], weights=weights)["equal_rewards"] == [equal, equal, False, False]
 
 
 def test_graded_reward_returns_the_first_reward_other_than_0_and_1():

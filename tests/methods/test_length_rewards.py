@@ -16,7 +16,7 @@ from trl_ces.rewards import get_alp_length_reward, get_smart_thinker_length_rewa
 
 LIMIT = 12000
 FUNCTIONS = {name: getattr(length_rewards, f"{name}_length_reward") for name in SETTINGS}
-# Rewards of completions of 100, 200, 300 and 500 tokens; the first and the third are correct.
+# Rewards for completions of 100, 200, 300 and 500 tokens; the first and the third are correct.
 BY_HAND = {
     # (l - 100) / 400 = 0, 1/4, 1/2, 1; lambda = 1/2, 1/4, 0, -1/2; the second is incorrect: min(0, 1/4)
     "kimi": [0.5, 0.0, 0.0, -0.5],
@@ -153,9 +153,9 @@ def test_defaults_match_the_source(name):
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_completions_without_a_token_get_a_finite_reward(name):
+def test_completions_without_tokens_get_finite_rewards(name):
     actual = FUNCTIONS[name](groups_of([([1.0, 0.0], [0, 0])]), **SETTINGS[name][0])
-    # these rewards are not 0 even if all completions have the same length
+    # These rewards are not 0 even if all completions have the same length.
     expected = {"arora": [-0.1, 0.0], "laser": [0.5, 0.0], "grpo_lead": [1.0, -1.0]}.get(name, [0.0, 0.0])
     assert actual[0].tolist() == pytest.approx(expected)
 
@@ -196,9 +196,9 @@ def test_a_factory_takes_the_settings_of_its_function(name):
 
 def test_a_factory_checks_its_settings():
     get_alp_length_reward(beta=1, normalizer=None)
-    for wrong in (0, -1, math.inf, math.nan, "1", True, None):
+    for beta in (0, -1, math.inf, math.nan, "1", True, None):
         with pytest.raises(ValueError, match=r"`beta` is .*finite number above 0"):
-            get_alp_length_reward(beta=wrong)
+            get_alp_length_reward(beta=beta)
     with pytest.raises(ValueError, match=r"`normalizer` is -1: expected a finite number above 0"):
         get_alp_length_reward(beta=1, normalizer=-1)
     with pytest.raises(ValueError, match="`correct_only` is 1: expected true or false"):

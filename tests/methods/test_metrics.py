@@ -24,7 +24,7 @@ def hand_made_micro_batch():
     bits = torch.tensor([[5.0, 1.0], [2.0, 3.0], [0.0, 0.0]])
     mask = torch.tensor([[1, 1], [1, 1], [1, 0]])
     selected = torch.tensor([[True, False], [True, True], [False, False]])
-    shaped = torch.tensor([[-1.0, 1.0], [-0.5, 0.5], [2.0, -9.0]])  # the last is outside the mask
+    shaped = torch.tensor([[-1.0, 1.0], [-0.5, 0.5], [2.0, -9.0]])  # the last token is outside the mask
     return batch, bits * math.log(2), mask, ShapedAdvantages(shaped, selected)
 
 
@@ -46,8 +46,8 @@ def test_metrics_match_values_computed_by_hand():
 def test_micro_batches_are_weighted_by_their_tokens():
     sums = ces_sums(*hand_made_micro_batch())
     batch, nats, mask, shaped = hand_made_micro_batch()
-    nothing = ces_sums(batch, nats, mask, ShapedAdvantages(shaped.advantages, torch.zeros_like(shaped.selected)))
-    metrics = ces_metrics((sums + nothing).tolist())
+    unshaped = ces_sums(batch, nats, mask, ShapedAdvantages(shaped.advantages, torch.zeros_like(shaped.selected)))
+    metrics = ces_metrics((sums + unshaped).tolist())
     assert metrics["ces/selected_tokens"] == pytest.approx(0.5)
     assert metrics["ces/selected_entropy_correct"] == pytest.approx(5.0)
 

@@ -1,4 +1,4 @@
-"""Test token rules from outside the package: lookup, training, settings, and `check_rule` with broken rules."""
+"""Test token rules defined outside the package: lookup, training, settings, and `check_rule` with broken rules."""
 
 import runpy
 import sys
@@ -23,8 +23,8 @@ EXAMPLE = ROOT / "docs" / "examples" / "my_rule.py"
 
 
 @pytest.fixture
-def installed(tmp_path, monkeypatch):
-    """Install the example as a package that registers its rule, for this process and for training processes."""
+def installed_rule(tmp_path, monkeypatch):
+    """Install the example as a package that registers its rule, for this process and its child processes."""
     (tmp_path / "somebodys_rules.py").write_text(EXAMPLE.read_text())
     metadata = tmp_path / "somebodys_rules-1.0.dist-info"
     metadata.mkdir()
@@ -53,7 +53,7 @@ def train(tmp_path, shaping, **more):
 
 
 @pytest.mark.slow
-def test_an_installed_rule_can_be_checked_and_used_by_its_registered_name(installed, tmp_path, capfd):
+def test_an_installed_rule_is_available_by_its_registered_name(installed_rule, tmp_path, capfd):
     check_rule("correct_entropy", {"gamma": 0.5})
     # All completions are incorrect, so the rule changes no advantage and the weights match DAPO.
     code, own = train(tmp_path, "correct_entropy", shaping_kwargs="{gamma: 0.5}")
@@ -163,7 +163,7 @@ def test_settings_are_checked():
         check_rule(rule, {"gamma": "much"})
 
 
-def test_the_check_of_a_rule_may_reject_settings(tmp_path, monkeypatch):
+def test_the_check_function_of_a_rule_may_reject_settings(tmp_path, monkeypatch):
     source = EXAMPLE.read_text().replace("    settings=Settings,", "    settings=Settings,\n    check=check,")
     check = "\n\ndef check(args, refuse):\n    refuse('gamma', f'it is {args.shaping_settings()}.')\n\n\nrule = Rule("
     (tmp_path / "checked_rule.py").write_text(source.replace("\n\nrule = Rule(", check))

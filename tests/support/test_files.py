@@ -1,4 +1,4 @@
-"""Test reading rows from JSON files, and error messages that name the file and the line or row."""
+"""Test reading rows from JSON files, and errors that name the file and the line or row."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Test the distinction between local paths and Hub ids, and that an unreachable Hub is tried only once."""
+"""Test that local paths are distinguished from Hub ids, and that an unreachable Hub is tried only once."""
 
 import os
 import re
@@ -23,7 +23,7 @@ from trl_ces.support.hub import is_local, nearest_model, try_hub_once
         ("here/gone", False),  # a Hub id, although the folder `here` exists
     ],
 )
-def test_a_name_is_local_if_the_path_exists_or_the_name_is_not_a_valid_hub_id(tmp_path, monkeypatch, name, local):
+def test_existing_paths_and_invalid_hub_ids_are_local(tmp_path, monkeypatch, name, local):
     (tmp_path / "here" / "model").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     assert is_local(name) == local
@@ -47,7 +47,9 @@ def test_an_unreachable_hub_is_tried_once(monkeypatch, capsys):
     try_hub_once("/data/model")
     assert (capsys.readouterr().err, os.environ["HF_HUB_OFFLINE"]) == ("", "0")
     try_hub_once("/data/model", "owner/data")
-    assert re.fullmatch(r"http://127.0.0.1:9 does not answer \(.+\): using the cache only.\n", capsys.readouterr().err)
+    assert re.fullmatch(
+        r"http://127.0.0.1:9 does not respond \(.+\); using only the cache.\n", capsys.readouterr().err
+    )
     assert (constants.is_offline_mode(), os.environ["HF_HUB_OFFLINE"]) == (True, "1")
 
 

@@ -30,7 +30,7 @@ def test_modules_and_packages_of_the_working_directory_are_imported(folder):
 
 
 @pytest.mark.parametrize("path", ["secrets.reward", "secrets.inner.reward", "json.reward", "yaml.reward"])
-def test_the_error_for_a_conflicting_module_name_names_the_file_to_rename(folder, path):
+def test_the_error_for_a_conflicting_module_suggests_a_file_to_rename(folder, path):
     file = folder / f"{path.partition('.')[0]}.py"
     file.write_text(REWARD)
     with pytest.raises(UserError, match=rf"`reward_funcs`: .*: rename {file}\."):
@@ -44,7 +44,7 @@ def test_the_error_for_an_unknown_name_suggests_a_similar_name(folder):
         import_path("own_rewards.rewards", "reward_funcs")
 
 
-def test_an_error_in_a_module_is_reported_without_a_hint_about_its_name(folder):
+def test_an_error_in_a_module_is_reported_without_a_naming_hint(folder):
     (folder / "own_rewards.py").write_text("1 / 0\n")
     with pytest.raises(UserError, match=r"imported: ZeroDivisionError: division by zero\.$"):
         import_path("own_rewards.reward", "reward_funcs")

@@ -3,7 +3,7 @@ import pytest
 from trl_ces.support.limits import MAX_LENGTH, MAX_NESTING, nesting, too_big
 
 
-def test_a_text_is_too_big_if_it_exceeds_the_length_or_the_nesting_limit():
+def test_a_text_beyond_the_length_or_nesting_limit_is_too_big():
     assert not too_big("x" * MAX_LENGTH)
     assert too_big("x" * (MAX_LENGTH + 1))
     assert not too_big("(" * MAX_NESTING + ")" * MAX_NESTING)

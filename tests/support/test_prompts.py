@@ -27,7 +27,7 @@ def test_a_prompt_consists_of_the_system_message_and_the_question():
         ("", False),
     ],
 )
-def test_a_prompt_opens_thinking_only_if_it_ends_with_an_open_tag(prompt, expected):
+def test_only_an_open_tag_at_the_end_of_a_prompt_opens_thinking(prompt, expected):
     assert opens_thinking(prompt) is expected
 
 

@@ -53,11 +53,11 @@ def changed_trl(monkeypatch, newer_loss):
 
 
 @pytest.mark.parametrize("trainer_class", [CESTrainer, RealTokens])
-def test_a_trainer_warns_about_a_changed_method_and_names_the_remedy(tmp_path, changed_trl, trainer_class):
+def test_a_trainer_warns_about_a_changed_method_and_suggests_a_fix(tmp_path, changed_trl, trainer_class):
     message = (
         f"trl 1.17.0 differs from all tested versions ({', '.join(known_fingerprints())}) in functions that "
         f"CESTrainer overrides or calls: GRPOTrainer._compute_loss. Results may differ. Run "
-        f"`pip install trl=={NEWEST}`, or test the newest version with `make test-upgrades UPGRADES=latest` in a "
+        f"`pip install trl=={NEWEST}`, or test the latest TRL with `make test-upgrades UPGRADES=latest` in a "
         "checkout of trl_ces."
     )
     with pytest.warns(UserWarning, match=re.escape(message)):
@@ -85,8 +85,8 @@ def test_the_installed_trl_is_tested_and_causes_no_warning(capsys):
 @pytest.mark.parametrize(
     ("fingerprints", "in_github", "line"),
     [
-        ({"json:loads": "", "json:dumps": ""}, False, "  differs from all tested versions of TRL: dumps, loads\n"),
-        ({"json:loads": ""}, True, "::warning::differs from all tested versions of TRL: loads\n"),
+        ({"json:loads": "", "json:dumps": ""}, False, "  changed since the tested TRL versions: dumps, loads\n"),
+        ({"json:loads": ""}, True, "::warning::changed since the tested TRL versions: loads\n"),
         ({}, True, ""),
     ],
     ids=["changed", "in GitHub Actions", "unchanged"],

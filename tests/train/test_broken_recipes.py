@@ -60,14 +60,14 @@ def files_in(folder):
     return {path for path in folder.rglob("*") if "__pycache__" not in path.parts}
 
 
-def test_train_prints_a_note_if_a_model_on_the_hub_is_named_like_a_local_one(job, capsys, monkeypatch):
+def test_train_suggests_a_local_model_with_a_similar_name(job, capsys, monkeypatch):
     monkeypatch.setattr("trl_ces.cli.train.run_training", lambda launch, recipe: 0)
     monkeypatch.setattr("trl_ces.cli.train.try_hub_once", lambda *names: None)
     (job / "runs").mkdir()
     (job / "model").rename(job / "runs" / "mine")
     write(job, {"model_name_or_path": "runs/mien"})
     assert main(["train", "--config", "recipe.yaml"]) == 0
-    note = "no directory 'runs/mien', so the model is read from the Hub. Did you mean `runs/mine`?"
+    note = "directory 'runs/mien' does not exist; reading the model from the Hub. Did you mean `runs/mine`?"
     assert note in capsys.readouterr().err
 
 
@@ -118,10 +118,10 @@ def error_of(capsys, monkeypatch):
             "run_name: !!python/object/apply:os.system ['touch ran']\n",
             ["recipe.yaml: line 12: not valid YAML (could not determine a constructor"],
         ),
-        ({"model_name_or_path": "./no_weights"}, "", ["'./no_weights' has no *.safetensors: set it to a Hub id"]),
+        ({"model_name_or_path": "./no_weights"}, "", ["'./no_weights' has no *.safetensors: use a Hub id"]),
         ({"dataset_name": "cut.jsonl"}, "", ["cut.jsonl, line 2 cannot be read (Unterminated string"]),
         ({"dataset_name": "objects.jsonl"}, "", ["objects.jsonl, row 0: reference answer {'x': 1} is not text"]),
-        ({"output_dir": "x" * 300}, "", ["`output_dir`", "cannot be written (File name too long): choose another"]),
+        ({"output_dir": "x" * 300}, "", ["`output_dir`", "cannot be written to (File name too long): choose another"]),
         ({"reward_funcs": "[divides.reward]"}, "", ["'divides.reward' cannot be imported: ZeroDivisionError"]),
         ({"reward_funcs": "[exits.reward]"}, "", ["'exits.reward' cannot be imported: SystemExit"]),
         ({"model_name_or_path": "runs/a/b"}, "", ["'runs/a/b' has no config.json"]),  # two slashes, so not a Hub id
@@ -161,8 +161,8 @@ def error_of(capsys, monkeypatch):
 def test_an_invalid_recipe_causes_a_one_line_error(job, error_of, changes, extra, parts):
     write(job, changes, extra)
     before = files_in(job)
-    printed = error_of("--config", "recipe.yaml")
-    assert all(part in printed for part in parts), printed
+    error = error_of("--config", "recipe.yaml")
+    assert all(part in error for part in parts), error
     assert files_in(job) == before
 
 
@@ -191,11 +191,11 @@ def test_an_invalid_recipe_causes_a_one_line_error(job, error_of, changes, extra
         (["--use_vllm"], ["`use_vllm` is true, but vLLM is missing", '[vllm]"']),
         (
             ["--attn_implementation", "flash_attention_2"],
-            ["'flash_attention_2', which needs a GPU and", "set --attn_implementation sdpa"],
+            ["'flash_attention_2', which needs a GPU and", "pass `--attn_implementation sdpa`"],
         ),
         (["--eval_strategy", "steps"], ["`eval_strategy` is 'steps' without evaluation data"]),
         (["--num_eval_samples", "1"], ["`eval_strategy` is 'no' with evaluation data"]),
-        (["--use_vllm", "true", "--load_in_4bit", "true"], ["`use_vllm` with quantized weights", "`use_vllm: false`"]),
+        (["--use_vllm", "true", "--load_in_4bit", "true"], ["`use_vllm` would merge", "`use_vllm: false`"]),
         (["--resume_from_checkpoint", "true"], ["`resume_from_checkpoint` is True", "has no complete checkpoint"]),
     ],
 )
@@ -204,8 +204,8 @@ def test_an_invalid_command_line_causes_a_one_line_error(job, error_of, monkeypa
         monkeypatch.setattr(module, "find_spec", lambda name: None)
     write(job)
     before = files_in(job)
-    printed = error_of("--config", "recipe.yaml", *args)
-    assert all(part in printed for part in parts), printed
+    error = error_of("--config", "recipe.yaml", *args)
+    assert all(part in error for part in parts), error
     assert files_in(job) == before
 
 
@@ -220,31 +220,31 @@ def test_an_invalid_command_line_causes_a_one_line_error(job, error_of, monkeypa
     ],
 )
 def test_the_error_for_a_missing_recipe_suggests_a_fix(error_of, args, parts):
-    printed = error_of(*args)
-    assert all(part in printed for part in parts), printed
+    error = error_of(*args)
+    assert all(part in error for part in parts), error
 
 
-def test_the_error_for_an_unknown_command_suggests_a_similar_one(error_of):
+def test_the_error_for_an_unknown_command_suggests_a_similar_command(error_of):
     assert "no such command. Did you mean `train`" in error_of(command="trian")
 
 
 def test_a_valid_recipe_is_read_once_and_starts_a_run(job, monkeypatch):
-    started, read = [], []
+    commands, files_read = [], []
 
     def start(command, env, received):
-        started.append(command)
+        commands.append(command)
         Path(env[launch.REPORTED]).with_name(launch.ENDED).touch()
         return 0
 
     monkeypatch.setattr(launch, "run_child", start)
     read_text = Path.read_text
     monkeypatch.setattr(
-        Path, "read_text", lambda file, *args, **kw: read.append(file.name) or read_text(file, *args, **kw)
+        Path, "read_text", lambda file, *args, **kw: files_read.append(file.name) or read_text(file, *args, **kw)
     )
     write(job, {"report_to": "none", "max_grad_norm": ".inf"})
     assert main(["train", "--config", "recipe.yaml"]) == 0
-    assert len(started) == 1
-    assert read.count("recipe.yaml") == 1
+    assert len(commands) == 1
+    assert files_read.count("recipe.yaml") == 1
 
 
 def test_chat_prompts_without_a_chat_template_are_rejected(job, error_of, monkeypatch):
@@ -252,7 +252,7 @@ def test_chat_prompts_without_a_chat_template_are_rejected(job, error_of, monkey
     tiny_model().config.save_pretrained(job / "model")
     write(job)
     assert "model has no chat template, but the prompts are chat messages" in error_of("--config", "recipe.yaml")
-    started = []
-    monkeypatch.setattr("trl_ces.cli.train.run_training", lambda *launched: started.append(launched) or 0)
+    runs = []
+    monkeypatch.setattr("trl_ces.cli.train.run_training", lambda *args: runs.append(args) or 0)
     assert main(["train", "--config", "recipe.yaml", "--prompt_template", "Q: {question}"]) == 0
-    assert len(started) == 1
+    assert len(runs) == 1

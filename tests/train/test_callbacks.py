@@ -1,4 +1,4 @@
-"""Training callbacks: metrics in the progress bar, and manifests of checkpoints."""
+"""Test the training callbacks: metrics in the progress bar and checkpoint manifests."""
 
 import math
 from types import SimpleNamespace
@@ -26,7 +26,7 @@ def test_the_progress_bar_shows_accuracy_length_and_entropy_in_bits(tmp_path, ca
     assert f"{100 * accuracy:.1f} % correct, {tokens:.1f} tokens, {bits:.3f} bits per token" in capsys.readouterr().err
 
 
-def test_each_machine_that_saves_a_checkpoint_writes_its_manifest(tmp_path):
+def test_every_machine_that_saves_a_checkpoint_writes_a_manifest(tmp_path):
     (tmp_path / "checkpoint-3").mkdir()
     accelerator = SimpleNamespace(wait_for_everyone=lambda: None, is_main_process=False)
     for saves in (False, True):

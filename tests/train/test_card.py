@@ -1,4 +1,4 @@
-"""Model cards generated from the files of a run: model, data, settings, usage and citations."""
+"""Test model cards generated from the files of a run: model, data, settings, usage and citations."""
 
 import json
 import math
@@ -27,7 +27,7 @@ POINTS = [(2, 0.5, 20.0, 0.8), (4, 0.6, 18.0, 0.6), (6, 0.7, 15.0, 0.4), (8, 0.8
 
 
 def write_state(folder, points=POINTS):
-    """Write a run's trainer_state.json; `points` are (step, accuracy, tokens, bits)."""
+    """Write a run's trainer_state.json; each point is (step, accuracy, tokens, bits)."""
     folder.mkdir(parents=True, exist_ok=True)
     history = [
         {"step": step, "rewards/accuracy_reward/mean": accuracy, "completions/mean_length": length,
@@ -52,15 +52,15 @@ def without_matplotlib(monkeypatch):
 
 
 def card(run, repo="me/my-model", recipe=RECIPE, changed=None, **fields):
-    """Write and return the model card of `run`; `fields` override `CESConfig` and `changed` overrides run.json."""
+    """Write and return the model card of `run`; `fields` are passed to `CESConfig`, and `changed` updates run.json."""
     (run / "recipe.yaml").write_text(recipe)
     write_facts(
         run, CESConfig(**{**settings(run), "ces_tau": 0.02, "max_completion_length": 8, **fields}), "accuracy_reward"
     )
-    recorded = json.loads((run / "run.json").read_text())
-    recorded["settings"] |= changed or {}
-    recorded["packages"] |= {"trl_ces": "0.1.0", "torch": "2.13.0", "vllm": "not installed"}
-    (run / "run.json").write_text(json.dumps(recorded))
+    facts = json.loads((run / "run.json").read_text())
+    facts["settings"] |= changed or {}
+    facts["packages"] |= {"trl_ces": "0.1.0", "torch": "2.13.0", "vllm": "not installed"}
+    (run / "run.json").write_text(json.dumps(facts))
     write_card(run, repo)
     return ModelCard((run / "README.md").read_text())
 
@@ -85,8 +85,8 @@ def test_the_card_contains_settings_results_and_citations(run):
         "vonwerra2020trl",
     ):
         assert part in model_card.text, part
-    for absent in ("| `vllm` |", "/home/someone", "\n\n\n", "# an adapter", "curves.png"):
-        assert absent not in model_card.text
+    for part in ("| `vllm` |", "/home/someone", "\n\n\n", "# an adapter", "curves.png"):
+        assert part not in model_card.text
     data = model_card.data
     assert (data.base_model, data.base_model_relation) == ("some-org/base-model", "finetune")
     assert (data.datasets, data.library_name) == ("zwhe99/DeepMath-103K", "transformers")

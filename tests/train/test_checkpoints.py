@@ -1,4 +1,4 @@
-"""Select the checkpoint from which a stopped run resumes."""
+"""Test the selection of the checkpoint from which a stopped run resumes."""
 
 import os
 
@@ -24,7 +24,7 @@ from trl_ces.train.resume import check_resume as check_resume_of_recipe
 def test_an_incomplete_checkpoint_is_skipped(tmp_path, text):
     good = checkpoint(tmp_path, 9)
     broken = checkpoint(tmp_path, 12, text)
-    (tmp_path / "checkpoint-15").mkdir()  # contains only a file that is written before the state
+    (tmp_path / "checkpoint-15").mkdir()  # contains only a file that is saved before trainer_state.json
     (tmp_path / "checkpoint-15" / "dynamic_sampling.json").write_text("{}")
     checkpoint(tmp_path, "best")
     assert read_state(broken) is None
@@ -52,7 +52,7 @@ def flip_a_bit(file):
 def test_a_checkpoint_with_a_missing_or_changed_file_is_skipped(tmp_path, caplog, name, damage):
     good, bad = (checkpoint(tmp_path, step) for step in (9, 12))
     (bad / "part").mkdir()
-    torch.save({}, bad / "part" / "0.pt")  # like the files of FSDP and DeepSpeed
+    torch.save({}, bad / "part" / "0.pt")  # FSDP and DeepSpeed also save files in subfolders
     write_manifest(bad)
     assert newest_checkpoint(tmp_path) == bad
     damage(bad / name)
@@ -61,7 +61,7 @@ def test_a_checkpoint_with_a_missing_or_changed_file_is_skipped(tmp_path, caplog
     assert "trying the previous checkpoint" in caplog.text
     if read_state(bad) is not None:
         with pytest.raises(
-            UserError, match=rf"checkpoint-12' is damaged \({name} .*set it to true to use the newest complete"
+            UserError, match=rf"checkpoint-12' is damaged \({name} .*set .* to true to use the newest complete"
         ):
             check_resume(tmp_path, str(bad))
 
@@ -77,12 +77,12 @@ def test_a_checkpoint_without_a_manifest_is_incomplete(tmp_path, caplog):
         check_resume(tmp_path, str(bad))
 
 
-def test_a_checkpoint_at_the_end_of_its_run_is_skipped(tmp_path):
+def test_the_checkpoint_of_a_finished_run_is_skipped(tmp_path):
     assert newest_checkpoint(tmp_path) is None
     last = checkpoint(tmp_path, 20)
     assert is_finished(read_state(last))
     assert newest_checkpoint(tmp_path) is None
-    assert newest_checkpoint(tmp_path / "nowhere") is None
+    assert newest_checkpoint(tmp_path / "missing") is None
     earlier = checkpoint(tmp_path, 16)
     assert newest_checkpoint(tmp_path) == earlier
 
@@ -92,7 +92,7 @@ def test_a_finished_run_can_be_extended(tmp_path):
     state = {**read_state(last), "num_train_epochs": 2}
     assert not is_finished(state, Length(max_steps=21))
     assert is_finished(state, Length(max_steps=20))
-    assert is_finished(state, Length(max_steps=12))  # fewer than the completed steps
+    assert is_finished(state, Length(max_steps=12))  # the run has already completed more steps
     assert not is_finished(state, Length(num_train_epochs=3))
     assert is_finished(state, Length(num_train_epochs=2))
     assert newest_checkpoint(tmp_path, Length(max_steps=40)) == last
@@ -109,10 +109,10 @@ def test_the_resume_hint_names_a_checkpoint_of_the_same_run(tmp_path):
     assert resume_hint(tmp_path, LENGTH, 2.0, None) == f"{no_checkpoint} with `--overwrite_output_dir true`."
     assert resume_hint(tmp_path / "new", LENGTH, 2.0, None) == f"{no_checkpoint}."
     assert resume_hint(tmp_path, LENGTH, 0.0, None).endswith(f"{old} {RESUME}true`.")
-    own = checkpoint(tmp_path, 4)
-    assert resume_hint(tmp_path, LENGTH, 2.0, None).endswith(f"{own} {RESUME}{own}`.")
-    os.utime(own / "trainer_state.json", (1, 1))  # saved before the run was resumed from it
-    assert resume_hint(tmp_path, LENGTH, 2.0, str(own)).endswith(f"{RESUME}{own}`.")
+    new = checkpoint(tmp_path, 4)
+    assert resume_hint(tmp_path, LENGTH, 2.0, None).endswith(f"{new} {RESUME}{new}`.")
+    os.utime(new / "trainer_state.json", (1, 1))  # saved before the run was resumed from it
+    assert resume_hint(tmp_path, LENGTH, 2.0, str(new)).endswith(f"{RESUME}{new}`.")
 
 
 RUN = {"model_name_or_path": "m", "dataset_name": "d", "max_steps": 20, "learning_rate": 1e-3}
@@ -142,15 +142,15 @@ def test_a_run_cannot_resume_without_remaining_steps_or_optimizer_state(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "message"),
+    ("saved", "changed", "message"),
     [
         ({}, {"learning_rate": 1e-2}, r"`learning_rate` is 0\.01 but was 0\.001, and the optimizer's saved state"),
         ({}, {"use_peft": True}, "`use_peft` is True but was False"),
         ({"use_peft": True, "lora_r": 8}, {"use_peft": True, "lora_r": 4}, "`lora_r` is 4 but was 8"),
     ],
 )
-def test_a_resumed_run_cannot_change_settings_saved_with_the_optimizer(tmp_path, before, now, message):
-    checkpoint(tmp_path, 12, recipe={**RUN, **before})
-    check_resume(tmp_path, True, **before, logging_steps=3)
+def test_a_resumed_run_cannot_change_settings_saved_with_the_optimizer(tmp_path, saved, changed, message):
+    checkpoint(tmp_path, 12, recipe={**RUN, **saved})
+    check_resume(tmp_path, True, **saved, logging_steps=3)
     with pytest.raises(UserError, match=message):
-        check_resume(tmp_path, True, **now)
+        check_resume(tmp_path, True, **changed)

@@ -36,7 +36,7 @@ def test_the_overlays_section_of_a_recipe_takes_precedence_over_overlay_files(wr
     assert "overlays" not in composed
 
 
-def test_an_overlay_extends_the_default_of_a_key_that_the_recipe_does_not_set(write):
+def test_an_overlay_extends_the_default_of_an_unset_key(write):
     base = {name: value for name, value in BASE.items() if name != "reward_funcs"}
     more = {"reward_funcs+": ["b"], "reward_kwargs+": {"b": {"other": 1}}}
     composed = compose([write("base", base), write("more", more)])
@@ -85,7 +85,7 @@ def test_a_later_overlay_cannot_replace_the_batch_size_of_colocate():
 def test_a_later_overlay_cannot_replace_the_token_rule_of_an_earlier_overlay(first, second):
     rule = compose(["R1-7B", first])["shaping"]
     assert compose(["R1-7B", second, first])["shaping"] == rule
-    with pytest.raises(UserError, match=rf"would replace the {rule} set by `{first}`: put `{first}` after"):
+    with pytest.raises(UserError, match=rf"would replace the {rule} rule of `{first}`: put `{first}` after"):
         compose(["R1-7B", first, second])
 
 

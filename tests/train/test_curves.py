@@ -1,4 +1,4 @@
-"""Training curves are read from TRL's log and plotted."""
+"""Test that training curves are read from TRL's log and plotted."""
 
 import json
 import math
@@ -37,18 +37,18 @@ def test_the_running_mean_uses_only_full_windows():
     assert running_mean(steps[:4], values[:4]) == (steps[:4], values[:4])
 
 
-def test_the_bold_curve_ends_at_the_last_full_window_and_is_drawn_in_percent(tmp_path, monkeypatch):
+def test_the_bold_curve_shows_only_full_windows_in_percent(tmp_path, monkeypatch):
     """A single low point at the end must not look like a drop in the mean."""
-    drawn = []
+    lines = []
     monkeypatch.setattr(
-        "matplotlib.axes.Axes.plot", lambda axis, steps, values, **style: drawn.append((steps, values))
+        "matplotlib.axes.Axes.plot", lambda axis, steps, values, **style: lines.append((steps, values))
     )
     monkeypatch.setattr("matplotlib.axes.Axes.legend", lambda axis, **style: None)
     steps = list(range(4, 32, 4))
     curve = {"step": steps, "accuracy": [0.9] * 6 + [0.5], "length": [20.0] * 7, "entropy": [0.1] * 7}
     plot_curves({"CES": [curve]}, tmp_path / "picture.png")
-    (every_step, faint), (shown_steps, bold), *_ = drawn
-    assert (every_step, shown_steps) == (steps, [12, 16, 20])
+    (all_steps, faint), (bold_steps, bold), *_ = lines
+    assert (all_steps, bold_steps) == (steps, [12, 16, 20])
     assert faint == pytest.approx([90.0] * 6 + [50.0])
     assert bold == pytest.approx([90.0, 90.0, 82.0])
 
@@ -66,7 +66,7 @@ def test_plot_curves_writes_an_image(tmp_path):
     assert image.imread(file).shape[:2] == (540, 1650)
 
 
-def test_each_method_has_a_distinct_style_and_dapo_and_ces_have_fixed_styles():
+def test_method_styles_are_distinct_and_fixed_for_dapo_and_ces():
     styles = styles_of(["DAPO", *"abcdefgh", "CES"])
     assert (styles["DAPO"], styles["CES"]) == (styles_of(["CES", "DAPO"])["DAPO"], styles_of(["CES"])["CES"])
     for attribute in ("color", "linestyle", "marker"):

@@ -29,7 +29,7 @@ TRL_LIB = [
 ]
 
 
-def script(path, **fields):
+def args(path, **fields):
     return ScriptArguments(dataset_name=None if path is None else str(path), **fields)
 
 
@@ -52,7 +52,7 @@ def write_parquet(tmp_path, rows):
 @pytest.mark.parametrize("rows", [ZWHE99, TRL_LIB], ids=["zwhe99", "trl-lib"])
 @pytest.mark.parametrize("write", [write_lines, write_array, write_parquet])
 def test_both_formats_of_deepmath_become_prompt_and_solution(tmp_path, rows, write):
-    train, evaluation = load_datasets(script(write(tmp_path, rows), max_train_samples=5))
+    train, evaluation = load_datasets(args(write(tmp_path, rows), max_train_samples=5))
     assert evaluation is None
     assert {*train.column_names} == {*rows[0]} - {"question"} | {"prompt", "solution", "_row"}
     for row in train:
@@ -65,7 +65,7 @@ def test_both_formats_of_deepmath_become_prompt_and_solution(tmp_path, rows, wri
 
 
 def test_the_shuffled_order_depends_only_on_the_seed():
-    # Rows sorted by the SHA-256 of "42:<row>". If this order changed, a recipe would train on different problems.
+    # Rows are sorted by the SHA-256 of "42:<row>". If this order changed, recipes would train on different problems.
     assert shuffled(10, 42) == [1, 0, 6, 4, 7, 9, 5, 8, 3, 2]
     assert shuffled(10, 43) != shuffled(10, 42)
     assert sorted(shuffled(1000, 0)) == list(range(1000))
@@ -77,19 +77,19 @@ def test_rows_without_a_usable_reference_answer_are_replaced_and_reported(tmp_pa
     rows = [dict(row) for row in ZWHE99]
     rows[order[1]]["final_answer"] = None
     rows[order[2]]["final_answer"] = "  "
-    rows[order[4]]["final_answer"] = "\\frac{1}{"  # unmatched braces: cannot be compared
-    rows[order[20]]["final_answer"] = None  # not drawn, so not reported
-    arguments = script(write_lines(tmp_path, rows), max_train_samples=5, reward_funcs=[reward])
+    rows[order[4]]["final_answer"] = "\\frac{1}{"  # unmatched braces cannot be parsed
+    rows[order[20]]["final_answer"] = None  # this row is not drawn, so it is not reported
+    arguments = args(write_lines(tmp_path, rows), max_train_samples=5, reward_funcs=[reward])
     printed = []
     train, _ = load_datasets(arguments, report=printed.append)
     assert train["_row"][:] == [order[i] for i in (0, 3, 5, 6, 7)]
-    dropped = ", ".join(str(order[i]) for i in (1, 2, 4))
+    rows_dropped = ", ".join(str(order[i]) for i in (1, 2, 4))
     assert printed[0].endswith("5 training rows and 0 evaluation rows of 30.")
-    assert printed[1].endswith(f"dropped 3 rows (no usable reference answer): {dropped}.")
+    assert printed[1].endswith(f"dropped 3 rows (no usable reference answer): {rows_dropped}.")
 
 
 def test_evaluation_rows_are_held_out_from_training(tmp_path):
-    train, evaluation = load_datasets(script(write_lines(tmp_path, ZWHE99), max_train_samples=6, num_eval_samples=4))
+    train, evaluation = load_datasets(args(write_lines(tmp_path, ZWHE99), max_train_samples=6, num_eval_samples=4))
     order = shuffled(30, 42)
     assert train["_row"][:] == order[:6]
     assert evaluation["_row"][:] == order[6:10]
@@ -98,39 +98,39 @@ def test_evaluation_rows_are_held_out_from_training(tmp_path):
 def test_evaluation_may_use_a_separate_file(tmp_path):
     eval_file = write_lines(tmp_path, [{"question": "other", "final_answer": 7}], "eval.jsonl")
     train_file = write_lines(tmp_path, ZWHE99)
-    train, evaluation = load_datasets(script(train_file, eval_dataset_name=str(eval_file)))
+    train, evaluation = load_datasets(args(train_file, eval_dataset_name=str(eval_file)))
     assert (len(train), evaluation["solution"][:]) == (30, ["7"])
 
 
 @pytest.mark.parametrize(
-    ("other", "given", "used"), [("me/other", "main", "main"), ("me/sums", "main", "main"), ("me/sums", None, "easy")]
+    ("name", "config", "used"), [("me/other", "main", "main"), ("me/sums", "main", "main"), ("me/sums", None, "easy")]
 )
-def test_each_dataset_is_loaded_with_its_own_configuration(monkeypatch, other, given, used):
+def test_each_dataset_is_loaded_with_its_own_configuration(monkeypatch, name, config, used):
     calls, data = [], Dataset.from_list(ZWHE99)
     monkeypatch.setattr("datasets.load_dataset", lambda *names, split: calls.append((*names, split)) or data)
-    settings = {"dataset_config": "easy", "eval_dataset_config": given, "eval_dataset_name": other}
-    load_datasets(script("me/sums", **settings))
-    assert calls == [("me/sums", "easy", "train"), (other, used, "test")]
+    settings = {"dataset_config": "easy", "eval_dataset_config": config, "eval_dataset_name": name}
+    load_datasets(args("me/sums", **settings))
+    assert calls == [("me/sums", "easy", "train"), (name, used, "test")]
 
 
 def test_too_few_usable_rows_are_rejected(tmp_path):
     file = write_lines(tmp_path, ZWHE99)
     with pytest.raises(UserError, match=r"30 of 30 rows have usable reference answers, but the run needs 31"):
-        load_datasets(script(file, max_train_samples=31))
+        load_datasets(args(file, max_train_samples=31))
     with pytest.raises(UserError, match=r": 0 of 30 rows have usable reference answers, but the run needs 1"):
-        load_datasets(script(file, solution_pattern="####(.+)"))
+        load_datasets(args(file, solution_pattern="####(.+)"))
 
 
 @pytest.mark.parametrize("write", [write_lines, write_parquet])
-def test_other_columns_are_passed_to_rewards_and_renamed_columns_are_reported(tmp_path, write):
+def test_other_columns_are_passed_to_rewards_and_renames_are_reported(tmp_path, write):
     reserved = {"completion": "c", "environments": "e", "_row": "r"}
     rows = [{"question": f"q{n}", "answer": n, "row": f"shelf {n}", **reserved} for n in range(3)]
     messages = []
-    data, _ = load_datasets(script(write(tmp_path, rows)), report=messages.append)
+    data, _ = load_datasets(args(write(tmp_path, rows)), report=messages.append)
     for record in data:
         number = record.pop("_row")
-        others = {"answer": number, "row": f"shelf {number}", "_completion": "c", "_environments": "e", "__row": "r"}
-        assert record == {**others, "prompt": record["prompt"], "solution": str(number)}
+        columns = {"answer": number, "row": f"shelf {number}", "_completion": "c", "_environments": "e", "__row": "r"}
+        assert record == {**columns, "prompt": record["prompt"], "solution": str(number)}
     assert messages[1].endswith("completion, environments, _row as _completion, _environments, __row.")
 
 
@@ -140,15 +140,15 @@ def test_other_columns_are_passed_to_rewards_and_renamed_columns_are_reported(tm
 def test_an_unused_solution_column_is_passed_to_rewards(tmp_path, fields):
     rows = [{"question": "q", "answer": "7", "solution": "long #7"}]
     messages = []
-    data, _ = load_datasets(script(write_lines(tmp_path, rows), **fields), report=messages.append)
+    data, _ = load_datasets(args(write_lines(tmp_path, rows), **fields), report=messages.append)
     assert (data[0]["solution"], data[0]["_solution"], data[0]["answer"]) == ("7", "long #7", "7")
     assert messages[1].endswith("solution as _solution.")
 
 
 @pytest.mark.parametrize("column", ["image", "images", "video", "audio"])
 def test_image_video_and_audio_columns_are_rejected(tmp_path, column):
-    with pytest.raises(UserError, match=f"has the column `{column}`, but recipes train on text only"):
-        load_datasets(script(write_lines(tmp_path, [{"question": "q", "answer": "1", column: "x.png"}])))
+    with pytest.raises(UserError, match=f"has the column `{column}`, but recipes support only text"):
+        load_datasets(args(write_lines(tmp_path, [{"question": "q", "answer": "1", column: "x.png"}])))
 
 
 @pytest.mark.parametrize("write", [write_lines, write_parquet])
@@ -156,23 +156,23 @@ def test_image_video_and_audio_columns_are_rejected(tmp_path, column):
 def test_nonfinite_numbers_are_not_reference_answers(tmp_path, write, value):
     rows = [{"question": "q", "answer": value if n % 2 else float(n)} for n in range(6)]
     messages = []
-    data, _ = load_datasets(script(write(tmp_path, rows)), report=messages.append)
+    data, _ = load_datasets(args(write(tmp_path, rows)), report=messages.append)
     assert sorted(data["solution"]) == ["0.0", "2.0", "4.0"]
     assert "dropped 3 rows" in messages[1]
 
 
-def test_missing_values_are_reported_and_rejected_if_all_values_are_missing(tmp_path):
+def test_reference_answers_that_look_like_missing_values_are_reported(tmp_path):
     golds = ["1", "None", "2", "NaN", "3", "N/A", "null"]
     rows = [{"question": "q", "answer": gold} for gold in golds]
     messages = []
-    data, _ = load_datasets(script(write_lines(tmp_path, rows)), report=messages.append)
+    data, _ = load_datasets(args(write_lines(tmp_path, rows)), report=messages.append)
     assert sorted(data["solution"]) == sorted(golds)
     numbers = ", ".join(str(row) for row in shuffled(7, 42) if row in (1, 3, 5, 6))
     assert messages[1].endswith(
         f"4 rows have reference answers that look like missing values ('N/A', 'NaN', 'None', 'null'): {numbers}."
     )
     with pytest.raises(UserError, match=r"all reference answers look like missing values \('NaN', 'None'"):
-        load_datasets(script(write_lines(tmp_path, [rows[1], rows[3]])))
+        load_datasets(args(write_lines(tmp_path, [rows[1], rows[3]])))
 
 
 def test_keys_of_chat_messages_are_preserved(tmp_path):
@@ -192,7 +192,7 @@ def test_keys_of_chat_messages_are_preserved(tmp_path):
         ],
     ]
     rows = [{"prompt": chat, "solution": "1"} for chat in chats]
-    data, _ = load_datasets(script(write_lines(tmp_path, rows), system_prompt=None))
+    data, _ = load_datasets(args(write_lines(tmp_path, rows), system_prompt=None))
     expected = json.loads(json.dumps(chats))
     expected[1][1]["content"] = expected[2][1]["content"] = ""
     del expected[2][0]["name"]
@@ -222,11 +222,11 @@ def test_a_question_of_over_a_million_characters_is_rejected(question):
 
 def test_a_prompt_template_creates_text_prompts(tmp_path):
     rows = [{"question": "{question} {x}?", "answer": "1"}]
-    data, _ = load_datasets(script(write_lines(tmp_path, rows), prompt_template="{y} Q: {question}\nA:"))
+    data, _ = load_datasets(args(write_lines(tmp_path, rows), prompt_template="{y} Q: {question}\nA:"))
     assert data["prompt"][:] == ["{y} Q: {question} {x}?\nA:"]
     chat = [{"prompt": [{"role": "user", "content": "q"}], "solution": "1"}]
-    with pytest.raises(UserError, match=r"row 0: the question is .*: expected text for `prompt_template`"):
-        load_datasets(script(write_lines(tmp_path, chat), prompt_template="{question}"))
+    with pytest.raises(UserError, match=r"row 0: the question is .*, not text for `prompt_template`"):
+        load_datasets(args(write_lines(tmp_path, chat), prompt_template="{question}"))
 
 
 @pytest.mark.parametrize(
@@ -257,33 +257,33 @@ def nested_list(depth):
 @pytest.mark.parametrize(
     "values", [[1, "a"], [1, [1]], [1, 2**70], [nested_list(200), 1]], ids=["text", "list", "large", "deep"]
 )
-def test_the_error_for_a_column_that_cannot_be_stored_names_it(tmp_path, values):
+def test_the_error_for_an_unsupported_column_names_the_column(tmp_path, values):
     rows = [{"question": "q", "answer": "1", "level": value} for value in values]
     with pytest.raises(UserError, match="the column `level` cannot be stored"):
-        load_datasets(script(write_lines(tmp_path, rows)))
+        load_datasets(args(write_lines(tmp_path, rows)))
 
 
 def test_large_integers_are_reference_answers(tmp_path):
     rows = [{"question": "q", "answer": 2**70}]
-    data, _ = load_datasets(script(write_lines(tmp_path, rows)))
+    data, _ = load_datasets(args(write_lines(tmp_path, rows)))
     assert (data[0]["solution"], data[0]["answer"]) == (str(2**70), str(2**70))
 
 
 @pytest.mark.parametrize("name", ["data.jsonl", "data.parquet", "folder/data.json"])
-def test_a_pipe_is_rejected_without_reading_it(tmp_path, name):
+def test_a_pipe_is_rejected_without_being_read(tmp_path, name):
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / name)
     with pytest.raises(UserError, match="must be a file or a folder of files"):
-        check_source(script(tmp_path / name))
+        check_source(args(tmp_path / name))
     if "/" in name:
         with pytest.raises(UserError, match="must be a file or a folder of files"):
-            check_source(script(tmp_path / "folder"))
+            check_source(args(tmp_path / "folder"))
 
 
 @pytest.mark.parametrize("first", [5, 2**70])
 def test_reference_answers_may_be_numbers_and_text(tmp_path, first):
     rows = [{"question": "q", "answer": gold} for gold in (first, "1/2")]
-    data, _ = load_datasets(script(write_lines(tmp_path, rows), max_train_samples=None))
+    data, _ = load_datasets(args(write_lines(tmp_path, rows), max_train_samples=None))
     assert {*data["answer"]} == {*data["solution"]} == {str(first), "1/2"}
 
 
@@ -329,7 +329,7 @@ def test_the_reference_answer_is_the_captured_group_of_the_last_match():
 def test_missing_and_ambiguous_columns_are_rejected(tmp_path, fields, message):
     file = write_lines(tmp_path, [{"question": "q", "final_answer": "1", "answer": "2"}])
     with pytest.raises(UserError, match=message):
-        check_source(script(file, **fields))
+        check_source(args(file, **fields))
 
 
 @pytest.mark.parametrize(
@@ -348,27 +348,27 @@ def test_unreadable_files_are_rejected(tmp_path, name, content, message):
     if content is not None:
         file.write_text(content)
     with pytest.raises(UserError, match=message):
-        check_source(script(file))
+        check_source(args(file))
 
 
-def test_a_column_missing_in_the_first_row_is_read(tmp_path):
+def test_a_column_missing_from_the_first_row_is_read(tmp_path):
     data = write_lines(tmp_path, [{"question": "a", "answer": 1}, {"question": "b", "answer": 2, "level": "hard"}])
-    assert read_rows(script(data), str(data), "train").columns["level"] == [None, "hard"]
+    assert read_rows(args(data), str(data), "train").columns["level"] == [None, "hard"]
 
 
 def test_all_files_of_a_folder_must_have_the_same_suffix(tmp_path):
     write_lines(tmp_path, ZWHE99[:2], "a.jsonl")
     write_lines(tmp_path, ZWHE99[2:5], "b.jsonl")
-    assert len(read_rows(script(tmp_path), str(tmp_path), "train").golds) == 5
+    assert len(read_rows(args(tmp_path), str(tmp_path), "train").golds) == 5
     (tmp_path / "c.json").write_text("[]")
     with pytest.raises(UserError, match="must be a file or a folder of files of a single type"):
-        check_source(script(tmp_path))
+        check_source(args(tmp_path))
 
 
 def test_only_files_of_the_requested_split_are_read_from_a_folder(tmp_path):
     write_lines(tmp_path, ZWHE99[:2], "train-00000-of-00001.jsonl")
     write_lines(tmp_path, ZWHE99[2:5], "test-00000-of-00001.jsonl")
-    assert [len(read_rows(script(tmp_path), str(tmp_path), split).golds) for split in ("train", "test")] == [2, 3]
+    assert [len(read_rows(args(tmp_path), str(tmp_path), split).golds) for split in ("train", "test")] == [2, 3]
 
 
 @pytest.mark.parametrize(("split", "message"), [("eval", "validation.jsonl, but no file"), ("train[:80%]", "slices")])
@@ -376,9 +376,9 @@ def test_local_data_without_the_requested_split_is_rejected(tmp_path, split, mes
     for name in ("train", "validation"):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps({"question": "1+1", "answer": "2"}))
     with pytest.raises(UserError, match=re.escape(message)):
-        read_rows(script(tmp_path), str(tmp_path), split)
-    # A file that is named directly may have any name.
-    assert len(read_rows(script(tmp_path), str(tmp_path / "train.jsonl"), "eval").golds) == 1
+        read_rows(args(tmp_path), str(tmp_path), split)
+    # If the path is a file, its name does not matter.
+    assert len(read_rows(args(tmp_path), str(tmp_path / "train.jsonl"), "eval").golds) == 1
 
 
 ARITHMETIC = "trl_ces.lab.tasks.arithmetic.make_datasets"
@@ -386,7 +386,7 @@ TOY_TASK = {"dataset_builder": ARITHMETIC, "max_train_samples": 6, "num_eval_sam
 
 
 def test_a_builder_returns_disjoint_training_and_evaluation_problems():
-    train, evaluation = load_datasets(script(None, **TOY_TASK))
+    train, evaluation = load_datasets(args(None, **TOY_TASK))
     assert (len(train), len(evaluation)) == (6, 3)
     assert not set(train["prompt"]) & set(evaluation["prompt"])
     for row in train:
@@ -395,11 +395,11 @@ def test_a_builder_returns_disjoint_training_and_evaluation_problems():
 
 def test_a_builder_receives_its_arguments_and_invalid_arguments_are_rejected():
     four_terms = {"min_terms": 4, "max_terms": 4}
-    for rows in load_datasets(script(None, **TOY_TASK, dataset_kwargs=four_terms)):
+    for rows in load_datasets(args(None, **TOY_TASK, dataset_kwargs=four_terms)):
         assert {prompt.count("+") for prompt in rows["prompt"]} == {3}
     for invalid, message in (
         ({"min_terms": 5}, "min_terms=5, max_terms=2"),
         ({"term": 3}, "unexpected keyword argument 'term'"),
     ):
         with pytest.raises(UserError, match=f"`dataset_builder`: {ARITHMETIC} called with .*{message}"):
-            check_source(script(None, **TOY_TASK, dataset_kwargs=invalid))
+            check_source(args(None, **TOY_TASK, dataset_kwargs=invalid))

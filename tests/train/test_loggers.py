@@ -1,4 +1,4 @@
-"""TensorBoard and trackio log every CES metric; the tests read the written log files."""
+"""Test that TensorBoard and trackio write every CES metric to their log files."""
 
 import importlib.util
 import json
@@ -13,7 +13,7 @@ from trainers import scripted_trainer
 
 from trl_ces.methods.metrics import CES_METRICS
 
-STEP = "train/global_step"  # trackio also counts its own steps
+STEP = "train/global_step"  # trackio also has its own step counter
 
 
 def read_tensorboard(folder):
@@ -48,7 +48,7 @@ def train(folder, logger, accuracies):
 def folder(tmp_path, monkeypatch):
     """Make both loggers write to a temporary folder."""
     monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "tensorboard"))
-    for name, module in list(sys.modules.items()):  # trackio reads the environment when TRL imports it
+    for name, module in list(sys.modules.items()):  # TRL has already imported trackio, which read the environment
         if name.startswith("trackio") and hasattr(module, "TRACKIO_DIR"):
             monkeypatch.setattr(module, "TRACKIO_DIR", tmp_path / "trackio")
     monkeypatch.chdir(tmp_path)
@@ -60,15 +60,15 @@ def test_a_logger_writes_the_name_and_value_of_every_metric(logger, folder):
     if importlib.util.find_spec(logger) is None:
         pytest.skip(f'needs {logger}: pip install "trl_ces[dev]"')
     history = train(folder, logger, [[1, 0, 0, 1], [0, 0, 0, 1]])
-    written = LOGGERS[logger](folder)
-    logged = {
+    values = LOGGERS[logger](folder)
+    logs = {
         (name.replace("eval_", "eval/") if name.startswith("eval_") else f"train/{name}", entry["step"]): value
         for entry in history
         for name, value in entry.items()
         if "ces/" in name
     }
-    assert {name for name, _ in logged} == {f"{mode}/{name}" for name in CES_METRICS for mode in ("train", "eval")}
-    assert {key: written.get(key) for key in logged} == {key: pytest.approx(logged[key], rel=1e-6) for key in logged}
+    assert {name for name, _ in logs} == {f"{mode}/{name}" for name in CES_METRICS for mode in ("train", "eval")}
+    assert {key: values.get(key) for key in logs} == {key: pytest.approx(logs[key], rel=1e-6) for key in logs}
 
 
 @pytest.mark.skipif(importlib.util.find_spec("tensorboard") is None, reason='pip install "trl_ces[dev]"')

@@ -1,4 +1,4 @@
-"""Find the reward functions of a recipe by name or dotted path, and call factories with their settings."""
+"""Test that rewards are found by name or dotted path, and that factories are called with their settings."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def test_factories_of_trl_are_called_with_their_settings():
     cosine, repetition, overlong = load_rewards({"reward_funcs": names, "reward_kwargs": settings})
     assert repetition([[5, 5, 5, 5]]) == [pytest.approx(-2 / 3)]  # 1 of 3 bigrams is unique
     assert cosine.__name__ == "cosine_scaled_reward"
-    lengths = [[0] * 80, [0] * 90, [0] * 100]  # in the last fifth of max_completion_length
+    lengths = [[0] * 80, [0] * 90, [0] * 100]  # the punishment starts in the last fifth of max_completion_length
     assert overlong(completion_ids=lengths) == [0.0, -0.5, -1.0]
 
 
@@ -51,7 +51,7 @@ def test_a_factory_at_a_dotted_path_is_called(tmp_path, monkeypatch):
     content = {"reward_funcs": ["mine.plain_reward", "mine.get_constant_reward"]}
     plain, constant = load_rewards(content | {"reward_kwargs": {"mine.get_constant_reward": {}}})
     assert (plain.__name__, constant.__name__) == ("plain_reward", "constant_reward")
-    assert load_rewards({"reward_funcs": ["mine.get_constant_reward"]})[0].__name__ == "constant_reward"  # `get_...`
+    assert load_rewards({"reward_funcs": ["mine.get_constant_reward"]})[0].__name__ == "constant_reward"
     with pytest.raises(UserError, match=r"mine.plain_reward: .*missing 1 required.*accepted arguments: completions"):
         load_rewards({"reward_funcs": ["mine.plain_reward"], "reward_kwargs": {"mine.plain_reward": {"value": 1}}})
 

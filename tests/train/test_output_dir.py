@@ -1,4 +1,4 @@
-"""Complete runs in this process: output directory, lock, files and exits."""
+"""Test complete training runs in this process: output directory, lock, files and exits."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def accuracy_reward(completions, **kwargs):
 
 
 class Job:
-    """A training job in `folder` with a reward that runs `body`, and a worker that runs in this process."""
+    """A training job in `folder`. Its reward function runs `body`, and its worker runs in this process."""
 
     def __init__(self, folder, name):
         self.recipe, self.output = make_job(folder)
@@ -73,12 +73,12 @@ def test_a_checkpoint_contains_a_manifest_and_the_recipe(job):
     assert find_damage(folder) is None
 
 
-@pytest.mark.parametrize(("local_rank", "printed"), [("0", 1), ("1", 0)])
-def test_one_process_of_each_node_prints_the_error(tmp_path, monkeypatch, capsys, local_rank, printed):
+@pytest.mark.parametrize(("local_rank", "count"), [("0", 1), ("1", 0)])
+def test_one_process_per_node_prints_the_error(tmp_path, monkeypatch, capsys, local_rank, count):
     monkeypatch.setenv("RANK", "9")
     monkeypatch.setenv("LOCAL_RANK", local_rank)
     assert train_worker.main(["--recipe", str(tmp_path / "missing.yaml")]) == 2
-    assert capsys.readouterr().err.count("trl-ces train: error: ") == printed
+    assert capsys.readouterr().err.count("trl-ces train: error: ") == count
 
 
 def test_a_failed_start_does_not_change_a_finished_run(job, capsys):
@@ -139,8 +139,8 @@ def test_the_lock_is_held_while_a_run_trains(job, tmp_path):
     probe = """
 import subprocess
 code = "from pathlib import Path; from trl_ces.support.locks import lock_file; lock_file(Path('out/.training.lock'))"
-ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-open("probe", "w").write(ended.stderr)
+result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+open("probe", "w").write(result.stderr)
 """
     assert job.train("--max_steps", "1", body=probe.strip()) == 0
     assert f"Busy: Process {os.getpid()} is running in out" in (tmp_path / "probe").read_text()
@@ -170,18 +170,18 @@ def test_a_reward_may_change_the_working_directory_and_the_environment(job, tmp_
     assert {"model.safetensors", "checkpoint-2", "README.md"} <= {file.name for file in (tmp_path / "out").iterdir()}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_saves_a_checkpoint_after_the_current_step(job, capsys, number):
-    body = f"signal.signal({int(number)}, signal.SIG_IGN) if calls == 1 else os.kill(os.getpid(), {int(number)})"
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_saves_a_checkpoint_after_the_current_step(job, capsys, signum):
+    body = f"signal.signal({int(signum)}, signal.SIG_IGN) if calls == 1 else os.kill(os.getpid(), {int(signum)})"
     assert job.train("--save_strategy", "no", "--max_steps", "8", body=body) == 0
     printed = capsys.readouterr()
-    assert f"Stopped by {number.name} after step 3. Resume from " in printed.out
+    assert f"Stopped by {signum.name} after step 3. Resume from " in printed.out
     assert "Traceback" not in printed.err
     assert find_damage(job.output / "checkpoint-3") is None
     assert job.train("--max_steps", "4", "--resume_from_checkpoint", "true") == 0
 
 
-def test_the_callback_does_not_handle_ctrl_c_by_default():
+def test_the_signal_callback_does_not_handle_ctrl_c_by_default():
     before = signal.getsignal(signal.SIGINT)
     SaveOnSigterm(None)
     assert signal.getsignal(signal.SIGINT) is before

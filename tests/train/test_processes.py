@@ -1,4 +1,4 @@
-"""`trl-ces train` with real processes: signals, kills and exits."""
+"""Test how `trl-ces train` handles signals and exits of its processes."""
 
 import os
 import re
@@ -26,40 +26,40 @@ def accuracy_reward(completions, **kwargs):
 
 
 class Run:
-    """`trl-ces train` as the leader of a process group, as in a terminal."""
+    """Run `trl-ces train` as the leader of a process group, as a terminal does."""
 
     def __init__(self, folder, processes, body, *args):
         self.recipe, self.output = make_job(folder)
         (folder / "job_reward.py").write_text(REWARD.format(body=body))
         text = self.recipe.read_text().replace("[accuracy_reward,", "[job_reward.accuracy_reward,")
         self.recipe.write_text(text)
-        self.errors = (folder / "errors").open("w+")
+        self.log_file = (folder / "log").open("w+")
         args = ["--max_steps", "500", "--save_steps", "2", "--num_processes", str(processes), *args]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", str(self.recipe), *args],
             cwd=folder,
             env=environment(),
-            stdout=self.errors,
-            stderr=self.errors,
+            stdout=self.log_file,
+            stderr=self.log_file,
             start_new_session=True,
         )
 
     def wait_for(self, step):
         while not list(self.output.glob(f"checkpoint-{step}/manifest.json")):
-            assert self.process.poll() is None, self.printed()
+            assert self.process.poll() is None, self.read_log()
             time.sleep(0.1)
 
     def wait(self):
         code = self.process.wait(600)
-        return code, self.printed()
+        return code, self.read_log()
 
-    def printed(self):
-        self.errors.seek(0)
-        return self.errors.read()
+    def read_log(self):
+        self.log_file.seek(0)
+        return self.log_file.read()
 
 
 def survivors(processes):
-    """Wait for `processes` to end, and return those that have not ended."""
+    """Wait up to 20 s for `processes` to end, and return the processes that are still running."""
     _, alive = psutil.wait_procs(processes, timeout=20)
     return [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
 
@@ -69,10 +69,10 @@ def test_ctrl_c_saves_a_checkpoint_and_ends_without_a_traceback(tmp_path, proces
     run = Run(tmp_path, processes, "pass")
     run.wait_for(2)
     os.killpg(run.process.pid, signal.SIGINT)
-    code, printed = run.wait()
-    assert code == 130, printed
-    assert "Traceback" not in printed
-    [step] = re.findall(r"Stopped by SIGINT after step (\d+)\. Resume from ", printed)
+    code, log = run.wait()
+    assert code == 130, log
+    assert "Traceback" not in log
+    [step] = re.findall(r"Stopped by SIGINT after step (\d+)\. Resume from ", log)
     assert find_damage(run.output / f"checkpoint-{step}") is None
 
 
@@ -80,26 +80,26 @@ def test_ctrl_c_saves_a_checkpoint_and_ends_without_a_traceback(tmp_path, proces
 def test_a_second_ctrl_c_ends_all_processes_immediately(tmp_path, processes):
     run = Run(tmp_path, processes, "open('calls', 'a').write('x'); time.sleep(3600)")
     while not (tmp_path / "calls").exists():
-        assert run.process.poll() is None, run.printed()
+        assert run.process.poll() is None, run.read_log()
         time.sleep(0.1)
     children = psutil.Process(run.process.pid).children(recursive=True)
     for _ in range(2):
         os.killpg(run.process.pid, signal.SIGINT)
         time.sleep(0.5)
-    code, printed = run.wait()
+    code, log = run.wait()
     assert code == 130
-    assert "Traceback" not in printed
+    assert "Traceback" not in log
     assert survivors(children) == []
 
 
 def test_ctrl_c_during_imports_ends_without_a_traceback(tmp_path):
     run = Run(tmp_path, 1, "pass")
     while not psutil.Process(run.process.pid).children():
-        assert run.process.poll() is None, run.printed()
+        assert run.process.poll() is None, run.read_log()
         time.sleep(0.05)
     os.killpg(run.process.pid, signal.SIGINT)
-    code, printed = run.wait()
-    assert (code, "Traceback" in printed) == (130, False)
+    code, log = run.wait()
+    assert (code, "Traceback" in log) == (130, False)
     assert not list(run.output.glob("*.json"))
 
 
@@ -116,17 +116,17 @@ def test_training_processes_end_when_the_command_is_killed(tmp_path, processes):
 @pytest.mark.parametrize("processes", [1, 2])
 def test_the_error_for_a_reward_that_ends_the_process_names_the_cause(tmp_path, processes):
     run = Run(tmp_path, processes, "os._exit(0)")
-    code, printed = run.wait()
+    code, log = run.wait()
     assert code == 1
-    assert "training ended with code 0 before its model was saved (did a reward function call `os._exit`?)" in printed
+    assert "training ended with code 0 before the model was saved (did a reward function call `os._exit`?)" in log
 
 
 @pytest.mark.parametrize("call", ["sys.exit(0)", "os._exit(0)"])
 def test_an_exit_of_one_of_two_processes_is_an_error(tmp_path, call):
     run = Run(tmp_path, 2, f"os.environ['RANK'] == '1' and {call}")
-    code, printed = run.wait()
+    code, log = run.wait()
     assert code in (1, 2)
-    assert "trl-ces train: error: " in printed
+    assert "trl-ces train: error: " in log
 
 
 def test_a_second_run_in_the_same_directory_is_rejected(tmp_path):
@@ -134,9 +134,9 @@ def test_a_second_run_in_the_same_directory_is_rejected(tmp_path):
     try:
         first.wait_for(2)
         second = Run(tmp_path, 1, "pass", "--resume_from_checkpoint", "true")
-        code, printed = second.wait()
+        code, log = second.wait()
         assert code == 2
-        assert re.search(r"Process \d+ is running in ", printed)
+        assert re.search(r"Process \d+ is running in ", log)
     finally:
         first.process.terminate()
     assert first.wait()[0] == 0

@@ -1,4 +1,4 @@
-"""The push at the end of a run is private, excludes checkpoints, and cannot make a finished run fail."""
+"""Test that the final push is private and excludes checkpoints, and that a failed push does not fail the run."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ PUSHED = ("README.md", "config.json", "model.safetensors", "recipe.yaml")
 
 @pytest.fixture
 def hub(monkeypatch, tmp_path):
-    """Start a local Hub, and point the client to it as HF_ENDPOINT would at import."""
+    """Start a local Hub, and configure the client as if HF_ENDPOINT had been set at import."""
     with Hub() as server:
         monkeypatch.setattr(constants, "ENDPOINT", server.url)
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
@@ -32,12 +32,12 @@ def hub(monkeypatch, tmp_path):
 
 @pytest.fixture
 def run(tmp_path):
-    """Create the files that a training run leaves in its folder."""
+    """Create the files of a finished training run."""
     folder = tmp_path / "my run"
     for name in (*PUSHED, "training_args.bin"):
-        for place in (folder, folder / "checkpoint-2", folder / "_nonfinite"):
-            place.mkdir(parents=True, exist_ok=True)
-            (place / name).write_bytes(f"{place.name}/{name}".encode())
+        for directory in (folder, folder / "checkpoint-2", folder / "_nonfinite"):
+            directory.mkdir(parents=True, exist_ok=True)
+            (directory / name).write_bytes(f"{directory.name}/{name}".encode())
     return folder
 
 
@@ -69,7 +69,7 @@ def test_the_model_can_be_pushed_to_a_branch(hub, run):
     assert hub.repos["me/live"].files == {}
 
 
-def test_push_disables_the_trainers_own_push(run):
+def test_the_trainer_does_not_push_the_model_itself(run):
     args = CESConfig(**settings(run, push_to_hub=True))
     assert Push(args).repo_id == "my run"
     assert args.push_to_hub is False
@@ -86,7 +86,7 @@ def test_a_public_or_unwritable_repository_is_rejected_before_training(hub, run,
         make_push(run).open()
 
 
-def test_a_failed_push_prints_the_command_for_a_later_push(hub, run, capsys):
+def test_a_failed_push_prints_the_command_to_push_later(hub, run, capsys):
     hub.failing = True
     push = make_push(run, hub_revision="v1")
     push.open()
@@ -117,7 +117,7 @@ def test_nothing_is_pushed_to_a_repository_that_becomes_public_during_training(h
     ],
 )
 def test_repository_name_and_token_are_checked_offline(monkeypatch, tmp_path, repo, variables, message):
-    with pytest.raises(UserError, match="HF_HUB_OFFLINE is set"):  # set by tests/conftest.py
+    with pytest.raises(UserError, match="HF_HUB_OFFLINE prevents"):  # set by tests/conftest.py
         check_push("me/live")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "none"))

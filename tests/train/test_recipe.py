@@ -123,7 +123,7 @@ def test_a_tilde_in_output_dir_and_model_path_is_expanded(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("missing", ["model_name_or_path", "output_dir", "dataset_name"])
-def test_the_error_for_a_missing_key_names_it(tmp_path, missing):
+def test_the_error_for_a_missing_key_names_the_key(tmp_path, missing):
     file = tmp_path / "recipe.yaml"
     file.write_text("".join(line for line in BASE.splitlines(True) if not line.startswith(missing)))
     with pytest.raises(UserError, match=f"`{missing}` is missing"):
@@ -137,7 +137,7 @@ def test_the_default_of_every_field_matches_its_type():
             raise AssertionError(f"{entry.name} has no default")
         if entry.name not in ("num_train_epochs", "scale_rewards"):
             plain = default.value if hasattr(default, "value") else default
-            # Some defaults in transformers are ints for float fields, or "" for an empty list.
+            # transformers uses int defaults for some float fields, and "" for some list fields.
             assert coerce(plain, entry.hint) == plain, entry.name
 
 
@@ -163,12 +163,12 @@ def test_step_and_rollout_sizes_do_not_depend_on_the_number_of_processes(step, r
 
 
 def test_eight_processes_cannot_share_four_completions():
-    with pytest.raises(UserError, match=r"8 processes cannot share: set --num_processes to one of 1, 2, 4"):
+    with pytest.raises(UserError, match=r"8 processes cannot share: set `--num_processes` to one of 1, 2, 4"):
         batch_sizes(4, 48, 8)
 
 
 def test_a_rollout_must_be_a_multiple_of_a_step():
-    with pytest.raises(UserError, match=r"is 50, which is not a multiple of `responses_per_step`, 4"):
+    with pytest.raises(UserError, match=r"is 50, which is not a multiple of `responses_per_step` \(4\)"):
         batch_sizes(4, 50, 2)
 
 
@@ -203,7 +203,7 @@ def test_only_the_hub_strategy_end_is_accepted(tmp_path, text, strategy):
     if strategy is not None:
         assert load_recipe(file).setting("hub_strategy") == strategy
         return
-    with pytest.raises(UserError, match="`hub_strategy` is 'every_save': a run is pushed once"):
+    with pytest.raises(UserError, match="`hub_strategy` is 'every_save', but runs support only `end`"):
         load_recipe(file)
 
 

@@ -20,7 +20,7 @@ ACCELERATE = sorted(RECIPES.glob("accelerate/*.yaml"))
 TRAINING = sorted(file for folder in ("models", "methods", "cluster") for file in RECIPES.glob(f"{folder}/*.yaml"))
 R1, TOY = ["R1-1.5B", "R1-7B"], "arithmetic"
 METHODS = sorted(shipped_files("methods"))
-# Overlays that need chat prompts or GPUs, so they cannot be used with the toy recipe.
+# These overlays need chat prompts or GPUs, so they cannot be combined with the toy recipe.
 R1_ONLY = {"cosine", "lora"}
 COMPOSED = [
     *([model] for model in [*R1, TOY, "smollm2_135m"]),
@@ -144,11 +144,11 @@ def test_a_recipe_is_valid_alone_and_with_each_overlay(names):
 
 @pytest.mark.parametrize("model", R1)
 def test_an_overlay_makes_only_the_expected_changes_to_the_r1_recipes(model):
-    paper, expected = compose([model]), {}
+    base, expected = compose([model]), {}
     assert EXPECTED.keys() == set(METHODS)
     for method, changes in EXPECTED.items():
         # The settings of CES are dropped if the overlay replaces CES.
-        remaining = {name: value for name, value in paper.items() if name not in CES}
+        remaining = {name: value for name, value in base.items() if name not in CES}
         expected[method] = {**remaining, **changes, "output_dir": f"outputs/{model}-{method}"}
     expected["lora"]["vllm_gpu_memory_utilization"] = {"R1-7B": 0.55, "R1-1.5B": 0.6}[model]
     assert {method: compose([model, method]) for method in METHODS} == expected
@@ -238,9 +238,9 @@ def test_the_cluster_recipes_keep_their_batch_sizes_on_supported_process_counts(
         recipe = load_recipe([model, kind])
         for number in processes:
             recipe.check_training(number)
-            rows, passes, pieces = (recipe.training_fields(number)[name] for name in names)
-            assert rows * passes * number == step
-            assert rows * pieces * number == 12 * step
+            batch_size, accumulation, micro_batches = (recipe.training_fields(number)[name] for name in names)
+            assert batch_size * accumulation * number == step
+            assert batch_size * micro_batches * number == 12 * step
         assert recipe.training["save_steps"] % 12 == 0
     with pytest.raises(UserError, match="8 processes cannot share"):
         recipe.check_training(8)

@@ -79,12 +79,12 @@ def test_a_different_number_of_processes_is_rejected_if_batch_sizes_change(tmp_p
 
 
 @pytest.mark.parametrize("changes", [{"num_eval_samples": 5}, {"eval_dataset_name": "other"}])
-def test_held_out_rows_that_are_taken_from_the_training_rows_cannot_change(tmp_path, changes):
-    whole = {"max_train_samples": None}
-    saved = write_run(tmp_path, num_eval_samples=2, **whole, **SIZES)
+def test_the_number_of_rows_held_out_from_training_cannot_change(tmp_path, changes):
+    all_rows = {"max_train_samples": None}
+    saved = write_run(tmp_path, num_eval_samples=2, **all_rows, **SIZES)
     with pytest.raises(UserError, match=r"`held-out rows` 2 -> [05]\."):
-        check(tmp_path, **{"num_eval_samples": 2, **changes, **whole})
-    assert check(tmp_path, num_eval_samples=2, **whole) == saved
+        check(tmp_path, **{"num_eval_samples": 2, **changes, **all_rows})
+    assert check(tmp_path, num_eval_samples=2, **all_rows) == saved
 
 
 @pytest.mark.parametrize("loss", [{"top_entropy_quantile": 0.2}, {"loss_type": "bnpo"}])
@@ -103,7 +103,7 @@ def test_optimizer_settings_cannot_change_even_with_resume_with_changes(tmp_path
         check(tmp_path, learning_rate=0.1, resume_with_changes=True)
 
 
-def test_automatic_tau_matches_the_number_that_replaced_it(tmp_path):
+def test_automatic_tau_matches_the_saved_value(tmp_path):
     saved = write_run(tmp_path, ces_tau=0.03)
     recipe = recipe_of(tmp_path, ces_tau="auto", **SIZES)
     assert changed_settings(saved, recipe, recipe.check_training(1)) == {}

@@ -1,4 +1,4 @@
-"""Known failures of a training run are explained in one sentence."""
+"""Test that known failures of a training run are explained in one sentence."""
 
 import errno
 import os
@@ -23,7 +23,7 @@ from trl_ces.train.run import _check_prompts, _known_problem, make_trainer, trai
 
 DISK_FULL = "Error while serializing: I/O error: No space left on device (os error 28)"
 
-# Rejects system messages, like the templates of Gemma 2 and early Mistral models.
+# This template rejects system messages, like the templates of Gemma 2 and early Mistral models.
 NO_SYSTEM = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
 
 
@@ -43,7 +43,7 @@ def test_a_full_disk_is_explained(error):
     assert _known_problem(OSError(errno.EACCES, "Permission denied"), recipe) is None
 
 
-def test_too_few_rows_for_a_rollout_are_rejected_before_the_model_is_loaded(tmp_path):
+def test_too_few_rows_are_rejected_before_the_model_is_loaded(tmp_path):
     (tmp_path / "data.jsonl").write_text('{"question": "1+1=", "answer": 2}\n' * 3)
     fields = {"model_name_or_path": "m", "dataset_name": str(tmp_path / "data.jsonl"), "output_dir": str(tmp_path)}
     sizes = {"use_cpu": True, "bf16": False, "num_generations": 2, "per_device_train_batch_size": 8}
@@ -53,21 +53,21 @@ def test_too_few_rows_for_a_rollout_are_rejected_before_the_model_is_loaded(tmp_
 
 
 @pytest.mark.parametrize(
-    ("resumed", "saves", "message"),
-    [(None, False, "`--overwrite_output_dir true`."), ("{own}", False, "{own}`."), (None, True, "{own}`.")],
+    ("resume_from", "saves", "message"),
+    [(None, False, "`--overwrite_output_dir true`."), ("{new}", False, "{new}`."), (None, True, "{new}`.")],
 )
-def test_the_resume_hint_does_not_name_a_checkpoint_of_another_run(tmp_path, monkeypatch, resumed, saves, message):
-    names = {"own": checkpoint(tmp_path, 4), "other": checkpoint(tmp_path, 60)}
+def test_the_resume_hint_does_not_name_a_checkpoint_of_another_run(tmp_path, monkeypatch, resume_from, saves, message):
+    names = {"new": checkpoint(tmp_path, 4), "old": checkpoint(tmp_path, 60)}
     for file in names.values():
         os.utime(file / "trainer_state.json", (1, 1))
     (tmp_path / TRAINING_LOCK).touch()
-    os.utime(tmp_path / TRAINING_LOCK, (2, 2))  # the clock of the file system is slow
-    trainer = tiny_trainer(tmp_path, resume_from_checkpoint=resumed and resumed.format(**names), max_steps=90)
+    os.utime(tmp_path / TRAINING_LOCK, (2, 2))  # the file system's clock is behind
+    trainer = tiny_trainer(tmp_path, resume_from_checkpoint=resume_from and resume_from.format(**names), max_steps=90)
     fields = {"model_name_or_path": "m", "dataset_name": "d", "output_dir": str(tmp_path)}
 
     def fail(**_):
         if saves:
-            os.utime(names["own"] / "trainer_state.json", (3, 3))
+            os.utime(names["new"] / "trainer_state.json", (3, 3))
         raise RewardError("The reward failed.")
 
     monkeypatch.setattr(trainer, "train", fail)
@@ -76,7 +76,7 @@ def test_the_resume_hint_does_not_name_a_checkpoint_of_another_run(tmp_path, mon
     assert str(caught.value).endswith(message.format(**names))
 
 
-def test_machines_with_different_newest_checkpoints_do_not_train(tmp_path, monkeypatch):
+def test_training_fails_if_machines_have_different_newest_checkpoints(tmp_path, monkeypatch):
     (tmp_path / TRAINING_LOCK).touch()
     trainer = tiny_trainer(tmp_path, resume_from_checkpoint=str(checkpoint(tmp_path, 4)), max_steps=90)
     monkeypatch.setattr("trl_ces.train.run.gather_object", lambda names: [*names, "checkpoint-2"])
@@ -104,14 +104,14 @@ def test_the_error_for_a_missing_model_suggests_a_similar_saved_model(tmp_path, 
         make_trainer(recipe, recipe.training_config(1), PartialState())
 
 
-COMPLETION, LENGTH = 12, 20  # leave eight tokens for the prompt
+COMPLETION_LIMIT, LENGTH_LIMIT = 12, 20  # eight tokens are left for the prompt
 TEXTS = {"prompt": ["1+2=", "1+2+3+4=", "1+2+3+4+5=", "6+7+8+9+10="], "_row": [11, 22, 33, 44]}
 # The chat template adds five tokens.
 CHATS = {"prompt": [[{"role": "user", "content": text}] for text in ("1", "12", "3+4=", "1234567")]}
 
 
 def vllm_trainer(folder, columns, **changes):
-    settings = {"use_vllm": True, "max_completion_length": COMPLETION, **changes}
+    settings = {"use_vllm": True, "max_completion_length": COMPLETION_LIMIT, **changes}
     model = str(folder / "model")
     tiny_model().save_pretrained(model)
     return tiny_trainer(folder, prompts=columns, more={"model": model, "eval_dataset": None}, **settings)
@@ -120,7 +120,7 @@ def vllm_trainer(folder, columns, **changes):
 @pytest.mark.parametrize(("columns", "row", "tokens"), [(TEXTS, 33, 10), (CHATS, 2, 9)], ids=["text", "chat"])
 def test_the_error_for_long_prompts_states_their_number_and_the_first_row(tmp_path, monkeypatch, columns, row, tokens):
     patch_colocated_vllm(monkeypatch)
-    colocate = {"vllm_mode": "colocate", "vllm_max_model_length": LENGTH}
+    colocate = {"vllm_mode": "colocate", "vllm_max_model_length": LENGTH_LIMIT}
     trainer = vllm_trainer(tmp_path, columns, **colocate)
     message = (
         rf"2 of 4 prompts.*; the first is row {row}: its {tokens} tokens plus .* \(12\) exceed vLLM's limit of 20\. "

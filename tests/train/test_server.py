@@ -1,4 +1,4 @@
-"""The vLLM server is checked before a run, and its failures during a run are explained."""
+"""Test the checks of the vLLM server before a run and the explanations of its failures during a run."""
 
 import re
 import shlex
@@ -16,20 +16,20 @@ from trl_ces.train.arguments import read_words
 from trl_ces.train.server import check_server, server_command, server_failure
 
 
-def test_the_command_starts_a_server_that_passes_the_check(tmp_path):
+def test_the_server_command_starts_a_server_that_passes_the_check(tmp_path):
     save_tiny(tmp_path)
     recipe = server_recipe(tmp_path, vllm_max_model_length=220)
-    development, name, *words = shlex.split(server_command(recipe))
-    assert (development, name) == ("VLLM_SERVER_DEV_MODE=1", "vllm")
+    variable, program, *words = shlex.split(server_command(recipe))
+    assert (variable, program) == ("VLLM_SERVER_DEV_MODE=1", "vllm")
     options = vllm_server.arguments(words)
     assert (options.model, options.max_model_len, options.port) == (str(tmp_path), 220, 8000)
-    with serve_in_thread(tmp_path, *FLAGS, "--max-model-len", "220") as (server, running):
-        assert {**vars(running.options), "host": options.host, "port": options.port} == vars(options)
+    with serve_in_thread(tmp_path, *FLAGS, "--max-model-len", "220") as (server, stub):
+        assert {**vars(stub.options), "host": options.host, "port": options.port} == vars(options)
         check_server(server_recipe(tmp_path, vllm_server_base_url=server.url + "/", vllm_server_timeout=0.0))
 
 
 @pytest.mark.parametrize("address", [{"vllm_server_port": 8100}, {"vllm_server_base_url": "http://node-4:8100"}])
-def test_the_command_contains_the_port_of_the_recipe(address):
+def test_the_server_command_contains_the_port_of_the_recipe(address):
     command = server_command(server_recipe("me/my model", **address))
     assert shlex.split(command)[-2:] == ["--port", "8100"]
     assert "vllm serve 'me/my model'" in command
@@ -41,7 +41,7 @@ def test_the_error_for_a_missing_server_contains_the_start_command():
     with pytest.raises(UserError) as caught:
         check_server(recipe)
     assert str(caught.value) == (
-        f"The vLLM server at {url} did not respond within 0 s (`vllm_server_timeout`): start it with "
+        f"The vLLM server at {url} did not respond within 0 s (`vllm_server_timeout`): start the server with "
         f"`{server_command(recipe)}`."
     )
 
@@ -83,7 +83,7 @@ def test_only_the_machine_with_rank_0_checks_the_server(tmp_path, monkeypatch, f
     [
         (
             requests.exceptions.ConnectionError("refused"),
-            r"failed \(ConnectionError\): see its log, and start it with `",
+            r"failed \(ConnectionError\): see its log, and restart it with `",
         ),
         (requests.exceptions.ReadTimeout("read timed out"), r"failed \(ReadTimeout\)"),
         (Exception("Request failed: 400, {too long}"), r"failed \(Request failed: 400, \{too long\}\)"),

@@ -1,4 +1,4 @@
-"""SIGTERM saves a checkpoint and ends the run with exit code 0, and the resumed run matches an uninterrupted run."""
+"""Test that stopped runs save a checkpoint, and that a resumed run matches an uninterrupted run."""
 
 import errno
 import os
@@ -44,7 +44,7 @@ def test_a_run_resumed_after_sigterm_matches_an_uninterrupted_run(tmp_path):
     assert_bitwise_equal(weights(resumed), weights(uninterrupted))
 
 
-def test_the_previous_checkpoint_is_used_if_the_disk_fills_up_during_a_save(tmp_path, monkeypatch):
+def test_the_previous_checkpoint_is_used_if_a_save_fills_the_disk(tmp_path, monkeypatch):
     trainer = make_trainer(tmp_path, save_steps=2, save_total_limit=1)
     trainer.add_callback(RunFiles(trainer.accelerator, lambda folder: None, overwrite=False))
     save = torch.save
@@ -64,7 +64,7 @@ def test_the_previous_checkpoint_is_used_if_the_disk_fills_up_during_a_save(tmp_
     assert problem.startswith(f"The disk of {tmp_path} is full (")
 
 
-def test_the_previous_checkpoint_exists_until_the_new_one_can_be_resumed(tmp_path):
+def test_the_previous_checkpoint_is_kept_until_the_new_one_is_complete(tmp_path):
     trainer = make_trainer(tmp_path, save_steps=2, save_total_limit=1)
 
     def write(folder):
@@ -112,7 +112,7 @@ def test_the_exit_code_after_sigterm_is_0_only_if_training_succeeds(tmp_path, en
     assert parent.wait(60) == code
 
 
-def test_a_signal_while_training_starts_is_forwarded(tmp_path, monkeypatch):
+def test_a_signal_during_startup_is_forwarded(tmp_path, monkeypatch):
     start = subprocess.Popen
 
     def start_and_signal(*args, **kwargs):
@@ -126,7 +126,7 @@ def test_a_signal_while_training_starts_is_forwarded(tmp_path, monkeypatch):
 
 
 class TwoProcesses:
-    """Stub of an accelerator with two processes; `other` is whether the other process received SIGTERM."""
+    """Stub of an accelerator with two processes. `other` is True if the other process received SIGTERM."""
 
     num_processes, device = 2, "cpu"
 
@@ -155,15 +155,15 @@ ENDED = "pathlib.Path(os.environ['TRL_CES_REPORTED']).with_name('ended')"
     ("script", "code", "message"),
     [
         (f"import os, pathlib; {ENDED}.touch()", 0, ""),
-        ("raise SystemExit(0)", 1, "training ended with code 0 before its model was saved"),
-        ("import os; os._exit(130)", 130, "training ended with code 130; the first error"),
+        ("raise SystemExit(0)", 1, "training ended with code 0 before the model was saved"),
+        ("import os; os._exit(130)", 130, "training ended with code 130; see the first error"),
         (
             "raise SystemExit(1)",
             1,
-            "training ended with code 1; the first error, if any was reported, is above.",
+            "training ended with code 1; see the first error above, if any.",
         ),
-        ("import os; os.kill(os.getpid(), 9)", 137, "training was killed; the first error"),
-        # a launcher; its worker has already printed the error
+        ("import os; os.kill(os.getpid(), 9)", 137, "training was killed; see the first error"),
+        # the process is a launcher, and its worker has already printed the error
         ("import os; open(os.environ['TRL_CES_REPORTED'], 'w'); raise SystemExit(1)", 2, ""),
     ],
     ids=["success", "exit 0", "exit 130", "exit 1", "killed", "reported"],
@@ -190,7 +190,7 @@ def test_the_resume_hint_names_the_checkpoint_if_the_disk_clock_is_slow(tmp_path
     assert capfd.readouterr().err.endswith("with the same command and `--resume_from_checkpoint true`.\n")
 
 
-# Workers: one saves and exits on Ctrl-C, one needs a second Ctrl-C, and one is still loading.
+# The worker saves and exits on Ctrl-C (SAVES), needs a second Ctrl-C (HANGS), or is still loading (LOADS).
 SAVES = f"signal.signal(signal.SIGINT, lambda *_: ({ENDED}.touch(), os._exit(0)))"
 HANGS, LOADS = "signal.signal(signal.SIGINT, signal.SIG_IGN)", "signal.signal(signal.SIGINT, lambda *_: os._exit(0))"
 
@@ -207,7 +207,7 @@ def test_ctrl_c_stops_the_training_processes_and_returns_130(tmp_path, capfd, ha
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_closing_the_terminal_stops_the_training_processes_like_sigterm(tmp_path):
+def test_closing_the_terminal_stops_the_training_processes(tmp_path):
     fields = {"model_name_or_path": "model", "dataset_name": "arithmetic", "output_dir": str(tmp_path)}
     (tmp_path / TRAINING_LOCK).touch()
     handler = f"signal.signal(signal.SIGTERM, lambda *_: ({ENDED}.touch(), os._exit(0)))"
@@ -216,7 +216,7 @@ def test_closing_the_terminal_stops_the_training_processes_like_sigterm(tmp_path
     assert run_training(Launch(1, None, command), make_recipe(fields, "recipe.yaml")) == 129
 
 
-def test_a_command_is_killed_with_the_process_that_runs_it(tmp_path):
+def test_the_child_process_is_killed_with_its_parent(tmp_path):
     command = [sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(60)"]
     code = f"from trl_ces.train.launch import run_child; run_child({command!r}, {{}})"
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)

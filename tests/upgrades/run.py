@@ -1,12 +1,12 @@
 """
 Run tests with several versions of TRL and transformers.
 
-The tests cover the TRL contract, clashing names, the reference implementation and the recipes. The versions are the
-oldest and newest that pyproject.toml allows, and those in constraints-gpu.txt. `latest` uses the newest releases of
-TRL and transformers, even if pyproject.toml does not allow them.
+The tests cover the TRL contract, name clashes, the reference implementation and the recipes. `oldest` and `newest` use
+the oldest and newest versions that pyproject.toml allows, and `gpu` uses the versions in constraints-gpu.txt. `latest`
+uses the newest releases of TRL and transformers, even if pyproject.toml does not allow them.
 
     python tests/upgrades/run.py                     # oldest, newest and gpu
-    python tests/upgrades/run.py oldest              # only one of oldest, newest, gpu and latest
+    python tests/upgrades/run.py oldest              # only `oldest`; several names are allowed
     python tests/upgrades/run.py --folder FOLDER     # parent folder of the environments (default: .venv-upgrades)
 
 In each environment, the script installs the torch version pinned in constraints.txt, then the package. In the `gpu`
@@ -34,7 +34,7 @@ TESTS = (
     "tests/train/test_recipes.py",
 )
 INSTALL = "tests/upgrades/install_lines.py"
-# Packages whose versions vary between environments; pip chooses all other versions.
+# The versions of these packages vary between environments. pip chooses all other versions.
 UPSTREAM = ("trl", "transformers", "datasets", "accelerate", "peft")
 KINDS = ("oldest", "newest", "gpu")
 LATEST = "latest"
@@ -57,7 +57,7 @@ def torch_requirement():
 
 
 def make_environment(folder, requirements, latest=False):
-    """Create a virtual environment with torch, the given requirements and this checkout, and return its Python."""
+    """Create a virtual environment with torch, the requirements and this checkout; return its Python executable."""
     python = folder / "bin" / "python"
     if not python.exists():
         venv.create(folder, with_pip=True)
@@ -78,7 +78,7 @@ def installed_versions(python):
 
 
 def changed_functions(python):
-    """Return the installed TRL's functions that differ from all tested versions, separated by commas."""
+    """Return the names of the TRL functions that differ from all tested versions, separated by commas."""
     code = "from trl_ces.support.tested_trl import changed_functions; print(', '.join(changed_functions()))"
     return subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
 
@@ -98,21 +98,21 @@ def run_tests(python, report, tests):
         check=False,
     )
     if not report.exists():
-        return 0, [("pytest writes a report", "pytest exited before it wrote its report; run it manually")]
-    passed, failed = 0, []
+        return 0, [("pytest writes a report", "pytest exited before writing a report; run pytest manually")]
+    passed, failures = 0, []
     for case in ElementTree.parse(report).iter("testcase"):
         problems = [*case.findall("failure"), *case.findall("error")]
         if problems:
-            failed.append((as_sentence(case.get("name")), problems[0].get("message", "").splitlines()[0]))
+            failures.append((as_sentence(case.get("name")), problems[0].get("message", "").splitlines()[0]))
         elif case.find("skipped") is None:
             passed += 1
-    return passed, failed
+    return passed, failures
 
 
-def group_by_error(failed):
-    """Map each error to its failed tests, because one change in TRL often breaks many tests."""
+def group_by_error(failures):
+    """Map each error to the failed tests, because one change in TRL often breaks many tests."""
     tests_by_error = {}
-    for name, error in failed:
+    for name, error in failures:
         words, _, case = name.removesuffix(")").partition(" (")
         tests_by_error.setdefault(error, {}).setdefault(words, []).append(case)
     return {
@@ -137,14 +137,14 @@ def check(kind, folder):
     python = make_environment(folder / kind, requirements_of(kind), latest=kind == LATEST)
     report = folder / f"{kind}.xml"
     report.unlink(missing_ok=True)
-    passed, failed = run_tests(python, report, (*TESTS, INSTALL) if kind == "gpu" else TESTS)
-    print(f"{kind} ({installed_versions(python)}): {passed} tests passed, {len(failed)} failed", flush=True)
+    passed, failures = run_tests(python, report, (*TESTS, INSTALL) if kind == "gpu" else TESTS)
+    print(f"{kind} ({installed_versions(python)}): {passed} tests passed, {len(failures)} failed", flush=True)
     if changed := changed_functions(python):
         prefix = "::warning::" if "GITHUB_ACTIONS" in os.environ else "  "
-        print(f"{prefix}differs from all tested versions of TRL: {changed}", flush=True)
-    for error, names in group_by_error(failed).items():
+        print(f"{prefix}changed since the tested TRL versions: {changed}", flush=True)
+    for error, names in group_by_error(failures).items():
         print(*(f"  no longer true: {name}" for name in names), f"    {error}", sep="\n", flush=True)
-    return passed > 0 and not failed
+    return passed > 0 and not failures
 
 
 def main(arguments):

@@ -21,7 +21,7 @@ from trl_ces.lab.evaluation.samples import read_samples
 from trl_ces.lab.evaluation.settings import EvaluationSettings
 from trl_ces.lab.tasks import smollm2
 
-# While loading the model, vLLM compiles it, which takes one to three minutes on two cores.
+# vLLM compiles the model while loading it, which takes one to three minutes on two cores.
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1200)]
 
 QUIET = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}
@@ -91,10 +91,10 @@ def test_both_backends_return_the_same_greedy_completions_for_the_same_prompts(b
 def test_sampled_completions_depend_on_seeds_but_not_on_the_request_order(backends):
     settings = dataclasses.replace(backends.settings, temperature=0.4)
     prompts, seeds = backends.prompts * 2, list(range(2 * len(backends.prompts)))
-    once = completions(backends.vllm, settings, prompts, seeds)
-    assert completions(backends.vllm, settings, prompts[::-1], seeds[::-1])[::-1] == once
+    expected = completions(backends.vllm, settings, prompts, seeds)
+    assert completions(backends.vllm, settings, prompts[::-1], seeds[::-1])[::-1] == expected
     half = len(backends.prompts)
-    assert sum(first != second for first, second in zip(once[:half], once[half:], strict=True)) >= half // 2
+    assert sum(first != second for first, second in zip(expected[:half], expected[half:], strict=True)) >= half // 2
 
 
 def test_a_killed_evaluation_leaves_no_processes_and_can_be_resumed(model, tmp_path):

@@ -54,8 +54,8 @@ def log_probs(model, prompt, ids):
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    """Start the server on a free port, with the command from the error messages, and return its recipe."""
+def server(tmp_path_factory):
+    """Start a server on a free port with the command from the error messages; return a recipe that uses it."""
     folder = tmp_path_factory.mktemp("served")
     recipe = recipe_of(smollm2.fetch(), free_port())
     variable, _, *args = shlex.split(server_command(recipe))
@@ -74,17 +74,17 @@ def served(tmp_path_factory):
         process.wait()
 
 
-def test_the_real_server_passes_the_check_and_has_a_weight_transfer_engine(served):
-    check_server(served)
-    port = served.setting("vllm_server_port")
+def test_the_real_server_passes_the_check_and_supports_weight_transfer(server):
+    check_server(server)
+    port = server.setting("vllm_server_port")
     info = requests.get(f"http://127.0.0.1:{port}/server_info?config_format=json", timeout=10).json()
     assert info["vllm_config"]["weight_transfer_config"]["backend"] == "nccl"
 
 
-def test_trls_client_generates_but_cannot_sync_weights_without_cuda(served):
-    client = VLLMClient(base_url=f"http://127.0.0.1:{served.setting('vllm_server_port')}")
-    tokenizer = AutoTokenizer.from_pretrained(served.model.model_name_or_path)
-    model = AutoModelForCausalLM.from_pretrained(served.model.model_name_or_path, dtype=torch.float32)
+def test_trls_client_generates_but_cannot_sync_weights_without_cuda(server):
+    client = VLLMClient(base_url=f"http://127.0.0.1:{server.setting('vllm_server_port')}")
+    tokenizer = AutoTokenizer.from_pretrained(server.model.model_name_or_path)
+    model = AutoModelForCausalLM.from_pretrained(server.model.model_name_or_path, dtype=torch.float32)
     prompts = [tokenizer.encode(text) for text in ("Tom had 9 nuts and ate 2.", "7 + 5 =")]
     output = client.generate(prompts, n=2, max_tokens=12, temperature=1.0)
     assert output["prompt_ids"] == prompts

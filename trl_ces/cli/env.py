@@ -6,7 +6,7 @@ from .parser import Parser
 
 
 def run(argv: list[str]) -> int:
-    """Print one line per version or device."""
+    """Print one line per package version or device."""
     Parser("env", description="Print versions and devices for a bug report.").parse_args(argv)
     changed = ", ".join(changed_functions()) or "none"
     versions = environment() | {"TRL functions that differ from all tested versions": changed}

@@ -9,7 +9,7 @@ from ..support.hub import expand_home
 from ..train.recipe import find_config, shipped_files
 from .parser import Parser
 
-EPILOG = """The defaults are the settings of the paper. To resume a stopped run, repeat the same command.
+EPILOG = """The defaults are the paper's settings. To resume a stopped run, repeat the same command.
 
   trl-ces eval --model deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B --benchmarks math12 --data_dir data
   trl-ces eval --model runs/ces --data test.jsonl --max_new_tokens 1024
@@ -24,11 +24,11 @@ def run(argv: list[str]) -> int:
     parser = Parser(
         "eval",
         usage="trl-ces eval --model MODEL --benchmarks math12|gsm8k,... | --data FILE [--config FILE] [options]",
-        description="Sample completions for benchmarks; report accuracy and mean length, as in the paper.",
+        description="Sample completions for benchmarks, and report accuracy and mean length as in the paper.",
         epilog=EPILOG,
     )
     names = ", ".join(shipped_files("evaluation"))
-    parser.add_argument("--config", metavar="FILE", help=f"YAML file with these options, or a shipped file: {names}")
+    parser.add_argument("--config", metavar="FILE", help=f"YAML file with these options, or a shipped file ({names})")
     for setting in dataclasses.fields(EvaluationSettings):
         name, default, text = setting.name, setting.default, setting.metadata["help"]
         if default not in (None, "", dataclasses.MISSING) and name != "system_prompt":
@@ -52,7 +52,7 @@ def run(argv: list[str]) -> int:
     from ..lab.evaluation.samples import SAMPLES
 
     logging.disable_progress_bar()
-    summary = run_evaluation(settings, folder, say=lambda text: print(text, file=sys.stderr, flush=True))
+    summary = run_evaluation(settings, folder, report=lambda text: print(text, file=sys.stderr, flush=True))
     print(results_table(summary), end="")
     print(f"\nCompletions: {folder / SAMPLES}\nNumbers: {folder / SUMMARY}")
     return 0

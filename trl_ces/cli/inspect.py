@@ -16,14 +16,14 @@ EPILOG = """Recipe fields are also accepted, such as --dtype bfloat16 or --syste
 
 
 def run(argv: list[str]) -> int:
-    """Sample completions, print and write the report; return 1 if the recipe's reward function fails, else 0."""
+    """Sample completions and report on them; return 1 if a reward function of the recipe fails, else 0."""
     usage = "trl-ces inspect --config RECIPE | --model MODEL --data FILE | --model MODEL --prompt TEXT  [options]"
     parser = Parser("inspect", usage=usage, description="Show a model's accuracy and entropies.", epilog=EPILOG)
     add = parser.add_argument
     add("--model", help="directory of a saved model or a LoRA adapter, or a Hub id (default: the recipe's model)")
-    add("--config", nargs="+", default=[], metavar="NAME", help="recipe and overlays, which change the defaults")
-    add("--prompt", action="append", metavar="TEXT", help="prompt; can be repeated")
-    add("--data", metavar="FILE", help="prompts: a .json, .jsonl or .parquet file, or a dataset on the Hub")
+    add("--config", nargs="+", default=[], metavar="NAME", help="recipe and overlays, which set the defaults")
+    add("--prompt", action="append", metavar="TEXT", help="a prompt; repeat the flag for several prompts")
+    add("--data", metavar="FILE", help="source of prompts: a .json, .jsonl or .parquet file, or a dataset on the Hub")
     add("--num_prompts", type=count, metavar="N", help=f"number of prompts to draw (default {NUM_PROMPTS})")
     add("--num_samples", type=count, metavar="N", help="completions per prompt (default: num_generations, at least 8)")
     add("--temperature", type=float, metavar="T", help="sampling temperature (default: the recipe's, or 1)")
@@ -34,7 +34,7 @@ def run(argv: list[str]) -> int:
     add("--batch_size", type=count, metavar="N", help="completions per batch (default 32)")
     add("--output_dir", type=path, metavar="DIR", help="also write all numbers to DIR/inspect.json")
     add("--html", type=path, metavar="FILE", help="also write an HTML page of completions and their shaped tokens")
-    add("--compare", metavar="MODEL", help="second model, shown next to the first one on the HTML page")
+    add("--compare", metavar="MODEL", help="second model to show next to the first model on the HTML page")
     options, remaining = parser.parse_known_args(argv or ["--help"])
     line = read_words(remaining, vars(options))
     if line.accelerate_flags or line.accelerate_config:

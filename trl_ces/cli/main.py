@@ -8,13 +8,13 @@ import sys
 
 from ..support.errors import UserError, ignore_deprecations, nearest
 
-# Subcommand -> help text. Each subcommand is a module with `run(argv) -> int`, which is imported only when needed.
+# Help texts by subcommand. Each subcommand is a module with `run(argv) -> int`, which is imported only when needed.
 COMMANDS = {
     "train": "train a model from a recipe",
     "recipes": "list the recipes with their costs, or print one in full",
     "plan": "compute a recipe's steps and memory without a GPU",
     "study": "train several methods with several seeds and compare them",
-    "quickstart": "show the effect of CES on a small model, on this machine's CPU",
+    "quickstart": "show the effect of CES on a small model on the CPU",
     "inspect": "show a model's high-entropy tokens before training",
     "eval": "measure accuracy and completion length on benchmarks",
     "compare": "compare evaluations in the layout of the paper's Table 1",
@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
             if not isinstance(end.code, int | None):
                 raise
             code = end.code or 0  # argparse raises SystemExit
-        print(end="", flush=True)  # at exit, Python would report a closed pipe
+        print(end="", flush=True)  # raise BrokenPipeError here, because at exit Python would print it
         return code
     except UserError as error:
         print(f"trl-ces {command}: error: {error}", file=sys.stderr)
@@ -41,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         poll = select.poll()
         poll.register(sys.stdout, 0)
-        if not poll.poll(0):  # another pipe was closed
+        if not poll.poll(0):  # the closed pipe is not stdout
             raise
         # The reader has exited, as in `trl-ces recipes | head`.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -11,14 +11,14 @@ from ..support.hub import expand_home
 
 
 class Parser(argparse.ArgumentParser):
-    """Argument parser that raises `UserError` and does not accept abbreviated flags."""
+    """Argument parser that raises `UserError` and rejects abbreviated flags."""
 
     def __init__(self, command: str, **options: Any):
         formatter = argparse.RawDescriptionHelpFormatter
         super().__init__(prog=f"trl-ces {command}", formatter_class=formatter, allow_abbrev=False, **options)
 
     def parse_known_args(self, args=None, namespace=None):
-        """Treat `--a-b` as `--a_b`, as in recipe fields."""
+        """Treat `--a-b` as `--a_b`, because recipe fields contain underscores."""
         normalized = [
             re.sub(r"^--[^=]+", lambda flag: f"--{flag[0][2:].replace('-', '_')}", word) for word in args or []
         ]
@@ -46,7 +46,7 @@ def positive(word: str) -> float:
 
 
 def number_or_text(word: str) -> float | str:
-    """Parse a number; return other text unchanged."""
+    """Parse a number, or return the text unchanged if it is not a number."""
     try:
         return float(word)
     except ValueError:
@@ -54,7 +54,7 @@ def number_or_text(word: str) -> float | str:
 
 
 def path(word: str) -> Path:
-    """Parse a path and expand `~`, which a shell does not expand in `--out=~/x`."""
+    """Parse a path and expand `~`, because shells do not expand `~` in `--out=~/x`."""
     try:
         return Path(expand_home(word))
     except UserError as error:  # argparse would drop the message

@@ -7,8 +7,8 @@ from .parser import Parser, count, positive
 DEVICES = ("A800", "A100", "H100", "L40S", "RTX4090")
 EPILOG = """\
 Print the schedule of rollouts and steps, the memory per device for completions of maximum length, the disk space for
-checkpoints, a rough estimate of the run time, and whether the run fits. Nothing is downloaded, except the config.json
-of models whose shape is not included in `trl-ces`.
+checkpoints, a rough estimate of the run time, and whether the run fits. Nothing is downloaded, except config.json for
+models whose dimensions are not included in `trl-ces`.
 
   trl-ces plan --config R1-7B --gpus 2 --gpu_memory 80 --accelerate_config zero3_offload
 """
@@ -24,11 +24,11 @@ def run(argv: list[str]) -> int:
     )
     add = parser.add_argument
     add("--config", required=True, nargs="+", metavar="NAME", help="a recipe and overlays, as in `trl-ces train`")
-    add("--gpus", type=count, default=1, metavar="N", help="total number of processes, one per device (default: 1)")
+    add("--gpus", type=count, default=1, metavar="N", help="total number of devices, one process each (default: 1)")
     add("--nodes", type=count, metavar="N", help="training nodes (default: from the accelerate configuration, or 1)")
     add("--device", choices=DEVICES, type=str.upper, default="A800", help="GPU for the time estimate (default: A800)")
     add("--gpu_memory", type=positive, metavar="GIB", help="memory per device, to check whether the recipe fits")
-    add("--accelerate_config", metavar="NAME", help="as in `trl-ces train` (default: ddp)")
+    add("--accelerate_config", metavar="NAME", help="configuration, as in `trl-ces train` (default: ddp)")
     add("--model_config", metavar="FILE", help="config.json of a model that is not on the Hub")
     add("--prompt_length", type=count, metavar="N", help="maximum prompt length (default: from the recipe, or 512)")
     add("--rows", type=count, metavar="N", help="number of training prompts, if `max_train_samples` is not set")
@@ -36,7 +36,7 @@ def run(argv: list[str]) -> int:
     line = read_words(remaining, vars(options))
     if line.accelerate_flags:
         flags = ", ".join(f"--{name}" for name in line.accelerate_flags)
-        raise UserError(f"command line: `trl-ces plan` does not support {flags}: use `--gpus` and `--nodes`.")
+        raise UserError(f"command line: `trl-ces plan` does not support {flags}; use `--gpus N` and `--nodes N`.")
     from ..lab.plan.plan import plan_recipe
     from ..lab.plan.text import plan_text
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .parser import Parser, path
 
-NEXT = r"""Next, use your own model (a directory or a Hub id) and problems (.jsonl with question and answer):
+NEXT = r"""Next, use your own model (a directory or a Hub id) and problems (a .jsonl file with question and answer):
   trl-ces inspect --model MODEL --data FILE
   trl-ces train --model_name_or_path MODEL --dataset_name FILE --reward_funcs accuracy_reward \
     --ces_beta_incorrect 0 --ces_tau auto --output_dir runs/mine
@@ -17,7 +17,7 @@ docs/tutorial.md explains each step, and docs/quickstart.md explains these resul
 
 
 class StageLine:
-    """Terminal line with a stage's title and progress, and its duration when it ends."""
+    """Terminal line with a stage's title and progress, and with the duration at the end of the stage."""
 
     def __init__(self, title: str):
         self.title = title
@@ -39,9 +39,9 @@ class StageLine:
 
 def run(argv: list[str]) -> int:
     """Train with all methods and print the comparison; return 1 if a run failed."""
-    parser = Parser("quickstart", description="Compare CES and DAPO on a small model in a few minutes on a CPU.")
+    parser = Parser("quickstart", description="Compare CES and DAPO on a small model on the CPU in a few minutes.")
     parser.add_argument("--output_dir", type=path, default=Path("runs/quickstart"), help="output directory")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the base model, problems and training")
+    parser.add_argument("--seed", type=int, default=0, help="seed for the base model, the problems and training")
     options = parser.parse_args(argv)
 
     from ..lab.study import quickstart
@@ -54,5 +54,5 @@ def run(argv: list[str]) -> int:
     except RunFailed as failure:
         print(f"\n{failure}", file=sys.stderr)
         return 1
-    print(f"\n{summary}\n\nPlot of the runs: {options.output_dir / quickstart.PICTURE}\n\n{NEXT}")
+    print(f"\n{summary}\n\nPlot of the runs: {options.output_dir / quickstart.PLOT_FILE}\n\n{NEXT}")
     return 0

@@ -11,7 +11,7 @@ from .parser import Parser
 def run(argv: list[str]) -> int:
     """List recipes, or run `show`, `copy` or `costs`."""
     parser = Parser("recipes", description="List the shipped recipes and overlays, or print a recipe in full.")
-    actions = "print the composed recipe, copy it to a new file, or compute the cost table"
+    actions = "print a composed recipe, copy it to a new file, or compute the cost table"
     parser.add_argument("action", nargs="?", choices=["show", "copy", "costs"], help=actions)
     parser.add_argument("names", nargs="*", metavar="NAME", help="recipe and overlays; for `copy`, also a new file")
     options = parser.parse_args(argv)

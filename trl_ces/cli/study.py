@@ -12,9 +12,9 @@ def run(argv: list[str]) -> int:
     description = "Train several methods with several seeds and compare them. Repeat the command to resume."
     parser = Parser("study", description=description)
     names = ", ".join(shipped_files("study"))
-    parser.add_argument("--config", required=True, help=f"YAML file of a study, or name of a shipped study: {names}")
-    parser.add_argument("--jobs", type=count, default=1, help="number of runs in parallel (default 1)")
-    parser.add_argument("--output_dir", type=path, help="output directory (default: set by the study)")
+    parser.add_argument("--config", required=True, help=f"YAML file of a study, or name of a shipped study ({names})")
+    parser.add_argument("--jobs", type=count, default=1, help="number of parallel runs (default 1)")
+    parser.add_argument("--output_dir", type=path, help="output directory (default: the study's)")
     options = parser.parse_args(argv)
     file = find_config(options.config, kind="study")
 

@@ -10,7 +10,7 @@ from ..support.parent import end_with_launcher
 
 if __name__ == "__main__":  # before the imports, which take seconds
     end_with_launcher()
-    # Until training handles these signals, exit with code 0, because launchers report all other exit codes as errors.
+    # Until training handles these signals, exit with code 0, because launchers report any other code as an error.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os._exit(0))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
@@ -26,7 +26,7 @@ def main(args: list[str]) -> int:
     """Train and save the model."""
     ignore_deprecations()
     # Read the environment first, because user code may change it.
-    reported, rank = os.environ.get(REPORTED), os.environ.get("LOCAL_RANK", "0")
+    error_file, rank = os.environ.get(REPORTED), os.environ.get("LOCAL_RANK", "0")
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
     parser.add_argument("--expect_processes", type=int, default=1)
     parser.add_argument("--expect_distributed_type")
@@ -39,14 +39,14 @@ def main(args: list[str]) -> int:
         train(recipe, options.expect_processes, options.expect_distributed_type)
     except (UserError, SystemExit) as error:
         if isinstance(error, SystemExit):
-            error = StoppedTraining(f"`sys.exit({error.code!r})` was called before the model was saved: remove it.")
+            error = StoppedTraining(f"`sys.exit({error.code!r})` was called before the model was saved.")
         if rank == "0" or isinstance(error, StoppedTraining):
             print(f"trl-ces train: error: {error}", file=sys.stderr, flush=True)
-            if reported is not None:
-                Path(reported).touch()
+            if error_file is not None:
+                Path(error_file).touch()
         return 2
-    if reported is not None:
-        Path(reported).with_name(ENDED).touch()
+    if error_file is not None:
+        Path(error_file).with_name(ENDED).touch()
     return 0
 
 

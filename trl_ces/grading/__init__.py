@@ -3,8 +3,8 @@ Grade final answers against reference answers ("golds") in bounded time and memo
 
 The steps of grading and the modules that implement them:
 
-1. `judge.py` removes the thinking, decides simple cases in this process and sends the others to a worker (`pool.py`,
-   `worker.py`).
+1. `judge.py` removes the thinking, decides simple cases in this process and sends the remaining cases to a worker
+   (`pool.py`, `worker.py`).
 2. `answers.py` extracts the final answer. `context.py` checks whether the surrounding text retracts it. `copies.py`
    checks whether it only repeats the question. `asked.py`, `options.py`, `phrases.py` and `order.py` interpret it with
    the help of the question.

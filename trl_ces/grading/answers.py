@@ -1,6 +1,6 @@
 r"""
 Extract a completion's final answer: the last `\boxed{...}` or `\fbox{...}`; else an explicit statement ("the answer
-is", 答案是); else a bold or math expression that ends the text; else the option or number in its last sentence.
+is", 答案是); else a bold or math expression that ends the text; else the option or number in the last sentence.
 
 | gold | equal completions | different completions |
 |---|---|---|
@@ -13,15 +13,15 @@ from typing import NamedTuple
 
 from .context import MATH, is_valid_in_context
 from .forms import condition
-from .notation import tidy, visible
+from .notation import tidy, without_invisible
 from .numbers import number
 from .options import letter_and_text, options_of, plain
 from .units import MEASURES, parse_unit
 
-# Statements and closing expressions count only within the last STATEMENT_WINDOW characters; boxes count anywhere.
+# Search the last STATEMENT_WINDOW characters for statements and closing expressions, and the whole text for boxes.
 STATEMENT_WINDOW = 2000
 _LONGEST_SENTENCE = 300
-# Keep only this many boxes, the last ones: no gold lists more values.
+# Keep only the last MAX_BOXES boxes, because no gold lists more values.
 MAX_BOXES = 50
 
 _STATEMENT = re.compile(
@@ -80,13 +80,13 @@ _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # an escaped brace denotes a set, n
 
 
 def _matching_braces(text: str) -> dict[int, int]:
-    opened: list[int] = []
+    open_braces: list[int] = []
     closing_brace: dict[int, int] = {}
     for match in _BRACE.finditer(text):
         if match.group() == "{":
-            opened.append(match.start())
-        elif match.group() == "}" and opened:
-            closing_brace[opened.pop()] = match.start()
+            open_braces.append(match.start())
+        elif match.group() == "}" and open_braces:
+            closing_brace[open_braces.pop()] = match.start()
     return closing_brace
 
 
@@ -98,9 +98,9 @@ def find_statement(text: str, question: str = "") -> str | None:
     if statements := list(_STATEMENT.finditer(text)):
         last = statements[-1]
         # "the values are 1, 2: **3**"
-        closing = _closing(text[last.end() :], question) if last[0][:1] in "svrSVR" else None
-        return closing or _stated(text, last, question)
-    return _closing(text, question) or _final_option(text, options_of(question)) or _final_number(text, question)
+        closing = _closing_value(text[last.end() :], question) if last[0][:1] in "svrSVR" else None
+        return closing or _stated_value(text, last, question)
+    return _closing_value(text, question) or _final_option(text, options_of(question)) or _final_number(text, question)
 
 
 # A closing expression may be followed by a few words without a number: "Hence we obtain $025$ as required."
@@ -139,8 +139,8 @@ _DISCLAIMED = re.compile(
 )
 
 
-def _closing(text: str, question: str = "") -> str | None:
-    """Return the expression that ends a text if it is bold or introduced by its sentence."""
+def _closing_value(text: str, question: str = "") -> str | None:
+    """Return the expression at the end of a text if it is bold or the sentence introduces it."""
     if line := _LAST_LINE.search(text):
         start, end = line.span(1)
         is_disclaimed = _DISCLAIMED.search(_sentence_before(text, start))
@@ -151,7 +151,7 @@ def _closing(text: str, question: str = "") -> str | None:
         return None
     start, end = closings[-1].span()
     tail = text[end:]
-    if text[:end].endswith("**"):  # the value in other units and numbers of the question may follow
+    if text[:end].endswith("**"):  # ignore the value in other units and numbers from the question
         tail = _IN_OTHER_UNITS.sub("", tail, count=1)
         tail = re.sub(r"(?<![\d.])\d+(?!\.?\d)", lambda match: "" if match[0] in question else match[0], tail)
     if not _CLOSING_TAIL.fullmatch(tail):
@@ -165,10 +165,10 @@ def _closing(text: str, question: str = "") -> str | None:
         return None
     if not bold or start < bold.start() or not re.search("[A-Za-z]", _FORMULA.sub("", bold[1])):
         return _with_measure(text[start:end].replace("**", "").strip(), text[end:]) or None
-    if earlier := _BOLD_BEFORE.search(before):  # "one drives at **56 km/h** and the other at **76 km/h**"
-        return f"{earlier[1]}; {bold[1]}"
-    # "**72 days** to finish the book": bold shows where the value ends.
-    return (_closing(bold[1]) if _SENTENCE_IN_BOLD.match(bold[1]) else None) or bold[1].strip()
+    if first_value := _BOLD_BEFORE.search(before):  # "one drives at **56 km/h** and the other at **76 km/h**"
+        return f"{first_value[1]}; {bold[1]}"
+    # "**72 days** to finish the book": only the bold text is the value.
+    return (_closing_value(bold[1]) if _SENTENCE_IN_BOLD.match(bold[1]) else None) or bold[1].strip()
 
 
 _BEFORE_OPTION = re.compile(
@@ -202,7 +202,7 @@ def _final_option(text: str, options: dict[str, str]) -> str | None:
         sentence = before + _CLAUSE_BREAK.split(letter[0] + after)[0]
         is_last = len(before) + len(letter[0] + after) - len(sentence) < 3
         pair = letter_and_text(letter[0], options[letter[0]]).search(plain(sentence))
-        # "should" and "first" hedge a number, but not an option with its text
+        # "should" and "first" hedge a number, but not an option that is named with its text
         rest = re.sub(r"\b(?:should|first)\b", "", plain(sentence).replace(pair[0], "")) if pair else before
         is_only = not options.keys() & {*_NAMED_OPTION.findall(rest if is_last else text[line:])} - {letter[0]}
         if pair and (not is_only or not (is_last or _IS_CORRECT.search(sentence)) or _REJECTED_OPTION.search(rest)):
@@ -241,7 +241,7 @@ _NAME_BEFORE = re.compile(  # "x =", "m + n =", "Total ="
 )
 _NAMED_PAIR = re.compile(r"\b[A-Z][a-z]+ is \d+(?: [a-z ]+)?,? and [A-Z][a-z]+ is \d+(?: [a-z ]+)?\Z")
 _LETTER_BEFORE = re.compile(r"(?<![A-Za-z+])(?<!\+ )[a-z]\s*=\s*\Z")
-# After these, a number needs no final period. Elsewhere, a missing period may indicate truncation.
+# After these words and signs, a number needs no final period. Elsewhere, a missing period may indicate truncation.
 _BEFORE_RESULT = re.compile(r"(?:[:：→=>是为]|等于|\b(?:is|final|answer))[\s(*]*\Z", re.IGNORECASE)
 
 
@@ -281,7 +281,7 @@ _MEASURE = re.compile(r"\s?(?!in\b)((?:square |cubic )?[A-Za-zμ]+(?:(?:/| per )
 
 
 def _with_measure(value: str, tail: str) -> str:
-    """Return a value with the unit that follows it, dropping any other words."""
+    """Append the unit at the start of `tail` to a value, and drop other words."""
     if _MODIFIER_AFTER.match(tail):
         return value + tail
     unit = match[1] if (match := _MEASURE.match(tail)) else ""
@@ -306,7 +306,7 @@ _ORNAMENT = re.compile(
 
 
 def _without_ornaments(text: str) -> str:
-    """Return the end of a text without decorations: check marks, QED, a third asterisk."""
+    """Return the end of a text without decorations such as check marks and end-of-proof symbols."""
     return _ORNAMENT.sub(" ", text[-STATEMENT_WINDOW:].replace("***", "**")).rstrip()
 
 
@@ -319,24 +319,24 @@ _NOT_THE_ANSWER = re.compile(
 )
 
 
-def _stated(text: str, statement: re.Match[str], question: str) -> str | None:
+def _stated_value(text: str, statement: re.Match[str], question: str) -> str | None:
     start = statement.end()
     values = _VALUES.match(text, start)
     end = _SENTENCE_END.search(text, values.end() if values else start)
     if _NOT_THE_ANSWER.search(text[: statement.start()]) or (end and end.group() in "?？"):
         return None
     line = text[start:].partition("\n")[0]
-    if not values and "**" in line.strip(" *") and (closing := _closing(line)):
+    if not values and "**" in line.strip(" *") and (closing := _closing_value(line)):
         return closing  # **Answer**: Their average guess is **80 jelly beans**.
     stop = end.start() if end else len(text)
     if values:
-        stated = _with_measure(values.group().replace("**", "").strip(), text[values.end() : stop])
+        value = _with_measure(values.group().replace("**", "").strip(), text[values.end() : stop])
     else:
-        stated = _REASON.sub("", text[start:stop]).strip(" *:：`")
-    if not stated or not is_valid_in_context(text, start, values.end() if values else stop, stated):
+        value = _REASON.sub("", text[start:stop]).strip(" *:：`")
+    if not value or not is_valid_in_context(text, start, values.end() if values else stop, value):
         return None
-    is_sentence = re.match("(?![选第])[一-鿿]", stated)  # 答：还剩4扇没擦
-    return (is_sentence and _final_number(f"{stated}.", question)) or stated
+    is_sentence = re.match("(?![选第])[一-鿿]", value)  # 答：还剩4扇没擦
+    return (is_sentence and _final_number(f"{value}.", question)) or value
 
 
 # A currency symbol, not a math delimiter: the next dollar sign on the line, if any, also precedes a number.
@@ -348,31 +348,31 @@ _TUPLE = re.compile(r"(?:\\left)?[(\[（][^()\[\]（）]*[)\]）]")
 
 def extract_answer(text: str, parts: int = 1, boxes_only: bool = False, question: str = "") -> str | None:
     """Extract the final answer; return `None` if there is none."""
-    text = _PRICE.sub(r"\\$", visible(text))
+    text = _PRICE.sub(r"\\$", without_invisible(text))
     boxes = find_boxes(text)
     if boxes is None:
         return None
     if not boxes:
         return None if boxes_only else find_statement(text, question)
-    if later := _stated_after(text[boxes[-1].end :], question):
-        return later
+    if override := _value_stated_after(text[boxes[-1].end :], question):
+        return override
     is_single = bool(_TUPLE.fullmatch(boxes[-1].content)) or not _SEVERAL_VALUES.search(boxes[-1].content)
     is_one_per_part = is_single and len(boxes) == parts and all(box.content for box in boxes)
-    chosen = boxes if is_one_per_part else boxes[-1:]
+    selected = boxes if is_one_per_part else boxes[-1:]
     for box in boxes[-2::-1] if is_single and not is_one_per_part else []:  # \boxed{2} and \boxed{7} form one answer
-        if not box.content or not chosen[0].content or not _JOINED.fullmatch(text, box.end, chosen[0].start):
+        if not box.content or not selected[0].content or not _JOINED.fullmatch(text, box.end, selected[0].start):
             break
-        chosen = [box, *chosen] if box.content != chosen[0].content else chosen
-    if not all(is_valid_in_context(text, box.start, box.end, box.content) for box in chosen):
+        selected = [box, *selected] if box.content != selected[0].content else selected
+    if not all(is_valid_in_context(text, box.start, box.end, box.content) for box in selected):
         return None
-    return "; ".join(box.content for box in chosen) or None
+    return "; ".join(box.content for box in selected) or None
 
 
-def _stated_after(text: str, question: str) -> str | None:
-    """Return the value of the last explicit statement after the boxes, which overrides them."""
+def _value_stated_after(text: str, question: str) -> str | None:
+    """Return the value of the last explicit statement after the boxes, which overrides the boxes."""
     text = _without_ornaments(text)
     statements = list(_STATEMENT.finditer(text))
-    stated = _stated(text, statements[-1], question) if statements else None
-    if not stated or ("$" not in stated and number(tidy(stated)) is None and condition(stated) != r"\emptyset"):
+    value = _stated_value(text, statements[-1], question) if statements else None
+    if not value or ("$" not in value and number(tidy(value)) is None and condition(value) != r"\emptyset"):
         return None
-    return stated
+    return value

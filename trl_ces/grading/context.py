@@ -80,20 +80,20 @@ def is_valid_in_context(text: str, start: int, end: int, value: str) -> bool:
     # Ignore math delimiters inside the answer.
     spans = MATH.finditer(before + "5" + text[end : end + _CONTEXT_LENGTH])
     math_start = next((span.start() for span in spans if span.start() < len(before) < span.end()), None)
-    bare, rest = _OPENERS.sub("", before), after[_CLOSERS.match(after).end() :]  # type: ignore[union-attr]
-    clause = re.split(r"[.!?](?=\s|\Z)|[;,，。；！？\n]", bare)[-1]
-    denied = _NOT.search(bare) or _CHANGING.search(_CONTRAST.sub("", clause)) or _DOUBTS.search(clause)
+    lead, rest = _OPENERS.sub("", before), after[_CLOSERS.match(after).end() :]  # type: ignore[union-attr]
+    clause = re.split(r"[.!?](?=\s|\Z)|[;,，。；！？\n]", lead)[-1]
+    is_denied = _NOT.search(lead) or _CHANGING.search(_CONTRAST.sub("", clause)) or _DOUBTS.search(clause)
     if math_start is None:
-        changed = bool(_BEFORE_IN_TEXT.search(_TOUCHING.sub("", before)) or _AFTER_IN_TEXT.match(after))
+        is_changed = bool(_BEFORE_IN_TEXT.search(_TOUCHING.sub("", before)) or _AFTER_IN_TEXT.match(after))
     else:
         in_math = _BEFORE_IN_MATH.search(_OPENERS.sub("", before[math_start:])) or before.rstrip().endswith(r"\in")
-        changed = not in_math or not _AFTER_IN_MATH.match(rest)
-    followed = _RAISED.match(after) or _WORDS_AFTER.match(rest.lstrip("$* "))
-    return not (_HIDDEN.search(before) or denied or changed or followed or _is_retracted(value, before, after))
+        is_changed = not in_math or not _AFTER_IN_MATH.match(rest)
+    is_scaled = _RAISED.match(after) or _WORDS_AFTER.match(rest.lstrip("$* "))
+    return not (_HIDDEN.search(before) or is_denied or is_changed or is_scaled or _is_retracted(value, before, after))
 
 
 _LITERAL = r"[\s$*\\(]*([-+]?(?:\d[\d,./]*|\\[dt]?frac(?:\d\d|\s*\{[^{}]*\}\s*\{[^{}]*\})))"
-# Another value given in place of the answer.
+# A different value given in place of the answer.
 _CLAIM = re.compile(
     r"(?i)(?:\banswers?\s*(?:is|are|was|would be|[:：=])|\bfinal(?:ly)?\s*:|\bshould\s+(?:be|have been)|"
     r"\b(?:true|correct|right|actual|real) \w+ (?:is|was)|正确答案(?:为|是)|应该?是|可能是|"
@@ -125,13 +125,13 @@ _RETRACTION = re.compile(
 def _is_retracted(value: str, before: str, after: str) -> bool:
     if _RETRACTION.search(after):
         return True
-    if (given := _number(value.rpartition("=")[2])) is None:
+    if (number_given := _number(value.rpartition("=")[2])) is None:
         return False
     claims = [match.group(1) for pattern in (_CLAIM, _SAID_CORRECT) for match in pattern.finditer(after)]
     claims += [match.group(1) for match in (_EQUALS_AFTER.match(after), _EQUALS_BEFORE.search(before)) if match]
-    others = [_number(claim.rstrip(".,/")) for claim in claims]
+    values = [_number(claim.rstrip(".,/")) for claim in claims]
     # 0.33 after 1/3 is not a retraction.
-    return any(other is not None and abs(other - given) > abs(given) / 100 for other in others)
+    return any(claimed is not None and abs(claimed - number_given) > abs(number_given) / 100 for claimed in values)
 
 
 def _number(text: str) -> Fraction | None:

@@ -34,25 +34,25 @@ def is_copy(answer: str, gold: str, question: str) -> bool:
     """Whether the answer repeats the question or is an unevaluated number."""
     if not question or any(map(too_big, (answer, gold, question))):
         return False
-    written, expected = tidy(answer), tidy(gold)
-    if not written or not expected:
+    answer_text, gold_text = tidy(answer), tidy(gold)
+    if not answer_text or not gold_text:
         return False
-    golds = [expected, _last_side(expected)]
-    if any(_sorted_shape(written) == _sorted_shape(expected_form) for expected_form in golds) or choice(expected):
+    golds = [gold_text, _last_side(gold_text)]
+    if any(_sorted_shape(answer_text) == _sorted_shape(expected_form) for expected_form in golds) or choice(gold_text):
         return False
-    condition = re.fullmatch(r"\\\{[^:|]*(?::|\\mid(?![A-Za-z])|\|)(.*)\\\}", written, re.DOTALL)  # {x : x^2 < 4}
-    parts = (written, *(condition.groups() if condition else ()))
-    if _operations(written) and any(_occurs_in(_shape(part), _question_shape(question)) for part in parts):
+    condition = re.fullmatch(r"\\\{[^:|]*(?::|\\mid(?![A-Za-z])|\|)(.*)\\\}", answer_text, re.DOTALL)  # {x : x^2 < 4}
+    parts = (answer_text, *(condition.groups() if condition else ()))
+    if _operations(answer_text) and any(_occurs_in(_shape(part), _question_shape(question)) for part in parts):
         return True
-    value = split_unit(_last_side(written))[0]  # 2 in x = 5 - 3 = 2
+    value = split_unit(_last_side(answer_text))[0]  # 2 in x = 5 - 3 = 2
     if any(_sorted_shape(value) == _sorted_shape(expected_form) for expected_form in golds):
         return False
-    if value.count(r"\begin") > max(1, expected.count(r"\begin")):  # a product of matrices
+    if value.count(r"\begin") > max(1, gold_text.count(r"\begin")):  # a product of matrices
         return True
-    if _UNEVALUATED.search(value) and not _UNEVALUATED.search(expected):
+    if _UNEVALUATED.search(value) and not _UNEVALUATED.search(gold_text):
         return True
-    name, *results = sides(expected)
-    result = split_unit(results[0] if len(results) == 1 and is_name(name) else expected)[0]  # 5 in x = 5 and 5 cm
+    name, *results = sides(gold_text)
+    result = split_unit(results[0] if len(results) == 1 and is_name(name) else gold_text)[0]  # 5 in x = 5 and 5 cm
     is_value = (
         number(result) is not None and r"\pi" not in value and not _NAME.search(re.sub(r"\\[A-Za-z]+", "", value))
     )
@@ -83,7 +83,7 @@ _NEUTRAL = re.compile(rf"(?<![\d.^}}\w])0\+|[+-]0(?![\d.\w^])|(?<![\d.^}}\w])1{_
 
 def _shape(text: str) -> str:
     """Remove brackets and neutral terms from a tidied text, and sort the sides of an equality."""
-    return "=".join(sorted(_bare(_NEUTRAL.sub("", re.sub(r"\s", "", unwrap(side)))) for side in split_top(text, "=")))
+    return "=".join(sorted(_strip(_NEUTRAL.sub("", re.sub(r"\s", "", unwrap(side)))) for side in split_top(text, "=")))
 
 
 def _sorted_shape(text: str) -> str:
@@ -96,23 +96,23 @@ _FACTOR = re.compile(r"\([^()]*\)|[^()]+|[()]")
 
 def _sorted_side(text: str) -> str:
     terms = [term for part in split_top(text, "+") for term in re.split(r"(?<=[^({\[^=,])(?=-)", part)]
-    return "+".join(sorted("".join(sorted(_bare(factor) for factor in _FACTOR.findall(term))) for term in terms))
+    return "+".join(sorted("".join(sorted(_strip(factor) for factor in _FACTOR.findall(term))) for term in terms))
 
 
 _FRACTION = re.compile(r"\\frac(?:\{([^{}]*)\}\{([^{}]*)\}|(\d)(\d))")
 
 
-def _bare(text: str) -> str:
+def _strip(text: str) -> str:
     return re.sub(rf"[{{}}()\[\]]|{_TIMES}", "", _FRACTION.sub(r"\1\3/\2\4", text))
 
 
 @lru_cache(maxsize=256)
 def _question_shape(question: str) -> str:
-    """Return the question's alternating texts and formulas, without brackets or spaces except between words."""
+    """Return the question's texts and formulas in alternate lines, without brackets or needless spaces."""
     pieces = [unwrap(tidy(piece)) for piece in re.split(r"\$\$?|\\[\[\]()]", question)]
     pieces[::2] = [re.sub(r"(?<![A-Za-z])\s|\s(?![A-Za-z])", "", text) for text in pieces[::2]]
     pieces[1::2] = [re.sub(r"\s", "", formula) for formula in pieces[1::2]]
-    return _bare("\n".join(pieces))
+    return _strip("\n".join(pieces))
 
 
 _START = r"(?<![A-Za-z\d.])"

@@ -17,7 +17,7 @@ from ..support.comparison import Algebra
 from ..support.limits import MAX_ITEMS, too_big
 from . import forms, statements
 from .forms import choice, congruence, is_words, same_text
-from .notation import balanced, enclosed, split_top, tidy, unwrap
+from .notation import enclosed, is_balanced, split_top, tidy, unwrap
 from .numbers import decimal_places, number
 from .order import same_parts
 from .statements import gives_different_names, has_unknowns, is_name, is_relation, may_be_named, results, sides
@@ -38,7 +38,7 @@ def equal(gold: str, answer: str, algebra: Algebra) -> bool:
     """Whether an answer is mathematically equal to the gold."""
     if same_text(gold, answer):
         return True
-    if too_big(gold) or too_big(answer) or not balanced(answer):
+    if too_big(gold) or too_big(answer) or not is_balanced(answer):
         return False
     units = [unit for text in (gold, answer) for unit in (implied_unit(text), split_unit(tidy(text))[1]) if unit]
     if any(not unit_fits(one, other) for one, other in combinations(units, 2)):
@@ -108,7 +108,7 @@ def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
         return False
     if forms.spelling(gold) == forms.spelling(answer):
         return True
-    # Several choices in any order. A gold with unsorted letters is a sequence.
+    # The letters of several choices may be in any order, but a gold with unsorted letters is a sequence.
     one, other = (_CHOICE_SEPARATORS.sub("", unwrap(text)) for text in (gold, answer))
     if _CHOICES.fullmatch(one) and list(one) == sorted(one) == sorted(other):
         return True
@@ -132,10 +132,10 @@ def _compare_numbers(gold: str, answer: str) -> bool | None:
     """Compare number literals with or without units; `None` for other texts."""
     gold_text, gold_unit = split_unit(gold)
     answer_text, answer_unit = split_unit(_value(answer))
-    if gold_unit and (lettered := _TRAILING_LETTER.fullmatch(answer_text)) and unit_fits(lettered.group(2), gold_unit):
-        answer_text = lettered.group(1)  # 40s for 40 seconds
-    if "." in gold_text and (french := re.fullmatch(r"(-?\d+),(\d{1,2}|\d{4,})", answer_text)):
-        answer_text = ".".join(french.groups())
+    if gold_unit and (match := _TRAILING_LETTER.fullmatch(answer_text)) and unit_fits(match.group(2), gold_unit):
+        answer_text = match.group(1)  # 40s for 40 seconds
+    if "." in gold_text and (decimal_comma := re.fullmatch(r"(-?\d+),(\d{1,2}|\d{4,})", answer_text)):
+        answer_text = ".".join(decimal_comma.groups())
     expected, given = number(gold_text), number(answer_text)
     if expected is None or given is None:
         return None
@@ -166,19 +166,19 @@ _PLUS_MINUS = re.compile(r"\\(p|m)(?:m|p)(?![A-Za-z])\s*")  # not \pmod
 
 
 def listed_values(text: str) -> list[str]:
-    """Split a tidied list or set into values, without its braces and with each plus-minus expanded."""
+    """Split a tidied list or set into values, remove its braces and expand plus-minus signs."""
     brackets = enclosed(text)
     if brackets and brackets[0] == r"\{" and brackets[2] == r"\}" and not re.search(r"\\mid|\||:", brackets[1]):
         text = brackets[1]
-    if words := re.fullmatch(r"\\text\s*\{([^{}]*,[^{}]*)\}", text):
-        text = words.group(1)
-    if (named := _NAMED_TUPLE.fullmatch(text)) and not _PLUS_MINUS.search(text):  # (x, y) = (1, 2)
-        names, values = (split_top(part, ",") for part in named.groups())
+    if quoted := re.fullmatch(r"\\text\s*\{([^{}]*,[^{}]*)\}", text):
+        text = quoted.group(1)
+    if (assignment := _NAMED_TUPLE.fullmatch(text)) and not _PLUS_MINUS.search(text):  # (x, y) = (1, 2)
+        names, values = (split_top(part, ",") for part in assignment.groups())
         if len(names) == len(values) > 1 and all(map(is_name, names)):
             return [f"{name}={value}" for name, value in zip(names, values, strict=True)]
     items = split_top(text, ";")
     items = items if len(items) > 1 else split_top(text, ",")
-    return [signed for item in items for signed in _expand_plus_minus(item)]
+    return [value_of_item for item in items for value_of_item in _expand_plus_minus(item)]
 
 
 def _expand_plus_minus(item: str) -> list[str]:
@@ -191,15 +191,15 @@ def _expand_plus_minus(item: str) -> list[str]:
 
 
 def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
-    """Compare lists, tuples, intervals and unions; `None` if neither side is one."""
+    """Compare lists, tuples, intervals and unions; `None` for other texts."""
     gold_items, answer_items = listed_values(gold), listed_values(answer)
     if len(gold_items) > 1 or _tuple(gold):
         answer_items = [one for item in answer_items for one in _split_chain(item) or [item]]
     elif len(answer_items) > 1 or _tuple(answer):
         gold_items = [one for item in gold_items for one in _split_chain(item) or [item]]
-    bounded = statements.interval_of(gold) or gold  # to match x > 1, x < 3
-    if stated := _stated_union(answer_items, bounded):
-        return _compare_structure(bounded, stated, algebra)
+    interval = statements.interval_of(gold) or gold  # to match x > 1, x < 3
+    if stated := _stated_union(answer_items, interval):
+        return _compare_structure(interval, stated, algebra)
     if stated := _stated_union(gold_items, answer):
         return _compare_structure(stated, answer, algebra)
     if (stated := _stated_tuple(answer_items)) and _tuple(_value(gold)):
@@ -210,8 +210,8 @@ def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
         if len(gold_items) != len(answer_items) or len(gold_items) > MAX_ITEMS:
             return False
         # For x = 1, y = 2, accept y = 2, x = 1 and reject 2, 1.
-        unnamed = gives_different_names(gold_items) and all(len(sides(item)) == 1 for item in answer_items)
-        if len(split_top(gold, ";")) > 1 or unnamed:
+        lacks_names = gives_different_names(gold_items) and all(len(sides(item)) == 1 for item in answer_items)
+        if len(split_top(gold, ";")) > 1 or lacks_names:
             return _same_in_order(gold_items, answer_items, algebra)
         return _same_in_any_order(gold_items, answer_items, algebra)
     gold_parts, answer_parts = union_parts(gold), union_parts(answer)
@@ -256,7 +256,7 @@ def _stated_union(items: list[str], other: str) -> str | None:
 
 
 def _overlap(*intervals: str) -> str | None:
-    r"""Return `[2,5)` for `(-\infty,5)` and `[2,\infty)`: two bounds mean their overlap, not all numbers."""
+    r"""Return `[2,5)` for `(-\infty,5)` and `[2,\infty)`, because `x<5, x\geq 2` means the overlap."""
     if len(intervals) != 2:
         return None
     one, other = map(tuple_values, intervals)
@@ -274,8 +274,8 @@ def _stated_tuple(items: list[str]) -> str | None:
         return None
     if not all(is_name(name) for name, _ in map(sides, items)):  # 2x=1, 2y=2
         return None
-    named = sorted((name.lstrip("\\"), value) for name, value in map(sides, items))
-    return "(" + ",".join(value for _, value in named) + ")"
+    assignments = sorted((name.lstrip("\\"), value) for name, value in map(sides, items))
+    return "(" + ",".join(value for _, value in assignments) + ")"
 
 
 def _compare_tuples(gold: str, answer: str, algebra: Algebra) -> bool | None:
@@ -310,8 +310,8 @@ def _tuple(text: str) -> tuple[tuple[str, str], list[str]] | None:
         parts = dict(zip(pieces[1::2], factors, strict=False))
         return ("(", ")"), [parts.get(name, "0") for name in ("ijk" if "k" in parts else "ij")]
     brackets = enclosed(re.sub(r"(?<=\))\s*\^\s*\{?\s*(?:T|\\top)\s*\}?$", "", text))
-    if brackets is None and (scaled := _SCALED.fullmatch(text)) and (vector := _tuple(scaled[2])):
-        return vector[0], [rf"({scaled[1]}) \cdot ({value})" for value in vector[1]]
+    if brackets is None and (product := _SCALED.fullmatch(text)) and (vector := _tuple(product[2])):
+        return vector[0], [rf"({product[1]}) \cdot ({value})" for value in vector[1]]
     terms = split_top(text, "+") if brackets is None else []
     vectors = [vector for term in terms if term != text and (vector := _tuple(term))]
     if terms and len(terms) == len(vectors):
@@ -343,10 +343,10 @@ def _same_in_order(golds: list[str], answers: list[str], algebra: Algebra) -> bo
 def _same_in_any_order(golds: list[str], answers: list[str], algebra: Algebra) -> bool:
     remaining = list(answers)
     for gold in golds:
-        matching = next((position for position, answer in enumerate(remaining) if _equal(gold, answer, algebra)), None)
-        if matching is None:
+        match = next((position for position, answer in enumerate(remaining) if _equal(gold, answer, algebra)), None)
+        if match is None:
             return False
-        del remaining[matching]
+        del remaining[match]
     return not remaining
 
 
@@ -355,14 +355,14 @@ def _compare_leaves(gold: str, answer: str, algebra: Algebra) -> bool:
     if max(len(gold_sides), len(answer_sides)) > MAX_ITEMS or answer.count(":") > max(1, gold.count(":")):
         return False
     if len(answer_sides) > 1 and len({forms.without_blanks(side) for side in answer_sides}) == 1:
-        return False  # x = x states nothing
+        return False  # x = x gives no value
     if len(gold_sides) > 1 and len(answer_sides) > 1:
         if len(gold_sides) == len(answer_sides) > 2 and all(map(has_unknowns, gold_sides)):
             return _same_in_order(gold_sides, answer_sides, algebra)
         if {gold_sides[0], answer_sides[0]} in ({"x", "y"}, {"y", "z"}, {"x", "z"}) and not has_unknowns(
             gold_sides[-1]
         ):
-            return False  # another coordinate
+            return False  # a different coordinate
         first, last = gold_sides[0], gold_sides[-1]
         for one, other in ((answer_sides, answer_sides[-1]), (answer_sides[::-1], answer_sides[0])):
             named = first.partition("(")[0].strip() == one[0].strip()  # f(x), f

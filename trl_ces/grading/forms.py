@@ -1,6 +1,6 @@
 r"""
-Rewrite answers that are equivalent by convention to one form: the reals, "no solution", integration constants, numbers
-with a base, the spelling of words, choices. Nothing here compares values.
+Rewrite conventional notations to one form: the reals, "no solution", integration constants, numbers with a base, the
+spelling of words, choices. This module does not compare values.
 
 | gold | equal | different |
 |---|---|---|
@@ -14,7 +14,7 @@ from itertools import permutations
 
 from .notation import LETTER, enclosed, split_top, tidy, unwrap
 from .numbers import number
-from .statements import has_unknowns, is_name, is_relation, restated
+from .statements import has_unknowns, is_name, is_relation, without_restatement
 
 _SET_BUILDER = re.compile(
     r"^\\\{\s*([A-Za-z])\s*(?:\\in\s*(?:\\mathbb\s*\{?\s*R\s*\}?|R)\s*)?(?:\\mid|\||:)(.*)\\\}$", re.DOTALL
@@ -84,7 +84,7 @@ _CONVENTIONS = [
 
 def condition(text: str) -> str:
     r"""Rewrite `x \in S` to S, `\{x \mid c\}` to c, the reals to an interval, "no solution" to `\emptyset`."""
-    text = restated(_MEMBERSHIP.sub("", tidy(text)).strip())
+    text = without_restatement(_MEMBERSHIP.sub("", tidy(text)).strip())
     text = re.sub(r"^\|\s*([A-Za-z])\s*\|\s*(<|\\leq)\s*([^<>=]+)$", r"-\3 \2 \1 \2 \3", text)
     text = _GROUPED_RESULT.sub(lambda digits: digits.group().replace(",", ""), text)
     phrase = " ".join(unwrap(text).rstrip(".").split())
@@ -116,7 +116,7 @@ def family(text: str) -> tuple[str, str] | None:
     r"""Return the free integer and the values of `2k\pi, k\in\mathbb{Z}`; `None` for other texts."""
     letters = _INTEGER.findall(text)[:1] or (list({*_FREE.findall(text)}) if r"\pi" in text else [])
     values = re.sub(r"^\\\{(?:\s*[a-z]\s*(?:\\mid|\||:))?(.*)\\\}$", r"\1", _INTEGER.sub("", text).strip())
-    has_interval = any((bracketed := enclosed(part)) and "," in bracketed[1] for part in values.split(r"\cup"))
+    has_interval = any((brackets := enclosed(part)) and "," in brackets[1] for part in values.split(r"\cup"))
     is_family = len(letters) == 1 and values and not has_interval and not _NOT_A_FAMILY.search(values)
     return (letters[0], values) if is_family else None
 
@@ -162,11 +162,11 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
         own_integer if own_integer and re.search(LETTER.format(own_integer[1]), gold) else None
     )
     if gold_integer and (own_integer := own_integer or gold_integer):
-        new, old, stated = gold_integer[1], own_integer[1], _INTEGER.sub("", answer)
-        if new != old and re.search(LETTER.format(new), stated):  # already in use
-            return [stated]
+        new, old, bare_answer = gold_integer[1], own_integer[1], _INTEGER.sub("", answer)
+        if new != old and re.search(LETTER.format(new), bare_answer):  # already in use
+            return [bare_answer]
         counts = (new, f"({new}+1)", f"({new}-1)", f"(-{new})")
-        return list(dict.fromkeys(re.sub(LETTER.format(old), count, stated) for count in counts))
+        return list(dict.fromkeys(re.sub(LETTER.format(old), count, bare_answer) for count in counts))
     names, given = (
         sorted(set(_NUMBERED.findall(text)), key=lambda name: name.strip("Cc_{}")) for text in (gold, answer)
     )
@@ -196,12 +196,12 @@ _BASE = re.compile(  # 1011_2, 1011 in base 2, ff_{16}
 
 def split_base(text: str) -> tuple[str, str | None]:
     """Return the digits and base of `1011_2`, `(1011)_{two}` and `1011 (base 2)`; else the text and `None`."""
-    based = _BASE.fullmatch(unwrap(text))
-    if based is None or not any(based.groups()[1:]):
+    match = _BASE.fullmatch(unwrap(text))
+    if match is None or not any(match.groups()[1:]):
         return text, None
-    base = next(filter(None, based.groups()[1:]), None)
+    base = next(filter(None, match.groups()[1:]), None)
     value = number(base or "")
-    return based.group(1).upper(), base if value is None else str(value)
+    return match.group(1).upper(), base if value is None else str(value)
 
 
 _CONGRUENCE = re.compile(
@@ -214,8 +214,8 @@ def congruence(text: str) -> tuple[int, int] | None:
     r"""Return the residue and modulus, (3, 7) for `x \equiv 10 \pmod{7}` and `3 \bmod 7`; else `None`."""
     match = _CONGRUENCE.fullmatch(text)
     value, modulus = (int(digits) for digits in match.groups()) if match else (0, 0)
-    if _INTEGER.search(text) and (counted := _COUNTED.fullmatch(_INTEGER.sub("", text))):  # 7k+3, k\in\mathbb{Z}
-        modulus, value = int(counted[1]), int("".join((counted[2] or "0").split()))
+    if _INTEGER.search(text) and (residue_class := _COUNTED.fullmatch(_INTEGER.sub("", text))):  # 7k+3, k\in\mathbb{Z}
+        modulus, value = int(residue_class[1]), int("".join((residue_class[2] or "0").split()))
     return (value % modulus, modulus) if modulus else None
 
 
@@ -241,12 +241,12 @@ _FIGURE = re.compile(r"\\(angle|triangle|overline|overleftrightarrow)\s*\{?\s*([
 
 
 def spelling(text: str) -> str:
-    """Return a canonical spelling, which ignores spaces and, in words, case and articles."""
-    if circled := re.findall(r"\\textcircled\{\d+\}", text):
-        return "".join(circled)
+    """Return a canonical spelling that ignores spaces and, in words, case and articles."""
+    if circled_numbers := re.findall(r"\\textcircled\{\d+\}", text):
+        return "".join(circled_numbers)
     if figure := _FIGURE.fullmatch(text):  # angle CBA is angle ABC
         return figure[1] + min(figure[2], figure[2][::-1])
-    spelled = re.sub(r"^\(([A-Za-z])\)$", r"\1", without_blanks(unwrap(text)).rstrip("."))
+    result = re.sub(r"^\(([A-Za-z])\)$", r"\1", without_blanks(unwrap(text)).rstrip("."))
     if is_words(text):
         words = re.sub(r"^[^不非没或]*?(?:是|为)(?=[一-鿿])", "", unwrap(text).rstrip("."))
         words = re.sub(r"(?<=\w )an? (?=[a-z]{3})", "", words)
@@ -256,9 +256,9 @@ def spelling(text: str) -> str:
         words = re.sub(r"^(\w+) (\w+ly)$", r"\2 \1", _ENDING.sub("", words.casefold()))
         if _MONTH.search(words):  # March 5, 5th of March
             words = " ".join(sorted(re.findall(r"[A-Za-z]+|\d+", re.sub(r"(?<=\d)[nrst][dht]\b|\bof\b", "", words))))
-        spelled = without_blanks(words)
-        return re.sub(r"(?<=\d):00(?=[ap]\.?m)", "", re.sub(r"[{}]|\.(?!\d)", "", spelled))
-    return _NEEDLESS_BRACES.sub(r"\1", spelled)
+        result = without_blanks(words)
+        return re.sub(r"(?<=\d):00(?=[ap]\.?m)", "", re.sub(r"[{}]|\.(?!\d)", "", result))
+    return _NEEDLESS_BRACES.sub(r"\1", result)
 
 
 def choice(text: str) -> str | None:
@@ -273,19 +273,19 @@ _REJECTED = re.compile(
     r"\b(?:not|false|wrong|incorrect|impossible|except|neither|ruled out|eliminated|trap|as well as|choose)\b|n't\b",
     re.IGNORECASE,
 )
-# "(A), (B)" chooses nothing; "A. Angle B" chooses A
+# "(A), (B)" chooses no letter; "A. Angle B" chooses A
 _SECOND_CHOICE = re.compile(
     r"(?:^|[\s,;(\[])[A-Ka-k]\s*[)\].:]|^\s*(?:,|;|/|\\text)|(?:,|;|^)\s*[A-Ka-k]\s*$|^\s*[A-K]+$"
 )
 
 
 def chooses(answer: str, letter: str) -> bool:
-    """Whether an unwrapped answer chooses this letter and no other: `(B)`, `B. 12`, `Option B`."""
+    """Whether an unwrapped answer chooses this letter and no other letter: `(B)`, `B. 12`, `Option B`."""
     if _REJECTED.search(answer):
         return False
     name, equals, value = _CHOICE_NAME.sub("", answer).partition("=")
-    chosen = _CHOSEN.fullmatch(value.strip() if equals and is_name(name) else name + equals + value)
-    return chosen is not None and chosen.group(1).upper() == letter and not _SECOND_CHOICE.search(chosen.group(2))
+    match = _CHOSEN.fullmatch(value.strip() if equals and is_name(name) else name + equals + value)
+    return match is not None and match.group(1).upper() == letter and not _SECOND_CHOICE.search(match.group(2))
 
 
 _FUNCTIONS = re.compile(

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ..support.limits import too_big
 from .equality import EXTREMUM, listed_values, tuple_values, union_parts
 from .forms import condition, congruence, is_words, without_integer
-from .notation import balanced, tidy, unwrap
+from .notation import is_balanced, tidy, unwrap
 from .numbers import number
 from .statements import has_words, results
 from .units import split_unit
@@ -20,7 +20,7 @@ from .units import split_unit
 
 def usable(gold: str, can_parse: Callable[[str], object]) -> bool:
     """Whether a gold is usable. `can_parse`, called only if needed, returns whether the algebra can parse a value."""
-    if too_big(gold) or not balanced(gold):
+    if too_big(gold) or not is_balanced(gold):
         return False
     values = leaves(gold)
     return bool(values) and all(_is_plain(value) or can_parse(value) for value in values)

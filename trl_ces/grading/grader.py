@@ -31,7 +31,7 @@ def grade_many(
     r"""
     Grade completions against their reference answers, in worker processes with limits on time and memory.
 
-    Loads neither torch nor TRL. A worker starts on the first answer that needs computer algebra.
+    Loads neither torch nor TRL. The first answer that needs computer algebra starts a worker.
 
     Args:
         answers (`Sequence[str]`):

@@ -12,13 +12,13 @@ from ..support.comparison import Algebra
 from ..support.limits import too_big
 from ..support.prompts import after_thinking
 from .answers import extract_answer
-from .asked import as_asked
+from .asked import apply_question
 from .copies import is_copy
 from .equality import count_values, equal
 from .forms import same_text
 from .golds import usable
 from .options import with_letters
-from .phrases import without_asked_words
+from .phrases import without_question_words
 from .pool import DEFAULT_LIMIT_S, WorkerPool, shared_pool
 
 logger = logging.getLogger(__name__)
@@ -26,15 +26,14 @@ logger = logging.getLogger(__name__)
 # Texts up to this length are compared in this process if they need no algebra. A worker compares longer texts.
 _QUICK_LENGTH = 300
 _usable_golds: dict[str | None, bool] = {}
-# (rule, gold, answer)
-Pair = tuple[str, str, str]
-# The comparison function of each rule; grader.py adds the script's.
+Pair = tuple[str, str, str]  # (rule, gold, answer)
+# Maps rules to comparison functions; grader.py adds the rule of the Qwen2.5-Math script.
 RULES: dict[str, Callable[[str, str, Algebra], bool]] = {"equal": equal}
-# With `first_limit_s`, one slow comparison per this many answers, but at least _FULL_LIMITS, gets the full limit.
+# With `first_limit_s`, one slow comparison per 300 answers, but at least 3 per batch, get the full limit.
 _ANSWERS_PER_FULL_LIMIT = 300
 _FULL_LIMITS = 3
-# Maps the digest of a pair to the largest limit for which a worker's reply is valid, and the reply. The cache saves
-# time and keeps the results of comparisons near the limit from varying.
+# Maps the digest of a pair to a worker's reply and the largest limit for which the reply is valid. The cache saves
+# time and makes the results of comparisons near the limit repeatable.
 _cached_replies: dict[bytes, tuple[float, dict]] = {}
 _CACHE_SIZE = 50_000
 
@@ -59,7 +58,7 @@ class _NeedsAlgebra(Exception):
 
 
 def judge(
-    responses: Sequence[str],
+    completions: Sequence[str],
     golds: Sequence[str],
     *,
     questions: Sequence[str] | None = None,
@@ -73,56 +72,54 @@ def judge(
     r"""
     Grade completions against golds.
 
-    `responses` are completions, including the thinking; an answer inside unclosed thinking does not count.
+    `completions` include the thinking; an answer inside unclosed thinking does not count.
     `thinking_prefilled` states, for all completions or for each one, whether the prompt already opened `<think>`.
     `questions` define what counts as the answer (asked.py), and copies of their formulas are rejected (copies.py).
     With `boxes_only`, the answer must be boxed.
 
-    `limit_s` is the CPU time per comparison; an answer that exceeds it is incorrect. `first_limit_s` bounds the batch,
-    for rewards: every comparison first gets this much time. Of the comparisons that exceed it, one per 300 answers,
-    but at least 3, get `limit_s`; they are chosen by their text, not by their position. The others remain ungraded.
-    Thus a hostile answer cannot make a correct answer incorrect.
+    `limit_s` is the CPU time per comparison; an answer that exceeds it is incorrect. For rewards, `first_limit_s`
+    bounds the time of a batch: every comparison first gets this much time. Of the comparisons that exceed it, one per
+    300 answers, but at least 3, get `limit_s`; they are chosen by their text, not by their position. The remaining
+    comparisons stay ungraded. Thus a hostile answer cannot make a correct answer incorrect.
 
-    `second` returns pairs for another rule, which are compared in the same round; see [`grade_many`](grader.py).
+    `second` returns pairs for a second rule, which are compared in the same round; see [`grade_many`](grader.py).
 
-    Raises `ValueError` if the sequences differ in length, `TypeError` if a gold is not a string.
+    Raises `ValueError` if the sequences differ in length, `TypeError` if a gold is neither a string nor `None`.
     """
-    prefilled = [thinking_prefilled] * len(responses) if isinstance(thinking_prefilled, bool) else thinking_prefilled
-    check_lengths(responses, {"golds": golds, "questions": questions, "thinking_prefilled": prefilled})
+    prefilled = [thinking_prefilled] * len(completions) if isinstance(thinking_prefilled, bool) else thinking_prefilled
+    check_lengths(completions, {"golds": golds, "questions": questions, "thinking_prefilled": prefilled})
     are_usable = usable_golds(golds, limit_s=limit_s, pool=pool)
     answers: list[str | None] = []
-    row_questions = questions or [""] * len(responses)
-    lettered = [
-        with_letters(*row) for row in zip(row_questions, responses, [gold or "" for gold in golds], strict=True)
-    ]
-    for (question, response, gold), is_prefilled in zip(lettered, prefilled, strict=True):
-        text = after_thinking(response, is_prefilled)
+    row_questions = questions or [""] * len(completions)
+    rows = [with_letters(*row) for row in zip(row_questions, completions, [gold or "" for gold in golds], strict=True)]
+    for (question, completion, gold), is_prefilled in zip(rows, prefilled, strict=True):
+        text = after_thinking(completion, is_prefilled)
         if text is not None:
-            text = extract_answer(without_asked_words(text, question), count_values(gold), boxes_only, question)
+            text = extract_answer(without_question_words(text, question), count_values(gold), boxes_only, question)
         answers.append(text)
     pairs: list[Pair | None] = [
-        ("equal", *as_asked(answer, gold, question))
+        ("equal", *apply_question(answer, gold, question))
         if gold_is_usable and answer is not None and not is_copy(answer, gold, question)
         else None
-        for (question, _, gold), answer, gold_is_usable in zip(lettered, answers, are_usable, strict=True)
+        for (question, _, gold), answer, gold_is_usable in zip(rows, answers, are_usable, strict=True)
     ]
-    scripts = [None] * len(responses) if second is None else second()
-    results = _compare([pair for pair in (*pairs, *scripts) if pair], limit_s, pool, first_limit_s)
+    script_pairs = [None] * len(completions) if second is None else second()
+    results = _compare([pair for pair in (*pairs, *script_pairs) if pair], limit_s, pool, first_limit_s)
     return [
         Grade(
             correct=(pair is not None and results[pair]) if gold_is_usable else None,
             answer=answer,
             correct_qwen=None if second is None else script is not None and bool(results[script]),
         )
-        for pair, answer, gold_is_usable, script in zip(pairs, answers, are_usable, scripts, strict=True)
+        for pair, answer, gold_is_usable, script in zip(pairs, answers, are_usable, script_pairs, strict=True)
     ]
 
 
-def check_lengths(responses: Sequence[str], columns: Mapping[str, Sequence[Any] | None]) -> None:
-    """Raise `ValueError` for a column that does not have one entry per response."""
+def check_lengths(answers: Sequence[str], columns: Mapping[str, Sequence[Any] | None]) -> None:
+    """Raise `ValueError` for a column that does not have one entry per answer."""
     for name, values in columns.items():
-        if values is not None and len(values) != len(responses):
-            raise ValueError(f"{name} has {len(values)} entries for {len(responses)} answers: pass one for each.")
+        if values is not None and len(values) != len(answers):
+            raise ValueError(f"{name} has {len(values)} entries for {len(answers)} answers: pass one per answer.")
 
 
 def usable_golds(
@@ -146,7 +143,7 @@ def usable_golds(
     if pending:
         replies = (pool or shared_pool()).map([{"op": "usable", "gold": gold} for gold in pending], limit_s)
         for gold, reply in zip(pending, replies, strict=True):
-            if reply["status"] == "died":  # perhaps the machine's fault: do not cache, retry next time
+            if reply["status"] == "died":  # the machine may be at fault: do not cache, so that the next call retries
                 logger.warning("A grading worker died twice on the gold %.200r. %s", gold, reply.get("error", ""))
             else:
                 _usable_golds[gold] = reply["status"] == "ok" and reply["verdict"]
@@ -166,30 +163,30 @@ def _compare(
     replies = _replies(pending, limit_s if first_limit_s is None else first_limit_s, pool)
     results |= {pair: _correctness(pair, reply) for pair, reply in replies.items()}
     if first_limit_s is not None:
-        slow = sorted((pair for pair, reply in replies.items() if reply["status"] == "timeout"), key=_digest)
-        admitted = slow[: max(_FULL_LIMITS, len(pairs) // _ANSWERS_PER_FULL_LIMIT)]
-        results |= {pair: _correctness(pair, reply) for pair, reply in _replies(admitted, limit_s, pool).items()}
-        if ungraded := slow[len(admitted) :]:
+        slow_pairs = sorted((pair for pair, reply in replies.items() if reply["status"] == "timeout"), key=_digest)
+        retried = slow_pairs[: max(_FULL_LIMITS, len(pairs) // _ANSWERS_PER_FULL_LIMIT)]
+        results |= {pair: _correctness(pair, reply) for pair, reply in _replies(retried, limit_s, pool).items()}
+        if ungraded := slow_pairs[len(retried) :]:
             results |= dict.fromkeys(ungraded)
             logger.warning(
-                f"{len(slow)} comparisons exceeded {first_limit_s:g} s of CPU time. {len(admitted)} of them got "
-                f"{limit_s:g} s; the others remain ungraded, for example the answer {ungraded[0][2]!r:.200}."
+                f"{len(slow_pairs)} comparisons exceeded {first_limit_s:g} s of CPU time. {len(retried)} of them were "
+                f"repeated with {limit_s:g} s; the rest stay ungraded, for example the answer {ungraded[0][2]!r:.200}."
             )
     return results
 
 
 def _replies(pairs: list[Pair], limit_s: float, pool: WorkerPool | None) -> dict[Pair, dict]:
-    """Return cached replies, and request the others from workers."""
-    cached = {pair: _cached_replies[digest] for pair in pairs if (digest := _digest(pair)) in _cached_replies}
-    replies = {pair: reply for pair, (valid_s, reply) in cached.items() if valid_s >= limit_s}
-    sent = [pair for pair in pairs if pair not in replies]
-    if sent:
-        messages = [{"op": op, "gold": gold, "answer": answer} for op, gold, answer in sent]
-        replies |= zip(sent, (pool or shared_pool()).map(messages, limit_s), strict=True)
+    """Return cached replies, and request the missing replies from workers."""
+    cache_hits = {pair: _cached_replies[digest] for pair in pairs if (digest := _digest(pair)) in _cached_replies}
+    replies = {pair: reply for pair, (valid_s, reply) in cache_hits.items() if valid_s >= limit_s}
+    missing = [pair for pair in pairs if pair not in replies]
+    if missing:
+        messages = [{"op": op, "gold": gold, "answer": answer} for op, gold, answer in missing]
+        replies |= zip(missing, (pool or shared_pool()).map(messages, limit_s), strict=True)
     if len(_cached_replies) > _CACHE_SIZE:
         _cached_replies.clear()  # ordered eviction would need a lock
     valid = {"timeout": limit_s, "ok": math.inf}
-    for pair in sent:
+    for pair in missing:
         if (status := replies[pair]["status"]) in valid:
             _cached_replies[_digest(pair)] = valid[status], replies[pair]
     return replies

@@ -28,7 +28,7 @@ LETTER = r"(?<![A-Za-z\\]){}(?![A-Za-z])"  # a letter outside words
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufe00-\ufe0f]")
 
 
-def visible(text: str) -> str:
+def without_invisible(text: str) -> str:
     """Remove invisible characters from a text."""
     return text if text.isascii() else _INVISIBLE.sub("", text)
 
@@ -112,7 +112,7 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # pattern, replacement
         (r"\\(?:textcolor|color)\s*\{[^{}]*\}", ""),
         (r"&\s*=|=\s*&", "="),
         (r"\\begin\{cases\}([^&]*)\\end\{cases\}", r"\1"),  # not piecewise
-        (r"\\begin\{((?:align|gather)(?:ed)?\*?)\}((?:(?!\\\\)(?s:.))*)\\end\{\1\}", r"\2"),  # one line
+        (r"\\begin\{((?:align|gather)(?:ed)?\*?)\}((?:(?!\\\\)(?s:.))*)\\end\{\1\}", r"\2"),  # a single line
         (r"(?<=\d)(?:\{,\}|\{?\\,\}?)(?=\d{3}(?!\d))", ""),
         (r"(?<![\d.,])(\d{1,3}),(\d{3})(?=\s*\\(?:pi|sqrt)(?![A-Za-z]))", r"\1\2"),
         (rf"(?:([,;])[^\S\n]*)?{_BREAK}", lambda found: f"{found[1] or ','} "),
@@ -167,7 +167,7 @@ _PREFACE = re.compile(rf"^(?:\\text\s*\{{{_ANSWER_IS}\}}|(\\text\s*\{{)?{_ANSWER
 @lru_cache(maxsize=8192)
 def tidy(text: str) -> str:
     r"""Rewrite LaTeX synonyms to one form. Keep `\text{...}`, because lists and units are recognized by it."""
-    text = visible(text)
+    text = without_invisible(text)
     text = _RAISED.sub(lambda run: f"{'_' if run[0] >= '₀' else '^'}{{{normalize('NFKC', run[0])}}}", text)
     text = text.translate(_UNICODE).strip()
     for pattern, replacement in _REWRITES:
@@ -176,11 +176,11 @@ def tidy(text: str) -> str:
     for _ in range(_MAX_LAYERS):
         before = text
         box = re.match(r"^\\(?:boxed|fbox)\s*\{(.*)\}$", text, re.DOTALL)
-        if box and balanced(box.group(1)):
+        if box and is_balanced(box.group(1)):
             text = box.group(1)
         text = _PREFACE.sub(r"\1", text).strip().rstrip(".。;").strip(" :*").strip()
         group = re.match(r"^(?:|\\(?:mathbf|mathrm|boldsymbol|bm)\s*(?=\{.*=))\{(.*)\}$", text, re.DOTALL)
-        if group and balanced(group[1]):  # {5}, \mathbf{N = 5}
+        if group and is_balanced(group[1]):  # {5}, \mathbf{N = 5}
             text = group[1].strip()
         if text == before:
             break
@@ -195,7 +195,7 @@ _WRAPPER = re.compile(
 
 @lru_cache(maxsize=8192)
 def unwrap(text: str) -> str:
-    r"""Replace `\text{...}`, `\mathrm{...}` and similar by their content."""
+    r"""Replace `\text{...}`, `\mathrm{...}` and similar commands with their content."""
     for _ in range(_MAX_LAYERS):
         unwrapped = _WRAPPER.sub(r"\1", text)
         if unwrapped == text:
@@ -204,9 +204,9 @@ def unwrap(text: str) -> str:
     return text.strip()
 
 
-def balanced(text: str) -> bool:
+def is_balanced(text: str) -> bool:
     r"""Whether all braces match. `\{` and `\}` do not count."""
-    return _matched(text, {"{": 1, "}": -1})
+    return _brackets_match(text, {"{": 1, "}": -1})
 
 
 def _without_group(union: str) -> str:
@@ -214,8 +214,8 @@ def _without_group(union: str) -> str:
     return brackets[1] if brackets and r"\cup" in brackets[1] else union
 
 
-def _matched(text: str, steps: dict[str, int]) -> bool:
-    """Whether all brackets match. `steps` maps opening brackets to 1 and closing ones to -1."""
+def _brackets_match(text: str, steps: dict[str, int]) -> bool:
+    """Whether all brackets match. `steps` maps opening brackets to 1 and closing brackets to -1."""
     depth = 0
     for bracket in re.findall(r"\\.|[{}()\[\]]", text, re.DOTALL):
         depth += steps.get(bracket, 0)
@@ -252,5 +252,5 @@ def enclosed(text: str) -> tuple[str, str, str] | None:
     if not parts:
         return None
     opening, inner, closing = parts.groups()
-    matched = _matched(inner, {"(": 1, "[": 1, r"\{": 1, ")": -1, "]": -1, r"\}": -1})
+    matched = _brackets_match(inner, {"(": 1, "[": 1, r"\{": 1, ")": -1, "]": -1, r"\}": -1})
     return (opening, inner, closing) if matched else None

@@ -19,7 +19,7 @@ from .notation import tidy, unwrap
 
 
 def plain(text: str) -> str:
-    """Tidy a text, remove math mode, bold, braces and quotes, and unify arrows."""
+    """Tidy a text, remove math mode, bold type, braces and quotes, and unify arrows."""
     text = re.sub(r"\\(?:long)?(?:rightarrow|to)(?![A-Za-z])|[→⟶]", "->", tidy(text))
     return " ".join(re.sub(r"[{}$*\"“”]", "", unwrap(text)).split())
 
@@ -33,15 +33,15 @@ def letter_and_text(letter: str, text: str) -> re.Pattern[str]:
     words = r"\s?".join(map(re.escape, plain(text).rstrip(".").split()))
     words = rf"(?<![A-Za-z\d\\_^/.,-])(?i:{words})(?![A-Za-z\d_/^]|[.,]\d)"
     lead = r"[\s,:即是为-]*(?:(?:(?:that|which) is,?|i\.e\.,?) )?\(?"
-    named = rf"(?i:{_NAME}){letter}(?![A-Za-z\d])"
-    marked = rf"\({letter}\)|(?<![A-Za-z\d]){letter}(?:[).,:]|项:?| \(| [-–—=])|{named}"
-    return re.compile(rf"(?:{marked}){lead}{words}\)?|{words}[\s,]*(?:\({letter}\)|\({named}\)|{named})")
+    name = rf"(?i:{_NAME}){letter}(?![A-Za-z\d])"
+    marker = rf"\({letter}\)|(?<![A-Za-z\d]){letter}(?:[).,:]|项:?| \(| [-–—=])|{name}"
+    return re.compile(rf"(?:{marker}){lead}{words}\)?|{words}[\s,]*(?:\({letter}\)|\({name}\)|{name})")
 
 
 def with_options(answer: str, gold: str, question: str) -> tuple[str, str] | None:
     """Return gold and answer in the same form, letter or text; `None` if no option applies."""
     options = options_of(question)
-    written, letter = unwrap(tidy(answer)), choice(tidy(gold).rstrip(","))
+    answer_text, letter = unwrap(tidy(answer)), choice(tidy(gold).rstrip(","))
     plain_answer = plain(answer).rstrip(".")
     pairs = [
         (label, text_label)
@@ -49,15 +49,15 @@ def with_options(answer: str, gold: str, question: str) -> tuple[str, str] | Non
         for text_label, text in options.items()
         if label in plain_answer and letter_and_text(label, text).fullmatch(plain_answer)
     ]
-    if pairs:  # but not B with the text of C
+    if pairs:  # reject B with the text of C
         label = next((label for label, text_label in pairs if label == text_label), "")
         return gold, label if letter or not label else options[label]
-    chosen = [label for label in options if chooses(written, label)]
+    chosen_letters = [label for label in options if chooses(answer_text, label)]
     if letter:
-        return (options[letter], answer) if letter in options and not chosen else None
-    if len(chosen) == 1:
-        return gold, options[chosen[0]]
-    return (gold, written) if written in options.values() else None  # "sea plant" is not "sea"
+        return (options[letter], answer) if letter in options and not chosen_letters else None
+    if len(chosen_letters) == 1:
+        return gold, options[chosen_letters[0]]
+    return (gold, answer_text) if answer_text in options.values() else None  # "sea plant" is not "sea"
 
 
 _MARKER = re.compile(r"([(（]?)(?<![A-Za-z\d\\^_])([A-K])([).:．：、）])")
@@ -74,17 +74,17 @@ def options_of(question: str) -> dict[str, str]:
     """Map letters to tidied texts for the question's last list of distinct, nonempty options A, B, C, ..."""
     markers = list(_MARKER.finditer(question))
     for first in reversed([place for place, marker in enumerate(markers) if marker[2] == "A"][-20:]):
-        listed = [markers[first]]
+        list_markers = [markers[first]]
         for marker in markers[first + 1 :]:  # skip A and B in "(C) both (A) and (B)"
-            if marker.groups() == (listed[0][1], ascii_uppercase[len(listed)], listed[0][3]):
-                listed.append(marker)
-        before = question[max(0, listed[0].start() - 12) : listed[0].start()]
-        texts = [question[marker.end() : following.start()] for marker, following in pairwise(listed)]
+            if marker.groups() == (list_markers[0][1], ascii_uppercase[len(list_markers)], list_markers[0][3]):
+                list_markers.append(marker)
+        before = question[max(0, list_markers[0].start() - 12) : list_markers[0].start()]
+        texts = [question[marker.end() : following.start()] for marker, following in pairwise(list_markers)]
         if len(texts) < (1 if _LIST_START.search(before) else 2) or _NOT_LIST_START.search(before):
             continue
         # The last option ends with its line, or with its paragraph if other options span several lines.
         end = "\n\n" if any("\n" in text.strip() for text in texts) else "\n"
-        last = _TURN_END.split(question[listed[-1].end() :].lstrip(), maxsplit=1)[0]
+        last = _TURN_END.split(question[list_markers[-1].end() :].lstrip(), maxsplit=1)[0]
         texts.append(_INSTRUCTION.sub("", last.split(end, maxsplit=1)[0]))
         texts = [tidy(_AROUND_OPTION.sub("", text).strip(" \n$")) for text in texts]
         if all(texts) and len({*texts}) == len(texts):
@@ -95,16 +95,16 @@ def options_of(question: str) -> dict[str, str]:
 _NUMBERED = re.compile(r"(answer|ending|option|choice|solution) ?([1-9])", re.IGNORECASE)
 
 
-def with_letters(question: str, response: str, gold: str) -> tuple[str, str, str]:
-    """Replace labels with letters, `Answer1` with A and so on, if the gold is a label that the question lists."""
-    numbered = _NUMBERED.fullmatch(gold.strip())
-    if not numbered or not re.search(rf"\b{numbered[1]} ?{numbered[2]} ?:", question, re.IGNORECASE):
-        return question, response, gold
-    label = re.compile(rf"\b{numbered[1]} ?([1-9])\b", re.IGNORECASE)
-    question, response, gold = (
-        label.sub(lambda match: ascii_uppercase[int(match[1]) - 1], text) for text in (question, response, gold)
+def with_letters(question: str, completion: str, gold: str) -> tuple[str, str, str]:
+    """Replace labels such as `Answer1` with letters if the gold is a label that the question lists."""
+    numbered_label = _NUMBERED.fullmatch(gold.strip())
+    if not numbered_label or not re.search(rf"\b{numbered_label[1]} ?{numbered_label[2]} ?:", question, re.IGNORECASE):
+        return question, completion, gold
+    label = re.compile(rf"\b{numbered_label[1]} ?([1-9])\b", re.IGNORECASE)
+    question, completion, gold = (
+        label.sub(lambda match: ascii_uppercase[int(match[1]) - 1], text) for text in (question, completion, gold)
     )
-    return question, response, gold
+    return question, completion, gold
 
 
 _TURN_END = re.compile(r"<[|｜/]|\[/INST\]|<end_of_turn>|<think>")

@@ -1,6 +1,6 @@
 r"""
-Compare lists in the order given by the gold's labels, the question's names or its request; compare times of day and
-scores part by part, and ratios up to a factor.
+Compare lists by the gold's labels, by the names in the question, or in the order that the question requests. Compare
+times of day and scores part by part, and ratios up to a factor.
 
 | question | gold | equal | different |
 |---|---|---|---|
@@ -34,47 +34,47 @@ _ORDER = re.compile(
     r"\bin (?:that|this) order\b|\b(?:what|how many)\b[^?]{1,200}\?\s+(?:what|how many)\b[^?]{1,200}\?|从[小大]到",
     re.IGNORECASE,
 )
-# A gold with names, words or units is matched by these, not by order.
+# A gold with names, words or units is compared by them, not by order.
 _NAMED_OR_WORDED = re.compile(r"=|\\(?:max|min|text|math)|(?<![\\A-Za-z])[A-Za-z]{2,}")
 
 _DISTINGUISHES_BLANKS = re.compile("[和与及]|分别|依次")
 _TWO_BLANKS = re.compile(r"\(\\quad\)\$?\s*[,，、和]\s*\$?\(\\quad\)")
 
 
-def by_order(answer: str, gold: str, question: str) -> tuple[str, str] | None:
-    """Return gold and answer as lists, ordered by the gold's labels, the question's names or its request."""
+def as_ordered_lists(answer: str, gold: str, question: str) -> tuple[str, str] | None:
+    """Return gold and answer as lists in the same order; `None` if the order does not matter."""
     if _TWO_BLANKS.search(question) and not _DISTINGUISHES_BLANKS.search(question):
         return gold.replace(";", ","), answer.replace(";", ",")
-    if "=" not in gold and (in_order := _in_order_of_names(answer, question)):
+    if "=" not in gold and (in_order := _values_in_question_order(answer, question)):
         return gold, in_order
     if "if so" in question.lower():
         answer = re.sub(r"(?i)^yes[;,:.]\s*", "", unwrap(tidy(answer)))
-    labels, named = _labelled(gold), _labelled(answer)
-    if not named and not re.search("[A-Za-z]", gold):
-        named = _counted(answer, question)
-    if r"\times" in gold and len(named) == 2 and not labels:  # length 12, width 4 for 4 \times 12
-        return gold.replace(r"\times", ","), ", ".join(named.values())
+    labels, values = _values_by_label(gold), _values_by_label(answer)
+    if not values and not re.search("[A-Za-z]", gold):
+        values = _values_by_noun(answer, question)
+    if r"\times" in gold and len(values) == 2 and not labels:  # length 12, width 4 for 4 \times 12
+        return gold.replace(r"\times", ","), ", ".join(values.values())
     if any(len(label) > 1 for label in labels):
-        return "; ".join(labels.values()), "; ".join(_by_name(named, [*labels])) or _in_order(answer) or answer
-    if (ordered := _in_order(gold)) is None:
+        return "; ".join(labels.values()), "; ".join(_sort_values(values, [*labels])) or _as_list(answer) or answer
+    if (gold_list := _as_list(gold)) is None:
         return None
-    asked = _asked_names(question)
-    if len(asked) == ordered.count("; ") + 1 and not _NAMED_OR_WORDED.search(gold):
-        is_swapped = _is_swapped(ordered, asked)
-        if named:
-            return ordered, "; ".join(_by_name(named, asked[::-1] if is_swapped else asked))
-        if (brackets := enclosed(tidy(answer))) and brackets[0] == "(" and ordered[0] != "(":  # (a, b) = (1, 2)
-            return ordered, "; ".join(split_top(brackets[1], ","))
-        if not (is_swapped or (len(asked[0]) == 1 and ordered[0] == "(")) and (listed := _in_order(answer)):
-            return ordered, listed
-    if named and "=" not in gold and (names := _in_order_of_question(named, question)):
-        names = names[::-1] if _is_compared(ordered, names, question) else names
-        return ordered, "; ".join(named[name] for name in names)
-    listed = _in_order(answer) if _ORDER.search(question) else None
-    return (ordered, listed) if listed else None
+    targets = _requested_names(question)
+    if len(targets) == gold_list.count("; ") + 1 and not _NAMED_OR_WORDED.search(gold):
+        is_swapped = _is_swapped(gold_list, targets)
+        if values:
+            return gold_list, "; ".join(_sort_values(values, targets[::-1] if is_swapped else targets))
+        if (brackets := enclosed(tidy(answer))) and brackets[0] == "(" and gold_list[0] != "(":  # (a, b) = (1, 2)
+            return gold_list, "; ".join(split_top(brackets[1], ","))
+        if not (is_swapped or (len(targets[0]) == 1 and gold_list[0] == "(")) and (answer_list := _as_list(answer)):
+            return gold_list, answer_list
+    if values and "=" not in gold and (names := _names_in_question_order(values, question)):
+        names = names[::-1] if _contradicts_comparison(gold_list, names, question) else names
+        return gold_list, "; ".join(values[name] for name in names)
+    answer_list = _as_list(answer) if _ORDER.search(question) else None
+    return (gold_list, answer_list) if answer_list else None
 
 
-def _in_order_of_question(labels: Iterable[str], question: str) -> list[str]:
+def _names_in_question_order(labels: Iterable[str], question: str) -> list[str]:
     """Sort labels by their last occurrence in the question; return `[]` if a label does not occur."""
     patterns = {
         label: LETTER.format(label) if len(label) < 3 else rf"(?<![A-Za-z\\]){re.escape(label)}" for label in labels
@@ -91,7 +91,7 @@ _MORE = r"(?:more|older|taller|heavier|larger|greater|bigger|longer|faster|highe
 _LESS = r"(?:less|fewer|younger|shorter|lighter|smaller|slower|lower)"
 
 
-def _is_compared(values: str, names: list[str], question: str) -> bool:
+def _contradicts_comparison(values: str, names: list[str], question: str) -> bool:
     """Whether the question compares two names ("Pat is older than James") contrary to the gold's order."""
     counts = [number(value) for value in values.split("; ")]
     if len(names) != 2 or counts[0] is None or counts[1] is None or counts[0] == counts[1]:
@@ -102,8 +102,8 @@ def _is_compared(values: str, names: list[str], question: str) -> bool:
     return any(re.search(pattern.format(*words), question) for words in is_reversed)
 
 
-def _by_name(named: dict[str, str], names: list[str]) -> list[str]:
-    """Return the values in the order of `names` (`""` if missing), or in their own order if labels do not match."""
+def _sort_values(named: dict[str, str], names: list[str]) -> list[str]:
+    """Return the values in the order of `names` (`""` if missing), or in the answer's order if labels do not match."""
     for case in (str, str.casefold):
         values = {case(label): value for label, value in named.items()}
         if len(values) == len(named) and values.keys() == {case(name) for name in names}:
@@ -111,10 +111,10 @@ def _by_name(named: dict[str, str], names: list[str]) -> list[str]:
     places = {}
     for label, value in named.items():
         # `min` matches minimum and `l` matches length: the first three letters agree, or one is a prefix of the other
-        shared = {name: _shared_letters(label.casefold(), name.casefold()) for name in names}
-        best, *others = sorted(names, key=lambda name: -shared[name])
-        if shared[best] >= min(len(label), len(best), 3):
-            if others and shared[others[0]] == shared[best]:
+        prefix_lengths = {name: _shared_letters(label.casefold(), name.casefold()) for name in names}
+        best, *others = sorted(names, key=lambda name: -prefix_lengths[name])
+        if prefix_lengths[best] >= min(len(label), len(best), 3):
+            if others and prefix_lengths[others[0]] == prefix_lengths[best]:
                 return [*named.values()]
             places[best] = value
     return [places.get(name, "") for name in names] if places and len(named) == len(names) else [*named.values()]
@@ -140,11 +140,11 @@ def _is_swapped(values: str, names: list[str]) -> bool:
     return bool(_LOW.search(names[larger]) and _HIGH.search(names[1 - larger])) and rest in ("", last_rest)
 
 
-_ASKED_NAME = r"(?:the )?\$?\\?[a-z]+(?:\(\d+\))?\$?(?:[ -][a-z]+){0,2}?"
+_TARGET = r"(?:the )?\$?\\?[a-z]+(?:\(\d+\))?\$?(?:[ -][a-z]+){0,2}?"
 # Find the slope and the $y$-intercept; what are the length and width? 求最大值和最小值
-_ASKED_NAMES = re.compile(
+_TARGETS = re.compile(
     r"\b(?:find|what (?:is|are|was|were)|determine|compute|calculate|state|give|solve for) "
-    rf"(?:both )?(?:the )?(?:values? of )?((?:{_ASKED_NAME}, ){{0,4}})({_ASKED_NAME}),? and ({_ASKED_NAME})"
+    rf"(?:both )?(?:the )?(?:values? of )?((?:{_TARGET}, ){{0,4}})({_TARGET}),? and ({_TARGET})"
     r"(?=[.?!,;]|\s*\Z| (?:of|for|in|if|when|that|such|on|to|at|from|value)s?\b)|"
     r"(?:[求的，。]|\A)([一-鿿]{1,4})[和与]([一-鿿]{1,4}?)(?=分别|各|[是为。？?]|\Z)",
     re.IGNORECASE,
@@ -152,43 +152,43 @@ _ASKED_NAMES = re.compile(
 
 
 @lru_cache(maxsize=256)
-def _asked_names(question: str) -> list[str]:
-    """Return the two to six things that the question's last request lists, in order; `[]` if there is no list."""
-    groups = [match.groups() for match in _ASKED_NAMES.finditer(question)]
+def _requested_names(question: str) -> list[str]:
+    """Return the two to six names that the question's last request lists, in order; `[]` if there is no list."""
+    groups = [match.groups() for match in _TARGETS.finditer(question)]
     names = ", ".join(filter(None, groups[-1])).split(", ") if groups else []
     return [re.sub(r"[$\\]|^the ", "", name) for name in names if name]
 
 
-def _in_order(text: str) -> str | None:
-    """Return a bare list `3, 1, 2` as `3; 1; 2`, whose order counts; else `None`."""
+def _as_list(text: str) -> str | None:
+    """Return a bare list `3, 1, 2` as `3; 1; 2`, so that its order counts; else `None`."""
     brackets, text = enclosed(tidy(text)), unwrap(tidy(text))
-    listed = brackets[1] if brackets and brackets[0] == r"\{" else text
-    items = split_top(listed, "," if "," in listed else ";")
+    content = brackets[1] if brackets and brackets[0] == r"\{" else text
+    items = split_top(content, "," if "," in content else ";")
     items = list(text) if re.fullmatch("[A-K]{2,}", text) else items
     return "; ".join(items) if len(items) > 1 and number(text) is None else None
 
 
-def _in_order_of_names(answer: str, question: str) -> str:
-    """Return `(4,12)` for `(r,k) = (4,12)` and `(k,r) = (12,4)` if the question has (r, k); else `""`."""
-    named = _named_tuple(answer)
-    for asked in re.findall(_NAMES, re.sub(r"\s", "", question)):
-        order = asked.split(",")
-        if sorted(order) == sorted(named):
-            return f"({','.join(named[name] for name in order)})"
+def _values_in_question_order(answer: str, question: str) -> str:
+    """Return `(4,12)` for `(r,k) = (4,12)` and `(k,r) = (12,4)` if the question contains (r, k); else `""`."""
+    values = _named_tuple(answer)
+    for requested in re.findall(_NAMES, re.sub(r"\s", "", question)):
+        order = requested.split(",")
+        if sorted(order) == sorted(values):
+            return f"({','.join(values[name] for name in order)})"
     return ""
 
 
 def _named_tuple(text: str) -> dict[str, str]:
     """Map the names in `(x,y) = (1,2)` to values; return `{}` for other texts."""
-    named = re.fullmatch(rf"{_NAMES}=\((.*)\)", BLANKS_AND_SIZES.sub("", tidy(text)))
-    names, values = (named[1].split(","), split_top(named[2], ",")) if named else ([], [])
+    match = re.fullmatch(rf"{_NAMES}=\((.*)\)", BLANKS_AND_SIZES.sub("", tidy(text)))
+    names, values = (match[1].split(","), split_top(match[2], ",")) if match else ([], [])
     return dict(zip(names, values, strict=True)) if len(names) == len(values) else {}
 
 
 _NUMBER_AND_NOUN = re.compile(r"(-?[\d.,/]+)\s*((?:[A-Za-z]+ )*([A-Za-z]{3,}))")
 
 
-def _counted(text: str, question: str) -> dict[str, str]:
+def _values_by_noun(text: str, question: str) -> dict[str, str]:
     """Map the question's nouns in `7 goats and 4 helicopters` to values."""
     items = [_NUMBER_AND_NOUN.fullmatch(item) for item in split_top(unwrap(tidy(text)), ",")]
     values = {item[3]: item[1] for item in items if item and stems(item[2]) <= nouns(question) | {"of"}}
@@ -204,7 +204,7 @@ _LABEL_OF_EXTREMUM = re.compile(r"(?:[A-Za-z]_)?\{?\\?(max|min)(?![a-z])\}?(?=\s
 _NAMED_FUNCTION = re.compile(r"\\?(sin|cos|tan)(?![a-z])[^=:]{0,40}(?==)")  # \cos(-\pi) = -1
 
 
-def _labelled(text: str) -> dict[str, str]:
+def _values_by_label(text: str) -> dict[str, str]:
     """Map the labels in `quotient 9, remainder 3` to values; return `{}` unless every part has its own label."""
     if named := _named_tuple(text):
         return named
@@ -218,7 +218,7 @@ _CLOCK = re.compile(r"\d{1,2}:[0-5]\d")
 
 
 def same_parts(gold: str, answer: str) -> bool | None:
-    """Whether tidied texts are the same ratio, time or score; `None` if another rule must compare them."""
+    """Whether tidied texts are the same ratio, time or score; `None` if a different rule must compare them."""
     parts, others = _parts(gold), _parts(answer)
     if len(parts) < 2 or len(parts) == 2 > len(others):
         return None
@@ -238,7 +238,7 @@ _ASKS_TIME_OR_SCORE = re.compile(
 
 
 def as_times(answer: str, gold: str, question: str) -> tuple[str, str] | None:
-    """Return times and scores as ordered lists, and ratios as fractions; `None` if the kind is unclear."""
+    """Return times and scores as ordered lists, and ratios as fractions; `None` for other texts."""
     matches = [_COUNTED_PARTS.fullmatch(unwrap(tidy(text))) for text in (gold, answer)]
     if not (expected := matches[0]) or not (given := matches[1]):
         return None
@@ -248,7 +248,7 @@ def as_times(answer: str, gold: str, question: str) -> tuple[str, str] | None:
         return ("/".join(both[0]), "/".join(both[1])) if is_ratio else None
     if not (expected[2] or given[2] or _ASKS_TIME_OR_SCORE.search(question)):
         return None
-    # A.M. or P.M. counts only if the gold has it: 10:15 A.M. equals 10:15.
+    # A.M. and P.M. count only if the gold contains them: 10:15 A.M. equals 10:15.
     gold, answer = (
         parts.replace(":", "; ") + (f"; {am_or_pm.lower()}m" if am_or_pm and expected[2] else "")
         for parts, am_or_pm in (expected.groups(), given.groups())

@@ -16,7 +16,7 @@ from .numbers import number
 from .statements import sides
 from .units import nouns, parse_unit, stems
 
-# Words allowed next to a value, whatever the question.
+# Words that may surround a value, regardless of the question.
 _COMMON = stems(
     "the a an there it this that he she they total number of value answer result sum product is are was were has have "
     "had will be equal to exactly contain give make made need take took cost weigh read spent earned sold paid s"
@@ -32,9 +32,9 @@ def without_words(answer: str, is_number: bool, question: str) -> str:
     chinese = _CHINESE_BEFORE.match(words)
     if chinese and chinese[1] in question and "," not in words:
         answer = words = words[chinese.end() :]
-    spelled = _SPELLED.match(words)
-    if spelled and number(words) is None and (count := number(spelled[0])) is not None:
-        answer = words = f"{count} {words[spelled.end() :].strip()}"
+    number_word = _SPELLED.match(words)
+    if number_word and number(words) is None and (count := number(number_word[0])) is not None:
+        answer = words = f"{count} {words[number_word.end() :].strip()}"
     phrase = re.sub(r"(?i)\b(?:least|most)\b ?", "", " ".join(words.split()))
     sentence = _SENTENCE.fullmatch(phrase) if is_number else None
     if sentence and stems(sentence[1]) <= nouns(question) | _COMMON:
@@ -51,11 +51,11 @@ def without_counted_noun(answer: str, question: str) -> str:
     pairs = _COUNTED_IN_CHINESE.fullmatch(unwrap(tidy(answer)))
     if pairs and re.search(f"[少几]个?{pairs[2]}", question):
         return pairs[1]
-    counted = _PHRASE.fullmatch(" ".join(unwrap(answer).split()).rstrip("."))
-    if counted is None or parse_unit(counted[2]) is not None:
+    phrase = _PHRASE.fullmatch(" ".join(unwrap(answer).split()).rstrip("."))
+    if phrase is None or parse_unit(phrase[2]) is not None:
         return answer
-    asked = rf"\b(?:how many|number of) (?:\w+ )?{counted[2]}\b"
-    return counted[1] if re.search(asked, question, re.IGNORECASE) else answer
+    request = rf"\b(?:how many|number of) (?:\w+ )?{phrase[2]}\b"
+    return phrase[1] if re.search(request, question, re.IGNORECASE) else answer
 
 
 _NUMBERED = re.compile(r"([a-z])_\{?\d\}?\s*=\s*([^=]+)")
@@ -66,13 +66,13 @@ def without_numbered_names(answer: str, gold: str, question: str) -> tuple[str, 
     items, golds = (split_top(text, ";" if ";" in text else ",") for text in map(tidy, (answer, gold)))
     matches = [_NUMBERED.fullmatch(item) for item in items]
     letters = {match and match[1] for match in matches}
-    named = {sides(item)[0] for item in golds if len(sides(item)) > 1}
-    if len(letters) != 1 or None in letters or not named <= letters or f"{letters.pop()}_" in question:
+    gold_names = {sides(item)[0] for item in golds if len(sides(item)) > 1}
+    if len(letters) != 1 or None in letters or not gold_names <= letters or f"{letters.pop()}_" in question:
         return None
     return ", ".join(sides(item)[-1] for item in golds), ", ".join(match[2] for match in matches if match)
 
 
-def asks_for(name: str, question: str) -> bool:
+def is_requested(name: str, question: str) -> bool:
     """Whether an answer's left side is a formula from the question (`P(X>2) =`) or uses its words (the 7th term)."""
     phrase = unwrap(name)
     in_words = re.fullmatch("[A-Za-z0-9 ]+", phrase) and stems(phrase) <= nouns(question) | _COMMON
@@ -85,7 +85,7 @@ def asks_for(name: str, question: str) -> bool:
     )
 
 
-def says_only(expected: str, words: str, question: str) -> bool:
+def restates_gold(expected: str, words: str, question: str) -> bool:
     """Whether an answer is the gold plus words from the question: Ann finishes first, 不是质数, point A."""
     phrase, blank = words.rstrip(".").casefold(), "" if re.search("[一-鿿]", words) else " "
     gold_at_end = rf"{blank}(?:(?:is|are|on|in|at) )?{re.escape(expected.casefold())}$"
@@ -112,9 +112,9 @@ _MORE = re.compile(r"\b(?:or|and|not)\b|[,;或不]")
 
 def _offers(question: str, rest: str, phrase: str) -> bool:
     """Whether part of an answer is itself a choice that the question offers: Yes or No, ['red', 'blue']."""
-    part, listed = re.escape(rest), ", ".join(phrase.split())
+    part, comma_list = re.escape(rest), ", ".join(phrase.split())
     offer = rf"\bor (?:an? |the )?{part}\b|\b{part},? or\b|(['\"]){part}\1"
-    is_listed = listed != phrase and listed in question.casefold()  # "even odd" for "even, odd, or neither"
+    is_listed = comma_list != phrase and comma_list in question.casefold()  # "even odd" for "even, odd, or neither"
     return bool(is_listed or _MORE.search(rest) or re.search(offer, question, re.IGNORECASE))
 
 
@@ -131,7 +131,7 @@ _BOUNDS = [
 SCALE = re.compile(r"(?:多少|几)([万亿])|\b(?:how many|in) (hundred|thousand|million|billion)s\b", re.IGNORECASE)
 
 
-def without_asked_words(text: str, question: str) -> str:
+def without_question_words(text: str, question: str) -> str:
     r"""Remove the question's words around boxes: 万 in `\boxed{5}万吨` for 多少万吨, "at least" for a minimum."""
     for request, wording in _BOUNDS:
         if request.search(question):

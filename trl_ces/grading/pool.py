@@ -112,8 +112,8 @@ class Worker:
             if was_killed:  # perhaps a temporary lack of memory, not a missing package
                 raise
             raise RuntimeError(
-                f"A grading worker did not start. It needs math-verify installed for {sys.executable}, and memory for "
-                f"one more process. {error}{tail}"
+                f"A grading worker did not start. Check that math-verify is installed for {sys.executable} and that "
+                f"memory is available for one more process. {error}{tail}"
             ) from error
 
     def _receive(self, deadline: float) -> dict:

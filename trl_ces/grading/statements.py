@@ -1,6 +1,6 @@
 r"""
 Parse statements: the name in `x = 2`, the result of `\log_2 32 = 5`, the interval of `x < 1`. Texts must be tidied.
-Nothing here needs computer algebra.
+This module needs no computer algebra.
 
 | gold | equal | different |
 |---|---|---|
@@ -110,7 +110,7 @@ def gives_different_names(items: list[str]) -> bool:
     return len(names) == len(items) == len(set(names))
 
 
-def restated(text: str) -> str:
+def without_restatement(text: str) -> str:
     r"""Reduce `-1 < x \leq 1 : (-1, 1]` to its interval; return other texts unchanged."""
     parts = split_top(text, ":")
     if len(parts) == 2 and is_relation(parts[0]) and re.match(r"[(\[].*[)\]]$", parts[1]):

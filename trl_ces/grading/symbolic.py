@@ -1,5 +1,5 @@
 r"""
-Compare by computer algebra. This module runs only in workers, and only it imports math_verify.
+Compare by computer algebra. Only workers import this module, because it imports math_verify.
 
 | gold | equal | different |
 |---|---|---|
@@ -38,7 +38,7 @@ class _Parser(_Latex2Sympy):
         self._converted: dict[ParserRuleContext, Any] = {}
 
     def convert_postfix(self, postfix: ParserRuleContext) -> Any:
-        if postfix not in self._converted:  # called twice below, which would take exponential time without a cache
+        if postfix not in self._converted:  # called twice per factor; without a cache, this takes exponential time
             self._converted[postfix] = super().convert_postfix(postfix)
         return self._converted[postfix]
 
@@ -68,7 +68,7 @@ def _named_rate(rate: sympy.Basic) -> sympy.Symbol:
 # math-verify's normalization without two of its defaults: lowercasing symbols (a/A would be 1) and removing trailing
 # letters as units (3t would be 3).
 _NORMALIZATION = NormalizationConfig(malformed_operators=True, boxed="none")
-# The parser reads i as a symbol; unless it is an index, it is the imaginary unit.
+# The parser reads i as a symbol, but i is the imaginary unit unless it is an index.
 _INDEX_I = re.compile(r"\\(?:sum|prod)|_\s*(?:i|\{[^{}]*i)")
 _ARGUMENT = r"\s*(?:\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}|(\d|[A-Za-z]|\\(?!frac|sqrt|left)[A-Za-z]+))"
 _FUNCTION = "(?:arc)?(?:sin|cos|tan)h?|csc|cot|sec|ln|log|exp"
@@ -113,7 +113,7 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # pattern, replacement
     (re.compile(r"(\\pi|(?<![A-Za-z\\_])[ei])\s*(?=\()"), r"\1\\cdot "),
     (re.compile(r"\\lg(?![A-Za-z])"), r"\\log_{10}"),
     (re.compile(r"\\log\s*_\s*(?:e|\{\s*e\s*\})"), r"\\ln "),
-    (re.compile(r"(?<![\\A-Za-z])E(?=_)"), r"\\Xi"),  # an energy or field; E has another meaning in the parser
+    (re.compile(r"(?<![\\A-Za-z])E(?=_)"), r"\\Xi"),  # an energy or field; E has a different meaning in the parser
     (re.compile(r"(?<![\\A-Za-z])e(?=_)"), r"\\xi "),  # a unit vector
     (re.compile(r"(?<=\d),(?=\d{3}(?!\d))"), ""),  # lists are already split
     (re.compile(r"_\s*(?:\{\s*\\odot\s*\}|\\odot(?![A-Za-z]))"), "_{o}"),  # solar masses and luminosities
@@ -160,13 +160,13 @@ def same(gold: str, answer: str) -> bool:
         return _same_family(_family(gold), _family(answer))
     left, right = expression(gold), expression(answer)
     if not (isinstance(left, _COMPARED) and isinstance(right, _COMPARED)):
-        return False  # one cannot be parsed or states nothing: x = x is parsed as True
+        return False  # a text cannot be parsed, or gives no value: x = x is parsed as True
     if left.has(*_UNDEFINED) or right.has(*_UNDEFINED):
         return False  # 1/0 is not 2/0
     if sympy.S.EmptySet in (left, right):
         return left == right
-    if (ours := _terms(left)) and (theirs := _terms(right)):
-        return all(_equals(one, other) for one, other in zip(ours, theirs, strict=True))
+    if (gold_terms := _terms(left)) and (answer_terms := _terms(right)):
+        return all(_equals(one, other) for one, other in zip(gold_terms, answer_terms, strict=True))
     golds, answers = _relations(left), _relations(right)
     if golds and answers:
         return len(golds) == len(answers) and all(any(_same_relation(g, a) for a in answers) for g in golds)
@@ -176,11 +176,11 @@ def same(gold: str, answer: str) -> bool:
         return True
     if _clearly_different(left, right):
         return False
-    if (agreed := _agree(_exact(left), _exact(right))) is not None:
-        return agreed
+    if (agreement := _agree(_rationalize(left), _rationalize(right))) is not None:
+        return agreement
     if isinstance(left, sympy.Expr) and isinstance(right, sympy.Expr) and (left.is_Symbol or right.is_Symbol):
-        return sympy.simplify(_exact(left - right)) == 0  # math-verify would compare the names
-    return verify(_exact(left), _exact(right), allow_set_relation_comp=True, timeout_seconds=None)
+        return sympy.simplify(_rationalize(left - right)) == 0  # math-verify would compare the names
+    return verify(_rationalize(left), _rationalize(right), allow_set_relation_comp=True, timeout_seconds=None)
 
 
 _COMPARED_TERMS = 8
@@ -202,17 +202,17 @@ def _family(text: str) -> list[list[float]]:
     r"""Return the values of each item of `k\in\mathbb{Z}: 2k\pi; \pi+2k\pi` for integers around zero."""
     letter, _, items = text.partition(r"\in\mathbb{Z}: ")
     name, exprs = sympy.Symbol(letter, real=True), [expression(item) for item in split_top(items, ";")]
-    known = [expr for expr in exprs if isinstance(expr, sympy.Expr) and expr.free_symbols == {name}]
-    if len(known) < len(exprs):
+    valid_exprs = [expr for expr in exprs if isinstance(expr, sympy.Expr) and expr.free_symbols == {name}]
+    if len(valid_exprs) < len(exprs):
         return []
-    return [[float(sympy.N(expr.subs(name, count))) for count in range(-24, 25)] for expr in known]
+    return [[float(sympy.N(expr.subs(name, count))) for count in range(-24, 25)] for expr in valid_exprs]
 
 
 def _same_family(one: list[list[float]], other: list[list[float]]) -> bool:
     """Whether both families have the same values in the range that all items cover."""
-    reach = 0.8123 * min((min(abs(item[0]), abs(item[-1])) for item in one + other), default=0)
-    near = [{round(value * 1e6) for item in items for value in item if abs(value) < reach} for items in (one, other)]
-    return near[0] == near[1] != set()
+    limit = 0.8123 * min((min(abs(item[0]), abs(item[-1])) for item in one + other), default=0)
+    sets = [{round(value * 1e6) for item in items for value in item if abs(value) < limit} for items in (one, other)]
+    return sets[0] == sets[1] != set()
 
 
 def _parse_cases(text: str) -> Parsed | None:
@@ -237,12 +237,12 @@ def _condition(text: str) -> Any:
     if re.fullmatch("else|otherwise|其他|其它|否则", text):
         return sympy.true
     parity = re.search("(odd|奇)|even|偶", text)
-    counted = re.fullmatch(r"[a-z]\s*=\s*(\d+)\s*[a-z]\s*([-+]\s*\d+)?", text)
+    residue_class = re.fullmatch(r"[a-z]\s*=\s*(\d+)\s*[a-z]\s*([-+]\s*\d+)?", text)
     residue = congruence(text)
     if parity:
         residue = (1 if parity[1] else 0, 2)
-    elif counted:
-        residue = (int((counted[2] or "0").replace(" ", "")), int(counted[1]))
+    elif residue_class:
+        residue = (int((residue_class[2] or "0").replace(" ", "")), int(residue_class[1]))
     if residue:
         name = re.search("(?<![A-Za-z])[a-z](?![A-Za-z])", text)
         return sympy.Eq(
@@ -261,16 +261,16 @@ def _same_by_cases(gold: str, answer: str) -> bool:
         return False
     name = max(letters, key=lambda letter: (sum(letter in one.free_symbols for one in relations), str(letter)))
     others = sorted({letter for one in pair for letter in one.free_symbols} - {name}, key=str)  # type: ignore[union-attr]
-    given = {letter: sympy.Rational(3 + count, 7) for count, letter in enumerate(others)}
-    ends = {end.subs(given) for one in relations for end in (*one.args, sympy.S.Zero) if name not in end.free_symbols}
+    point = {letter: sympy.Rational(3 + count, 7) for count, letter in enumerate(others)}
+    ends = {end.subs(point) for one in relations for end in (*one.args, sympy.S.Zero) if name not in end.free_symbols}
     places = [end + sympy.Rational(step, 7) for end in ends for step in (*range(-25, 26, 5), -1, 1)]
     if any(relation.has(sympy.Mod) for relation in relations):
         places = [sympy.Integer(count) for count in range(1, 25)]
-    values = [[one.subs(given).subs(name, place) for one in pair] for place in places]  # type: ignore[union-attr]
+    values = [[one.subs(point).subs(name, place) for one in pair] for place in places]  # type: ignore[union-attr]
     known = [[not value.has(*_NOT_NUMBERS) for value in both] for both in values]
     return any(map(all, known)) and all(
-        here == [False, False] or (all(here) and abs(sympy.N(one - other)) < 1e-12)
-        for here, (one, other) in zip(known, values, strict=True)
+        comparable == [False, False] or (all(comparable) and abs(sympy.N(one - other)) < 1e-12)
+        for comparable, (one, other) in zip(known, values, strict=True)
     )
 
 
@@ -278,7 +278,7 @@ _C = sympy.Symbol("C", real=True)
 
 
 def _differ_by_a_constant(one: Parsed, other: Parsed) -> bool:
-    """Whether both are antiderivatives f + C of the same function; `\\ln x` and `\\ln |x|` count as equal."""
+    """Whether both expressions are antiderivatives f + C of one function; `\\ln x` and `\\ln |x|` count as equal."""
     if not all(isinstance(expr, sympy.Expr) and expr.diff(_C) == 1 for expr in (one, other)):
         return False
     one, other = (
@@ -290,8 +290,8 @@ def _differ_by_a_constant(one: Parsed, other: Parsed) -> bool:
 
 
 def _equals(one: sympy.Expr, other: sympy.Expr) -> bool:
-    agreed = _agree(one, other)
-    return bool(sympy.simplify(one - other) == 0) if agreed is None else agreed
+    agreement = _agree(one, other)
+    return bool(sympy.simplify(one - other) == 0) if agreement is None else agreement
 
 
 _TEST_POINTS = [sympy.Rational(*place) for place in ((13, 37), (71, 59), (-31, 43), (229, 83), (-163, 97))]
@@ -312,22 +312,22 @@ def _agree(one: Parsed, other: Parsed) -> bool | None:
     # ignore it unless both are real: for negative x, sympy uses different branches of x^{2/3} and \sqrt[3]{x^2}.
     exponents = [power.exp for expr in (one, other) for power in expr.atoms(sympy.Pow) if power.exp.is_Rational]
     real = all if any(exponent.q % 2 and exponent.q > 1 for exponent in exponents) else any
-    same = different = 0
+    hits = misses = 0
     for place in _TEST_POINTS:
         at = {letter: place * (1 + sympy.Rational(index, 7)) for index, letter in enumerate(letters)}
         values = [expr.evalf(_PRECISION, subs=at) for expr in (one, other)]
         if not all(value.is_number and value.is_finite for value in values):
             continue
         if abs((values[0] - values[1]).evalf()) <= abs(values[0]) * _NEGLIGIBLE + _ZERO:
-            same += 1
+            hits += 1
         elif real(value.is_real for value in values) or one.has(sympy.I) or other.has(sympy.I):
-            different += 1
-    if different > 1 and not same:
+            misses += 1
+    if misses > 1 and not hits:
         return False
-    return True if same >= 3 and not different and not any(expr.has(*_NOT_SMOOTH) for expr in (one, other)) else None
+    return True if hits >= 3 and not misses and not any(expr.has(*_NOT_SMOOTH) for expr in (one, other)) else None
 
 
-def _exact(expr: Parsed) -> Parsed:
+def _rationalize(expr: Parsed) -> Parsed:
     # math-verify rounds floats to six decimals: 1e-10 would equal 2e-10.
     return expr.xreplace({value: sympy.Rational(str(value)) for value in expr.atoms(sympy.Float)})
 
@@ -337,7 +337,7 @@ def _clearly_different(one: Parsed, other: Parsed) -> bool:
     if not all(isinstance(expr, sympy.Expr) and expr.is_number for expr in (one, other)):
         return False
     if sympy.N(one).has(*_NOT_NUMBERS) != sympy.N(other).has(*_NOT_NUMBERS):
-        return True  # sympy simplifies infinities with random numbers, and once found one equal to 42
+        return True  # sympy simplifies infinities with random numbers and may accept 42 for infinity
     difference, size = abs(sympy.N(one - other)), abs(sympy.N(one))
     if not (difference.is_Float and size.is_Float):
         return False
@@ -363,7 +363,7 @@ def _relations(expr: Parsed) -> list[sympy.Rel]:
 
 def _same_relation(gold: sympy.Rel, answer: sympy.Rel) -> bool:
     """Whether the differences of the sides are proportional; inequalities also require a matching sign."""
-    difference, other = _exact(gold.lhs - gold.rhs), _exact(answer.lhs - answer.rhs)
+    difference, other = _rationalize(gold.lhs - gold.rhs), _rationalize(answer.lhs - answer.rhs)
     if _equals(difference, other):
         return type(gold) is type(answer)
     letters = sorted(difference.free_symbols | other.free_symbols, key=str)

@@ -19,7 +19,7 @@ from .numbers import number
 _TEXT = r"\\(?:text|mathrm|mbox|textrm|textbf|operatorname)"
 _PREFIXES = {"k": "kilo", "c": "centi", "m": "milli", "d": "deci", "M": "mega", "G": "giga", "μ": "micro", "n": "nano"}
 _POWERS_OF_TEN = dict(zip(["", *_PREFIXES], (0, 3, -2, -3, -1, 6, 9, -6, -9), strict=True))
-# Nouns in benchmark answers. If the question is given, its nouns are also known.
+# Nouns in benchmark answers. If the question is given, its nouns are also accepted.
 _COUNTED = (
     "apple orange banana egg cookie cake pie pizza slice candy marble ball coin card book page pen pencil ticket "
     "stamp toy flower tree bird dog cat fish student teacher boy girl worker player team family families house room "
@@ -32,7 +32,7 @@ _METRIC = {
     "N": "newton", "V": "volt", "A": "ampere amp", "Hz": "hertz", "Pa": "pascal", "eV": "electronvolt", "mol": "mole",
     "Ω": "ohm",
 }  # fmt: skip
-# The first word of an entry names the unit; the others are its spellings.
+# The first word of each entry names the unit; the other words are spellings of the unit.
 _OTHERS = """
     in inch inche|ft foot feet|yd yard|mi mile|h hr hour 小时|min minute 分钟|day 天|week wk|month|year yr 年
     t ton tonne 吨|cm 厘米|m 米|km 千米 公里|mm 毫米|dm 分米|kg 千克 公斤|g 克|L 升|mL 毫升|s 秒
@@ -55,9 +55,9 @@ def _spellings() -> dict[str, str]:
 
 
 _KNOWN = _spellings()
-# Units of measurement, whose conversion changes the number.
+# Units of measurement. Converting between them changes the number.
 MEASURES = frozenset(_KNOWN.values()) - {*f"{_COUNTED} unit person child man woman percent mass".split()}
-# Maps a unit to the first unit of the same quantity and its size in that unit.
+# Maps a unit to the base unit of its quantity and to its size in base units.
 _SIZES: dict[str, tuple[str, Fraction]] = {}
 _CONVERSIONS = """m in 0.0254 ft 0.3048 yd 0.9144 mi 1609.344|g t 1e6 lb 453.59237 oz 28.349523125|W|J|N|V|A|
     Hz|Pa|s min 60 h 3600 day 86400 wk 604800|L gal 3.785411784 qt 0.946352946 pt 0.473176473|dollar cent 0.01|
@@ -75,20 +75,20 @@ CHINESE = sorted((word for word in _KNOWN if not word.isascii() and word not in 
 
 @lru_cache(maxsize=256)
 def measures_in(question: str) -> frozenset[str]:
-    """Return the measures in a question: whole words, symbols after numbers or in `\\text{}`, currency signs."""
+    """Return the measures in a question: whole words, symbols after numbers or in `\\text{}`, and currency signs."""
     symbols = re.findall(rf"(?:\d[\s~\\,]*|°|{_TEXT}\s*\{{[^{{}}A-Za-zμ]*)([A-Za-zμ]+)", question)
     words = [word for word in re.findall("[A-Za-z]{3,}", question) if word not in {"second", "minute", "foot", "min"}]
-    named = {name for word in [*symbols, *words] if (name := _name(word))}
+    names = {name for word in [*symbols, *words] if (name := _name(word))}
     rest = re.sub(r"(?<=[\d每/])时(?![，,])", "小时", question)
     for word in CHINESE:
         if word in rest:
-            named.add(_KNOWN[word])
+            names.add(_KNOWN[word])
             rest = rest.replace(word, " ")
     if question.count("$") % 2 or re.search(r"\\\$|\$\d*\.\d\d(?!\d)|\$\.?\d[\d,.]*\s+[a-z]{2}", question):
-        named.add("dollar")
-    if "mph" in named:
-        named |= {"mi", "h"}
-    return frozenset(named) & MEASURES
+        names.add("dollar")
+    if "mph" in names:
+        names |= {"mi", "h"}
+    return frozenset(names) & MEASURES
 
 
 _POWER = r"(?:\s*\^\s*\{?\s*-?\d\s*\}?)?"
@@ -136,26 +136,26 @@ def parse_unit(unit: str, nouns: frozenset[str] = frozenset()) -> dict[str, int]
     powers: dict[str, int] = {}
     if re.sub(r"[\s.·}]", "", _TOKEN.sub("", unit)):
         return None
-    tokens, sign, scale, last = _TOKEN.findall(unit.rstrip(".")), 1, 1, ""
-    for position, written in enumerate(tokens):
-        token = written.lower().rstrip(".")
+    tokens, sign, scale, last_unit = _TOKEN.findall(unit.rstrip(".")), 1, 1, ""
+    for position, word in enumerate(tokens):
+        token = word.lower().rstrip(".")
         if token in {"/", "per", "每"}:
             sign = -1
         elif token in _SCALES:
             scale = _SCALES[token]
-        elif last and (token in _POWERS or token.startswith("^")):
-            powers[last] = sign * (_POWERS.get(token) or int(token.lstrip("^{ ")))
-        elif written in _JOINERS and (token != "in" or re.match("[A-Za-z]", "".join(tokens[position + 1 :]))):
+        elif last_unit and (token in _POWERS or token.startswith("^")):
+            powers[last_unit] = sign * (_POWERS.get(token) or int(token.lstrip("^{ ")))
+        elif word in _JOINERS and (token != "in" or re.match("[A-Za-z]", "".join(tokens[position + 1 :]))):
             continue
-        elif name := _name(written) or next(iter(stems(token) & nouns), None):
-            last = name
-            powers[last] = powers.get(last, 0) + sign * scale
+        elif name := _name(word) or next(iter(stems(token) & nouns), None):
+            last_unit = name
+            powers[last_unit] = powers.get(last_unit, 0) + sign * scale
             scale = 1
         else:
             return None
     if len(powers) > 1:
         powers.pop("deg", None)  # degrees Celsius
-    # "in total" and "each" mean no unit; "per" and "square" alone are not units.
+    # "in total" and "each" mean that there is no unit; "per" and "square" alone are not units.
     return powers if powers or (tokens and sign == scale == 1) else None
 
 
@@ -182,8 +182,8 @@ def quantity(text: str) -> tuple[str, dict[str, int], Fraction] | None:
         if len(parts) < len(pieces) or any(a[1] != b[1] or a[2] <= b[2] for a, b in pairwise(parts)):
             return None
         return str(sum(Fraction(part[0]) for part in parts)), parts[0][1], Fraction(0)
-    value, written = split_unit(tidy(text))
-    unit = parse_unit(written or implied_unit(text))
+    value, unit_text = split_unit(tidy(text))
+    unit = parse_unit(unit_text or implied_unit(text))
     if not unit or not unit.keys() <= MEASURES:
         return None
     size, kinds = Fraction(1), dict[str, int]()

@@ -1,11 +1,11 @@
 """
 Compare answers in a separate process. A single-threaded supervisor imports the algebra once and forks a child, which
-serves requests. The kernel, not Python, ends slow requests: the default action of an interval timer's signal kills the
+serves requests. The kernel, not Python, ends slow requests. The default action of an interval timer's signal kills the
 child even during a big-integer power in C, and RLIMIT_AS bounds memory. The supervisor then forks the next child in
 10 ms instead of importing everything again.
 
 The limit counts CPU time, so that grades do not depend on the load of the machine. A second timer ends requests that
-wait instead of computing. They are reported as "died", retried once, and left ungraded if that fails.
+wait instead of computing. Such a request is reported as "died", retried once, and left ungraded if the retry fails.
 
 Protocol, one JSON object per line: `{"id", "op": "equal" or "equal_as_script", "gold", "answer", "limit"}` or
 `{"id", "op": "usable", "gold", "limit"}` on stdin, one at a time; `{"id", "status": "ok", "verdict"}` on stdout, or
@@ -102,7 +102,7 @@ def load_algebra() -> Callable[[dict], bool]:
 
 
 def _limit_memory(memory_bytes: int) -> None:
-    if sys.platform == "linux":  # other kernels do not enforce it
+    if sys.platform == "linux":  # other kernels do not enforce RLIMIT_AS
         resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -126,7 +126,7 @@ def _serve(current: mmap.mmap, answer_request: Callable[[dict], bool], memory_by
         try:
             reply = {"status": "ok", "verdict": answer_request(request)}
         except Exception as error:
-            # Includes MemoryError and RecursionError. The parent treats pairs that cannot be compared as unequal.
+            # MemoryError and RecursionError are included. The parent treats pairs that cannot be compared as unequal.
             reply = {"status": "error", "error": f"{type(error).__name__}: {str(error)[:200]}"}
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)

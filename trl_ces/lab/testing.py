@@ -1,4 +1,4 @@
-"""Check custom token rules in a test suite: `check_rule("my_package.rules:my_rule")`."""
+"""Check custom token rules; for example, call `check_rule("my_package.rules:my_rule")` in a test."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -11,9 +11,9 @@ from ..config import CESConfig
 from ..methods import find_rule
 from ..methods.rule import Need, Rule, ShapedAdvantages
 
-SEEDS, ROWS, TOKENS = 3, 8, 640  # number of micro-batches, and the shape of each
+SEEDS, ROWS, TOKENS = 3, 8, 640  # number of micro-batches; number of rows and tokens in each
 CORRECTNESS = ("correct", "scored", "group_correct", "group_scored", "equal_rewards", "truncated")
-Run = Callable[[dict[str, Tensor]], ShapedAdvantages]
+BoundRule = Callable[[dict[str, Tensor]], ShapedAdvantages]
 
 
 def check_rule(rule: Rule | str, settings: Mapping[str, Any] | None = None) -> None:
@@ -21,13 +21,14 @@ def check_rule(rule: Rule | str, settings: Mapping[str, Any] | None = None) -> N
     Check on random micro-batches that a token rule meets the requirements of [`Rule`].
 
     The trainer removes padding, packs and reorders rows, splits micro-batches and distributes them over processes.
-    These operations do not change training if a row's A' depends only on the row's own tokens in the loss.
+    These operations do not change training if the advantages A' of a row depend only on the loss tokens of that row.
 
     Args:
         rule ([`Rule`] or `str`): The rule, or its name or path as in `shaping`.
         settings (`Mapping[str, Any]`, *optional*): Settings of a custom rule, as in `shaping_kwargs`.
 
-    Raises `AssertionError` if the rule violates a requirement, `ValueError` for an unknown rule or invalid setting.
+    Raises `AssertionError` if the rule violates a requirement, and `ValueError` if the rule is unknown or a setting is
+    invalid.
     """
     resolved, values = find_rule(rule) if isinstance(rule, str) else rule, dict(settings or {})
     assert resolved is not None, f"{rule!r} is not a token rule."
@@ -37,7 +38,7 @@ def check_rule(rule: Rule | str, settings: Mapping[str, Any] | None = None) -> N
 
     built_in = {name: getattr(CESConfig, f"{resolved.name}_{name}") for name in resolved.config_fields}
     if built_in and values:
-        raise ValueError(f"`settings` is {values}: {resolved.name} is checked with its defaults, so omit `settings`.")
+        raise ValueError(f"`settings` is {values}, but {resolved.name} is checked with its defaults: omit `settings`.")
     run = partial(_run, resolved, built_in or resolved.read_settings(values, reject))
     for inputs in map(_micro_batch, range(SEEDS)):
         _check_result(run(inputs), inputs)
@@ -46,11 +47,11 @@ def check_rule(rule: Rule | str, settings: Mapping[str, Any] | None = None) -> N
 
 
 def _micro_batch(seed: int) -> dict[str, Tensor]:
-    """Return two groups of four rows: one row has tool output, one is not in the loss, and one is unscored."""
+    """Return two groups of four rows: row 1 is not in the loss, row 2 has tool output, and row 7 is unscored."""
     generator = torch.Generator().manual_seed(seed)
     lengths = TOKENS * (0.5 + 0.4 * torch.rand(ROWS, 1, generator=generator))
     mask = (torch.arange(TOKENS) < lengths).long()
-    mask[1], mask[2, 40:60] = 0, 0  # `mask_truncated_completions`; tool output
+    mask[1], mask[2, 40:60] = 0, 0  # row 1: `mask_truncated_completions`; row 2: tool output
     correct = torch.tensor([True, True, True, False, False, True, False, False])
     logps = -3 * torch.rand(ROWS, TOKENS, generator=generator)
     return {
@@ -70,8 +71,8 @@ def _micro_batch(seed: int) -> dict[str, Tensor]:
 
 def _run(rule: Rule, arguments: dict[str, Any], inputs: dict[str, Tensor]) -> ShapedAdvantages:
     """Call the rule with the tensors that its `needs` declares."""
-    absent = ("entropies", "mask", *(() if Need.CORRECTNESS in rule.needs else CORRECTNESS))
-    batch = {name: values for name, values in inputs.items() if name not in absent}
+    excluded = ("entropies", "mask", *(() if Need.CORRECTNESS in rule.needs else CORRECTNESS))
+    batch = {name: values for name, values in inputs.items() if name not in excluded}
     before = {name: values.clone() for name, values in inputs.items()}
     try:
         shaped = rule.function(batch, inputs["entropies"], inputs["mask"], **arguments)
@@ -84,33 +85,33 @@ def _run(rule: Rule, arguments: dict[str, Any], inputs: dict[str, Tensor]) -> Sh
         )
         raise AssertionError(f"The rule reads {name!r}: {hint}.") from error
     changed = [name for name, values in inputs.items() if not torch.equal(values, before[name])]
-    assert not changed, f"The rule changes {changed[0]!r} in place, but TRL reuses it: work on a copy."
+    assert not changed, f"The rule changes {changed[0]!r} in place, but TRL uses this tensor again: change a copy."
     return shaped
 
 
 def _check_result(shaped: ShapedAdvantages, inputs: dict[str, Tensor]) -> None:
     """Check types, shapes and values."""
     mask, kind = inputs["mask"].bool(), type(shaped).__name__
-    assert isinstance(shaped, ShapedAdvantages), f"The rule returns a {kind}: return a ShapedAdvantages."
+    assert isinstance(shaped, ShapedAdvantages), f"The rule returns {kind} instead of ShapedAdvantages."
     for name, dtype in {"advantages": torch.float32, "selected": torch.bool}.items():
         values = getattr(shaped, name)
-        assert values.shape == mask.shape, f"`{name}` has shape {tuple(values.shape)}: make it {tuple(mask.shape)}."
-        assert values.dtype == dtype, f"`{name}` has dtype {values.dtype}: make it {dtype}."
+        assert values.shape == mask.shape, f"`{name}` has shape {tuple(values.shape)}, expected {tuple(mask.shape)}."
+        assert values.dtype == dtype, f"`{name}` has dtype {values.dtype}, expected {dtype}."
     assert shaped.advantages.isfinite().all(), (
-        "`advantages` are not finite: even at masked tokens, they make the loss NaN."
+        "`advantages` are not finite: return finite values at all tokens, including masked tokens."
     )
-    assert not (shaped.selected & ~mask).any(), "`selected` includes padding or tool-output tokens: use `mask`."
+    assert not (shaped.selected & ~mask).any(), "`selected` includes padding or tool-output tokens: exclude them."
     assert shaped.selected.any(), "No token is selected, so nothing can be checked: use settings that select tokens."
     changed = (shaped.advantages != inputs["advantages"].unsqueeze(1)) & mask & ~shaped.selected
-    assert not changed.any(), "`advantages` differ from A at tokens that are not in `selected`: select them."
+    assert not changed.any(), "`advantages` differ from A at tokens that are not in `selected`: select these tokens."
 
 
-def _check_gradients(run: Run, inputs: dict[str, Tensor], differentiates: str | None) -> None:
+def _check_gradients(run: BoundRule, inputs: dict[str, Tensor], differentiates: str | None) -> None:
     """Check that gradients reach the tensor that `differentiates` declares, and no other tensor."""
     leaves = {name: inputs[name].clone().requires_grad_() for name in ("entropies", "logps", "advantages")}
     advantages, reached = run({**inputs, **leaves}).advantages, set()
     if advantages.requires_grad:
-        weights = torch.linspace(0.5, 1.5, TOKENS) * inputs["mask"]  # not equal, because a rule may preserve the sum
+        weights = torch.linspace(0.5, 1.5, TOKENS) * inputs["mask"]  # unequal, because a rule may preserve sums
         gradients = torch.autograd.grad((advantages * weights).sum(), list(leaves.values()), materialize_grads=True)
         assert all(grad.isfinite().all() for grad in gradients), "A gradient is not finite (for example, sqrt at 0)."
         reached = {name for name, gradient in zip(leaves, gradients, strict=True) if gradient.any()}
@@ -119,12 +120,12 @@ def _check_gradients(run: Run, inputs: dict[str, Tensor], differentiates: str | 
     assert reached <= declared, f"A gradient reaches {reached - declared}, which `differentiates` does not declare."
 
 
-def _check_independence(run: Run, inputs: dict[str, Tensor]) -> None:
+def _check_independence(run: BoundRule, inputs: dict[str, Tensor]) -> None:
     """Check that a row's A' does not depend on padding, tool output, other rows or their order."""
     shaped, rows = run(inputs), list(range(ROWS))
-    hidden, longest = inputs["mask"] == 0, int(inputs["mask"].any(dim=0).nonzero().max()) + 1
+    masked, longest = inputs["mask"] == 0, int(inputs["mask"].any(dim=0).nonzero().max()) + 1
     per_token = {name: values for name, values in inputs.items() if values.dim() == 2}
-    garbage = {name: values.masked_fill(hidden, 50.0) for name, values in per_token.items() if name != "mask"}
+    garbage = {name: values.masked_fill(masked, 50.0) for name, values in per_token.items() if name != "mask"}
     trimmed = {name: values[:, :longest] for name, values in per_token.items()}
     variants = [(rows, inputs | garbage, "padding or tool output"), (rows, inputs | trimmed, "the number of columns")]
     for part in (*([row] for row in rows), rows[::-1]):

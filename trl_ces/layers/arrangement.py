@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 
 def sort_by_length(lengths: Sequence[int]) -> list[int]:
-    """Return the row numbers, longest first, so that the first micro-batch needs the most memory."""
+    """Return the row numbers, longest row first, so that the first micro-batch needs the most memory."""
     return sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
 
 
@@ -26,12 +26,12 @@ def arrange(
     lengths: Sequence[int], processes: int, micro_batches: int, packed: bool = False, in_pieces: bool = False
 ) -> list[list[list[int]]]:
     """
-    Assign the rows of one optimizer step to processes and micro-batches, all with the same number of rows.
+    Assign the rows of one optimizer step to processes and to micro-batches of equal size.
 
     `lengths` are the token counts of the rows on all processes. The longest rows form the first micro-batch on all
     processes, the next longest form the second, and so on, because ZeRO-3 synchronizes processes in every forward
-    pass. If mixed lengths cost nothing, long and short rows are spread evenly instead: over all micro-batches if rows
-    are packed, or over the processes of a micro-batch if it is split into pieces. Returns row numbers by process and
+    pass. If rows are packed, long and short rows are spread evenly over all micro-batches instead. If micro-batches
+    are split into pieces, the rows of each are spread evenly over the processes. Returns row numbers by process and
     micro-batch, longest first.
     """
     order = sort_by_length(lengths)
@@ -50,7 +50,7 @@ def arrange(
 
 
 def positions(lengths: Sequence[int], packed: bool) -> int:
-    """Count the token positions of a forward pass: the sum of `lengths` if `packed`, else rows x longest row."""
+    """Count the token positions of a forward pass: the sum of `lengths` if `packed`, else rows * longest row."""
     return sum(lengths) if packed else len(lengths) * max(lengths)
 
 
@@ -58,7 +58,7 @@ def piece_sizes(lengths: Sequence[Sequence[int]], budget: int, packed: bool) -> 
     """
     Split a micro-batch into pieces so that no forward pass on any process exceeds `budget` token positions.
 
-    `lengths`: for each process, the token counts of its rows. A row longer than `budget` becomes its own piece. Every
+    `lengths`: for each process, the token counts of its rows. A row longer than `budget` forms its own piece. Every
     process gets the same sizes, because ZeRO-3 and the metrics synchronize the processes in each forward pass.
     """
     sizes, start = [], 0

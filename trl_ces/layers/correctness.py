@@ -23,10 +23,10 @@ class Correctness(Layer):
     """
     Keep the [`Groups`] of the latest rollout, gathered over all processes, in `_groups`.
 
-    A layer that reads `_groups` subclasses this layer and returns the inputs it needs from `_required_inputs`:
-    `"accuracy"` for the accuracy reward, or `"correct"`, which also checks for rewards other than 0 and 1. If no
-    inputs are required, nothing is gathered. Otherwise, Eq. 3 excludes completions without an accuracy reward: their
-    other rewards do not count, and their advantage is 0.
+    A layer that reads `_groups` subclasses this layer and overrides `_required_inputs` to return `"accuracy"` (the
+    accuracy reward) or `"correct"` (the same, checked for values other than 0 and 1). If no inputs are required,
+    nothing is gathered. Otherwise, Eq. 3 excludes completions without an accuracy reward: their other rewards do not
+    count, and their advantage is 0.
 
     Raises:
         `ValueError`: A layer needs the accuracy reward, but it is ambiguous.
@@ -64,8 +64,8 @@ class Correctness(Layer):
         if not self._inputs:
             return rewards
         index = cast(int, self._accuracy_index)
-        # TRL excludes rows from Eq. 3 only if all their rewards are NaN. Otherwise, an unscored completion would be
-        # trained on as if it were wrong.
+        # TRL excludes a row from Eq. 3 only if all its rewards are NaN. Without this line, unscored completions would
+        # be trained on as if they were wrong.
         rewards = rewards.masked_fill(rewards[:, index : index + 1].isnan(), torch.nan)
         accuracy = rewards[:, index]
         lengths = torch.tensor(policy_lengths(completion_ids_list, self._masks), device=rewards.device)
@@ -119,15 +119,15 @@ class Correctness(Layer):
             raise RewardError(
                 f"The accuracy reward {name} returned {graded:g}, but no value of at least `ces_correct_threshold` "
                 "(1.0), so every completion would be treated as wrong: set the threshold to the lowest reward of a "
-                "correct completion (0.999 if that is 1), or name another reward in `ces_accuracy_reward`."
+                "correct completion (0.999 if that is 1), or name a different reward in `ces_accuracy_reward`."
             )
         if self.args.ces_accuracy_reward is None and not self._warned_of_graded:
             self._warned_of_graded = True
             if self.accelerator.is_main_process:
                 logger.warning(
                     "Correctness is determined by the reward function %s, which returned %g. A completion is correct "
-                    "if this reward is at least `ces_correct_threshold` (1.0): set this field, or name the accuracy "
-                    "reward in `ces_accuracy_reward`.",
+                    "if this reward is at least `ces_correct_threshold` (1.0): set this threshold, or name the "
+                    "accuracy reward in `ces_accuracy_reward`.",
                     name,
                     graded,
                 )

@@ -16,9 +16,9 @@ ENTROPY_RISE, ACCURACY_FALL = 1.5, 0.8
 
 class DivergenceWatch(TrainerCallback):
     """
-    Callback that compares the last logged entropies and accuracies with the first ones, in log entries that contain
-    `reward`, i.e. that cover a rollout. It warns once, with `advice` on settings to change. If `stop` is set, it also
-    saves a checkpoint and stops training.
+    Compare the first and the last entropies and accuracies of the log entries that contain `reward`, i.e. that cover
+    a rollout. Warn once if training diverges, with `advice` on settings to change. If `stop` is set, also
+    save a checkpoint and stop training.
     """
 
     def __init__(self, reward: str, stop: bool, advice: str):

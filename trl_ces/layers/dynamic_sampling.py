@@ -1,7 +1,7 @@
 """DAPO's dynamic sampling: drop groups whose completions all have the same accuracy, and draw more prompts.
 
 Each round runs TRL's rollout method without log-probs and keeps the completions and rewards. Once the batch is full,
-the method runs again on the kept groups, with these completions and rewards replayed. Old and reference log-probs are
+the method runs again on the kept groups and reuses these completions and rewards. Old and reference log-probs are
 therefore computed once, and only for the rows that are trained on.
 
 Overrides of TRL: `_generate`, `_get_per_token_logps_and_entropies`, `_calculate_rewards`,
@@ -32,7 +32,7 @@ NO_PROMPT = [{"role": "user", "content": ""}]
 
 
 class Group(NamedTuple):
-    """Data stored for a group after its round."""
+    """Data that a round stores for one group."""
 
     prompt: int  # row number in the dataset
     rewards: torch.Tensor  # (G, functions), float, over all processes
@@ -41,7 +41,7 @@ class Group(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """Completions and rewards that are passed to TRL's method, so that it does not compute them again."""
+    """Completions and rewards that TRL's method reuses instead of computing them again."""
 
     generated: tuple  # this process's rows, in the format of `_generate`
     rewards: torch.Tensor  # (N, functions), over all processes
@@ -59,7 +59,7 @@ class DynamicSampling(Correctness):
 
     _sampler: DynamicSampler | None = None
     _round: list | None = None  # data of the current round: the outputs of `_generate`, then the rewards
-    _replay: Replay | None = None  # data of the kept groups, while TRL's method runs on them
+    _replay: Replay | None = None  # set while TRL's method runs on the kept groups
 
     def __init__(self, model, reward_funcs=None, args=None, *positional, **kwargs):
         if args is not None and args.dynamic_sampling:
@@ -117,7 +117,7 @@ class DynamicSampling(Correctness):
         return super()._generate_and_score_completions(inputs)
 
     def _score(self, groups: list[Group]) -> dict[str, Any]:
-        """Return this process's part of TRL's rollout of `groups`, without computing completions or rewards again."""
+        """Return this process's part of TRL's rollout of `groups`, reusing their completions and rewards."""
         rows = self._rows_of_this_process(
             torch.tensor([group.prompt for group in groups]).repeat_interleave(self.num_generations)
         )

@@ -1,8 +1,8 @@
 """Remove finished completions from the batch during generation with transformers.
 
 `generate` computes all rows until the last row ends, but most completions are far shorter than the longest one. This
-layer calls `generate` for a few tokens at a time, with the cache of the unfinished rows. Tokens are sampled from the
-same distributions in a different order, so completions differ from TRL's for the same seed.
+layer calls `generate` for a few tokens at a time and keeps the cache of the unfinished rows. Tokens are sampled from
+the same distributions in a different order, so completions differ from TRL's for the same seed.
 
 Overrides of TRL: `_generate_single_turn`. Reads `_dist` and `_is_vlm`.
 """
@@ -39,14 +39,14 @@ class EndedRows(Layer):
 
     def _may_drop_rows(self) -> bool:
         args = self.args
-        other_path = self.use_vllm or args.use_transformers_continuous_batching or self._is_vlm
+        excluded = self.use_vllm or args.use_transformers_continuous_batching or self._is_vlm
         sharded = self._dist.is_zero3 or self._dist.is_fsdp
-        return args.trim_padding and not (other_path or sharded or args.generation_kwargs or args.cache_implementation)
+        return args.trim_padding and not (excluded or sharded or args.generation_kwargs or args.cache_implementation)
 
 
 def can_drop_rows(model: Any) -> bool:
-    """Return whether the cache holds only keys and values, and outputs do not depend on the width of the batch."""
-    if "generate" in vars(model):  # set by the user; it may not accept a cache
+    """Return whether the cache holds only keys and values, and outputs do not depend on the batch width."""
+    if "generate" in vars(model):  # a user's own function, which may not accept a cache
         return False
     if model.config.is_encoder_decoder or not padding_support(model).right:
         return False
@@ -81,7 +81,7 @@ def generate_in_pieces(
     piece: int = PIECE,
 ) -> Tensor:
     """
-    Generate as `generate` does, without computing ended rows. The model must pass [`can_drop_rows`].
+    Generate like `generate`, but do not compute ended rows. The model must pass [`can_drop_rows`].
 
     `input_ids` and `attention_mask`: shape (B, P), padded on the left. Every `piece` tokens, ended rows are removed.
     Returns prompts and completions, shape (B, P + T), padded on the right after the end token.

@@ -1,8 +1,8 @@
-"""Make a resumed run match the uninterrupted run, even in the middle of a rollout (bitwise identical on a CPU).
+"""Make resumed runs match uninterrupted runs, even if resumed within a rollout (bitwise identical on a CPU).
 
-TRL keeps three things only in memory: the current rollout, the metrics not yet logged, and its sampler's random
-state. This layer saves the rollout, the metrics and the state of the other layers in the checkpoint, and repeats the
-sampler's random draws.
+TRL keeps three things in memory only: the current rollout, metrics that are not yet logged, and the sampler's
+random state. This layer saves the rollout, the metrics and the state of the other layers in the checkpoint, and
+repeats the sampler's random draws.
 
 Overrides of TRL and transformers: `_save_checkpoint`, `_load_optimizer_and_scheduler`, `_get_train_sampler`, `log`.
 Reads and writes `_step`, `_buffered_inputs`, `_metrics` and `log_completions`; reads `_logs`.
@@ -46,7 +46,7 @@ class ExactResume(Layer):
         return self._train_sampler
 
     def _save_checkpoint(self, model, trial):
-        if not self.args.save_only_model:  # saved first, so that every complete checkpoint contains it
+        if not self.args.save_only_model:  # every complete checkpoint must contain the rollout
             self._save_rollout(self._checkpoint_folder(trial))
         super()._save_checkpoint(model, trial)
 
@@ -86,11 +86,11 @@ class ExactResume(Layer):
         for micro_batches in (rollout, []):
             try:
                 return save_micro_batches(folder / self._rollout_file(), micro_batches, self.state_dict())
-            except TypeError as error:  # images in lists: save only the state of the layers
+            except TypeError as error:  # lists of images: save only the layers' state
                 logger.warning("The rollout could not be saved (%s). A resumed run will regenerate it.", error)
 
     def _load_rollout(self, checkpoint: Path):
-        """Restore the saved rollout if it is valid on every process, else only the first process's layer state."""
+        """Restore the saved rollout if it is valid on every process, else only the layer state of process 0."""
         saved = load_micro_batches(checkpoint / self._rollout_file(), self.accelerator.device)
         rollout, state = saved or ([], {})
         is_valid = state.get("settings") == self._rollout_settings()
@@ -106,8 +106,8 @@ class ExactResume(Layer):
             if (inside_rollout or not state) and self.accelerator.is_main_process:
                 logger.warning(
                     "The rollout file of %s is missing or damaged, or was saved with other settings or a different "
-                    "number of processes. An unfinished rollout is generated again, and without the file, values that "
-                    "the first rollout determined are lost, so results differ from those of an uninterrupted run.",
+                    "number of processes. An unfinished rollout is generated again. Without the file, values that the "
+                    "first rollout determined are lost. Results will differ from those of an uninterrupted run.",
                     checkpoint,
                 )
             return

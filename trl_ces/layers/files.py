@@ -16,7 +16,7 @@ from ..support.files import atomic_file
 
 
 def save_micro_batches(file: Path, micro_batches: Sequence[dict[str, Any]], extra: dict[str, Any]) -> None:
-    """Atomically write micro-batches of tensors and JSON values, and `extra`; raise `TypeError` for other values."""
+    """Atomically write `extra` and micro-batches of tensors and JSON values; raise `TypeError` for other values."""
     tensors, others = {}, []
     for number, batch in enumerate(micro_batches):
         for name, values in batch.items():
@@ -30,7 +30,7 @@ def save_micro_batches(file: Path, micro_batches: Sequence[dict[str, Any]], extr
 
 
 def load_micro_batches(file: Path, device: Any = "cpu") -> tuple[list[dict[str, Any]], dict[str, Any]] | None:
-    """Load the file of [`save_micro_batches`] onto `device`; return `None` if the file is missing or damaged."""
+    """Load a file written by [`save_micro_batches`] onto `device`; return `None` if the file is missing or damaged."""
     try:
         with safe_open(file, framework="pt") as reader:
             header = reader.metadata() or {}

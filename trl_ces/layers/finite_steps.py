@@ -23,13 +23,13 @@ FOLDER = "_nonfinite"
 
 class FiniteSteps(Layer):
     """
-    Skip steps with a non-finite gradient, save their rows, and stop after `max_nonfinite_steps` consecutive ones.
+    Skip steps with a non-finite gradient, save their rows, and stop after `max_nonfinite_steps` in a row.
 
     DeepSpeed takes optimizer steps in its backward pass and skips non-finite steps itself. If this check is disabled
-    (`check_grad_overflow` of `bf16`, under ZeRO-2), the first non-finite step stops training.
+    (`check_grad_overflow` in the `bf16` section, with ZeRO-2), the first non-finite step stops training.
 
     Raises:
-        `RuntimeError`: When training stops. The message names the file with the rows.
+        `RuntimeError`: To stop training. The message names the file with the rows.
     """
 
     _nonfinite_steps = 0
@@ -47,7 +47,7 @@ class FiniteSteps(Layer):
             self._nonfinite_steps += 1
             stop = None
             if self._uses_deepspeed() and not self.accelerator.optimizer_step_was_skipped:
-                stop = "DeepSpeed has already taken the step: remove `check_grad_overflow: false` from its config"
+                stop = "DeepSpeed has already taken the step; remove `check_grad_overflow: false` from its config"
             elif self._nonfinite_in_a_row >= self.args.max_nonfinite_steps:
                 stop = f"`max_nonfinite_steps` is {self.args.max_nonfinite_steps}"
             self._report_nonfinite(stop)
@@ -80,7 +80,7 @@ class FiniteSteps(Layer):
             save_micro_batches(file, rows, {"global_step": step})
         except (TypeError, OSError) as error:
             location = f"cannot be saved ({error})"
-        message = f"The gradient of step {step} is not finite (NaN or infinite). Its rows {location}"
+        message = f"The gradient of step {step} is not finite (NaN or infinite). The step's rows {location}"
         if stop is not None:
             raise RuntimeError(
                 f"{message}. Training stops here ({stop}): inspect these rows and their rewards, lower "

@@ -58,11 +58,10 @@ def describe_example(reward: Any, completion: Any, row: Mapping[str, Any]) -> st
     """Describe what an accuracy reward receives for one completion, with a hint if it receives a number."""
     text = str(completion if isinstance(completion, str) else completion[-1].get("content") or "")
     gold = "" if row.get("solution") is None else f" with the reference answer {str(row['solution'])[:_MAX_SHOWN]!r}"
-    example = f"For example, it received {'...' if len(text) > _MAX_SHOWN else ''}{text[-_MAX_SHOWN:]!r}{gold}."
+    shown = f"{'...' if len(text) > _MAX_SHOWN else ''}{text[-_MAX_SHOWN:]!r}"
+    example = f"For example, the accuracy reward received {shown}{gold}."
     names = [parameter.name for parameter in parameters_of(reward)]
     numbers = [name for name in names if type(row.get(name)) in (int, float)]
     if numbers:
-        example += (
-            f" `{numbers[0]}` is a number, which never equals text: a reward that compares text needs `str(...)`."
-        )
+        example += f" `{numbers[0]}` is a number, which never equals text: compare with `str({numbers[0]})` instead."
     return example

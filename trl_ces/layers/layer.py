@@ -58,7 +58,7 @@ class Layer(GRPOTrainer):
 
     @property
     def _group_size(self) -> int:
-        """G, completions per prompt, in training or in evaluation."""
+        """Number of completions per prompt (G) in training or evaluation, whichever is running."""
         return self.num_generations if self.model.training else self.num_generations_eval
 
     def _micro_steps_per_rollout(self) -> int:

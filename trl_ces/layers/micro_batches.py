@@ -1,4 +1,4 @@
-"""Rearrange the micro-batches of a rollout by length, and split forward and backward passes to fit a token budget."""
+"""Arrange the rows of micro-batches by length, and split forward and backward passes to fit a token budget."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -113,8 +113,8 @@ def forward_batches(
     if budget is None:
         return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
     sizes = piece_sizes(gather_object([[lengths[row] for row in order]]), budget, padding.pack)
-    places = iter(order)
-    return [[next(places) for _ in range(size)] for size in sizes]
+    remaining = iter(order)
+    return [[next(remaining) for _ in range(size)] for size in sizes]
 
 
 @contextmanager

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 # RoPE types whose frequencies depend on the padded input length, so that trimming would change them.
 LENGTH_DEPENDENT_ROPE = ("dynamic", "longrope")
 # Model types in which packed rows do not affect each other: attention restarts where positions restart, and no
-# convolution or linear attention mixes positions. tests/layers/test_padding.py compares each with padded rows.
+# convolution or linear attention mixes positions. tests/layers/test_padding.py compares packed with padded rows.
 PACKABLE_MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3", "olmo2", "olmo3", "granite", "smollm3", "gemma2", "phi3")
 # Per-token outputs of TRL's fused LM head; see `FusedCausalLMOutput` in trl/trainer/utils.py.
 PER_TOKEN = ("log_probs", "entropy")
@@ -83,8 +83,8 @@ def padding_plan(
         raise ValueError(f"Rows cannot be packed for this model ({support.reason}): set `packing=False`.")
     if pack and not flash:
         logger.warning(
-            "`packing=True` without FlashAttention: each forward pass computes attention between all of its rows "
-            "and discards most of the result. Set `packing=False`, or set `attn_implementation` to "
+            "With `packing=True` but without FlashAttention, each forward pass computes attention between all of its "
+            "rows and discards most of the result. Set `packing=False`, or set `attn_implementation` to "
             '"flash_attention_2" in `model_init_kwargs`.'
         )
     if support.reason and trim and (not support.left or flash):

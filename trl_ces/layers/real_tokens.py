@@ -2,14 +2,14 @@
 
 TRL pads each row of a rollout to the longest row and runs every forward pass at that width. This layer wraps the
 model to remove the padding (padding.py). It also arranges the rows of an optimizer step by length in TRL's buffer of
-micro-batches, across processes (micro_batches.py). Both change only the order of floating-point additions.
+micro-batches, across processes (micro_batches.py). These changes affect only the order of floating-point additions.
 
 Old log-probs are computed over the same micro-batches as the update, so that the first importance ratio of a rollout
 is exactly 1, even in bf16. TRL computes them earlier, in different batches. This layer makes that call return zeros
-and replaces them later. If TRL needs the values for its vLLM importance sampling correction, they are not deferred.
+and replaces the zeros later, unless TRL needs the log-probs for its vLLM importance sampling correction.
 
-Overrides of TRL: `_generate`, `_get_per_token_logps_and_entropies`, `_prepare_inputs`, `_compute_loss`. Reads `_step`,
-`_metrics` and writes `_buffered_inputs`.
+Overrides of TRL: `_generate`, `_get_per_token_logps_and_entropies`, `_prepare_inputs`, `_compute_loss`. Reads `_step`
+and `_metrics`, and writes `_buffered_inputs`.
 """
 
 import logging
@@ -77,7 +77,7 @@ class RealTokens(Layer):
 
     def _arrange(self, buffer: list[dict]) -> list[dict]:
         layout, budget = row_layout(self._tokenizer.pad_token_id), self.args.max_tokens_per_micro_batch
-        # Gather the entries, because images or tool masks may exist on only some of the processes.
+        # Gather the entries, because images or tool masks may exist on some processes only.
         movable_by_process = gather_object([movable_entries(buffer, layout, self.accelerator.num_processes)])
         names = {name for movable in movable_by_process for name in movable}
         irregular = sorted(name for name in names if not all(movable.get(name) for movable in movable_by_process))
@@ -177,7 +177,7 @@ class RealTokens(Layer):
         return loss + earlier_loss if first else loss  # detached: `earlier_loss` affects only the logged loss
 
     def _loss_of_piece(self, model, rows, total: int):
-        """Return the share of `rows` in the loss of `total` rows; TRL normalizes by rollout tokens or by rows."""
+        """Return the share of `rows` in the loss of `total` rows; TRL normalizes by the rollout's tokens or rows."""
         self._loss_rows = rows
         try:
             loss = super()._compute_loss(model, rows)

@@ -28,10 +28,11 @@ logger = logging.getLogger(__name__)
 # Keyword arguments that reward functions receive in addition to TRL's.
 REWARD_KEYWORDS = ("thinking_prefilled", "last_turns")
 LARGEST = torch.finfo(torch.float32).max  # TRL stores rewards as float32
+SKIP_WARNING = "%s; %d of %d completions get no reward from this function."
 
 
 class RewardError(RuntimeError):
-    """Raised if a reward function fails or returns an invalid result. Names the function and, if known, the row."""
+    """Raised if a reward function fails or returns an invalid result. Names the function and, if possible, the row."""
 
 
 class RewardCalls(Layer):
@@ -39,7 +40,7 @@ class RewardCalls(Layer):
     Pass `REWARD_KEYWORDS` to the reward functions that accept them, and check the rewards of every function.
 
     With `on_reward_error="skip"`, the layer warns about an invalid result and returns `None` for the invalid rows, or
-    for all rows if the function raised or returned the wrong number of rewards. Reward models are not checked.
+    for all rows if the function fails or returns the wrong number of rewards. Reward models are not checked.
 
     Raises:
         [`RewardError`]: During training, with `on_reward_error="stop"`, if a function raises an exception, or does not
@@ -112,7 +113,7 @@ def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: st
             f'{message}: return a finite number for each completion, or set `on_reward_error="skip"`.'
         ) from cause
     num_unscored = (groups.scored & valid_rewards.isnan()).sum()
-    logger.warning("%s; %d of %d completions get no reward from it.", message, num_unscored, valid_rewards.numel())
+    logger.warning(SKIP_WARNING, message, num_unscored, valid_rewards.numel())
     return valid_rewards.flatten()
 
 
@@ -140,10 +141,10 @@ def guard(func: Any, name: str, on_error: str) -> Any:
 
 def _as_list(rewards: Any) -> Any:
     """Return ordered rewards as a list; return anything else, such as a set, a mapping or a table, unchanged."""
-    dimensions = getattr(rewards, "ndim", None)  # of an array, a tensor, or a pandas object
+    dimensions = getattr(rewards, "ndim", None)  # exists in arrays, tensors and pandas objects
     is_table = hasattr(rewards, "keys") and dimensions != 1
-    other = isinstance(rewards, Set | MappingView | str | bytes | bytearray) or is_table or dimensions == 0
-    return list(rewards) if isinstance(rewards, Iterable) and not other else rewards
+    is_invalid = isinstance(rewards, Set | MappingView | str | bytes | bytearray) or is_table or dimensions == 0
+    return list(rewards) if isinstance(rewards, Iterable) and not is_invalid else rewards
 
 
 def _check(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) -> list[float | None]:
@@ -155,7 +156,7 @@ def _check(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) ->
         if isinstance(rewards, AttributeError | TypeError) and count and isinstance(arguments["completions"][0], list):
             location = ' (completions are lists of messages: the text is `completion[-1]["content"]`)'
     elif not isinstance(rewards, list):
-        problem = f"returned {reprlib.repr(rewards)}, a {type(rewards).__name__}, not one reward per completion"
+        problem = f"returned {reprlib.repr(rewards)}, a {type(rewards).__name__}, instead of one reward per completion"
     elif len(rewards) != count:
         problem = f"returned {len(rewards)} rewards for {count} completions"
     else:
@@ -173,7 +174,7 @@ def _check(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) ->
             f"{message}: return a finite number for each completion, or None to leave it unscored, or set "
             '`on_reward_error="skip"`.'
         ) from (rewards if isinstance(rewards, BaseException) else None)
-    logger.warning("%s; %d of %d completions get no reward from it.", message, num_unscored, count)
+    logger.warning(SKIP_WARNING, message, num_unscored, count)
     return valid_rewards
 
 

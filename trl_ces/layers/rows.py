@@ -10,7 +10,7 @@ import torch
 
 # Number of tokens in the loss, over all processes: the only entry of a rollout that is not per-row.
 NUM_ITEMS = "num_items_in_batch"
-# The per-row tensors that CES adds.
+# Per-row tensors that CES adds to a rollout.
 CES_ROWS = ("correct", "scored", "group_correct", "group_scored", "equal_rewards", "truncated")
 
 

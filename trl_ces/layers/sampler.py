@@ -1,8 +1,8 @@
-"""Draw prompts until every group of the batch is informative: dynamic sampling (DAPO, arXiv 2503.14476, section 3.2).
+"""Dynamic sampling (DAPO, arXiv 2503.14476, section 3.2): draw prompts until every group of the batch is informative.
 
 With accuracy as the only reward, a group with only correct or only wrong completions has A = 0. Such groups are
-dropped and replaced by the next prompts of the dataset. This module selects the prompts and the groups to keep; the
-trainer generates the completions. Every process has the same groups, so all processes make the same decisions and the
+dropped, and more prompts are drawn from the dataset. This module selects the prompts and the groups to keep; the
+trainer generates the completions. Every process sees the same groups, so all processes make the same decisions and the
 same number of collective calls.
 """
 
@@ -52,7 +52,7 @@ def _permutation(num_prompts: int, seed: int, epoch: int) -> list[int]:
 
 
 def informative_groups(accuracy: torch.Tensor, group_size: int) -> torch.Tensor:
-    """Return which groups have scored completions of different accuracy (DAPO, Eq. 11); (N,) to (N / G,), bool."""
+    """Return which groups have scored completions of different accuracy (DAPO, Eq. 11). Shape (N / G,), bool."""
     lowest, highest = group_extremes(accuracy, group_size)
     return highest > lowest
 
@@ -61,7 +61,8 @@ def round_size(batch_size: int, num_kept: int, num_drawn: int, unit: int) -> int
     """
     Return how many prompts to draw to fill a batch of `batch_size` groups if the share of kept groups stays the same.
 
-    It is at most `batch_size` and a multiple of `unit`, so that the completions can be split evenly over processes.
+    The result is a multiple of `unit`, so that completions can be split evenly over processes, and at most
+    `batch_size`.
     """
     if num_drawn == 0:
         return batch_size
@@ -71,8 +72,8 @@ def round_size(batch_size: int, num_kept: int, num_drawn: int, unit: int) -> int
 
 class DynamicSampler:
     """
-    Draw the prompts of a training run and select the groups of its generation batches: `batch_size` groups of
-    `group_size` completions in at most `max_rounds` rounds.
+    Draw the prompts of a training run and select the groups of its generation batches. A batch has `batch_size` groups
+    of `group_size` completions, generated in at most `max_rounds` rounds.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class DynamicSampler:
         self, generate: Callable[[list[int]], tuple[Sequence[bool], Sequence[Any]]]
     ) -> tuple[list[Any], dict[str, float]]:
         """
-        Return the data of the batch's groups, and its metrics.
+        Return the data of the batch's groups, and the batch's metrics.
 
         `generate` takes the row numbers of a round's prompts. It returns whether each group is informative, and the
         groups' data.
@@ -134,10 +135,11 @@ class DynamicSampler:
         if self.warns and not self._warned:
             self._warned = True
             logger.warning(
-                "Dynamic sampling found %d of %d informative groups in %d rounds (`dynamic_sampling_max_rounds`), "
-                "so the batch is filled with groups whose completions all have the same accuracy (their share is "
-                "logged as `dynamic_sampling/uninformative_groups`). Allow more rounds, raise "
-                "`num_generations`, or use problems that the model sometimes solves. This warning is logged once.",
+                "Dynamic sampling found only %d informative groups for a batch of %d in %d rounds "
+                "(`dynamic_sampling_max_rounds`), so the batch is filled with groups whose completions all have the "
+                "same accuracy (their share is logged as `dynamic_sampling/uninformative_groups`). Allow more rounds, "
+                "raise `num_generations`, or use problems that the model sometimes solves. This warning is logged "
+                "once.",
                 num_kept,
                 self.batch_size,
                 rounds,

@@ -51,8 +51,8 @@ def last_turn(mask: list[int]) -> tuple[int, int]:
 
 def _decode_with_thinking(rows: list[list[int]], tokenizer: Any) -> list[str]:
     """Decode without special tokens, as TRL does, but keep the thinking tags."""
-    # `skip_special_tokens` also removes special tokens that are no attribute of the tokenizer, such as an end-of-turn
-    # token that only the model's generation config contains.
+    # `skip_special_tokens` also removes special tokens that are not attributes of the tokenizer, such as an
+    # end-of-turn token that only the model's generation config contains.
     added = tokenizer.added_tokens_decoder
     special = set(tokenizer.all_special_ids) | {index for index, token in added.items() if token.special}
     special -= {index for index, token in added.items() if str(token) in (THINK_OPEN, THINK_CLOSE)}

@@ -2,8 +2,8 @@
 
 Overrides of TRL and transformers: `create_accelerator_and_postprocess`, `_load_optimizer_and_scheduler`,
 `_tool_call_loop`, `_generate_single_turn`. Uses `llm`, `mode`, `enable_sleep_mode` and `_llm_weights_sleeping` of
-`vllm_generation`, and its client's `session`. Relies on TRL calling the model's `merge_adapter` before it reads the
-weights, and `unmerge_adapter` afterwards.
+`vllm_generation`, and the `session` of its client. Relies on TRL calling the model's `merge_adapter` before it
+reads the weights, and `unmerge_adapter` afterwards.
 """
 
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ class UpstreamFixes(Layer):
         Make all ranks take part in every round of tool calls, except with vision models.
 
         In TRL, each rank leaves the loop after its own last tool call. If generation needs all ranks (a server, tensor
-        parallelism, sharded weights), other ranks then wait forever, or completions are assigned to the wrong rows.
+        parallelism, sharded weights), the other ranks wait forever, or completions are assigned to the wrong rows.
 
         Upstream: `_tool_call_loop` of trl 1.16; no known issue. Obsolete once TRL counts rounds over all ranks.
         """
@@ -79,7 +79,7 @@ class UpstreamFixes(Layer):
 
 
 def generate_with_dummies(run: Any, prompt_ids: list, *args: Any) -> Any:
-    """Generate on all ranks, adding dummy prompts on ranks with fewer prompts; `None` if no rank has a prompt."""
+    """Generate on all ranks, with dummy prompts on ranks with fewer prompts; return `None` if no rank has a prompt."""
     prompts_of_ranks = gather_object([prompt_ids])
     max_count = max(map(len, prompts_of_ranks))
     if max_count == 0:
@@ -93,7 +93,7 @@ def generate_with_dummies(run: Any, prompt_ids: list, *args: Any) -> Any:
 @contextmanager
 def restore_mode(model: torch.nn.Module) -> Iterator[None]:
     """
-    Restore the model's mode. With `use_transformers_continuous_batching`, TRL sets it to training, even in evaluation.
+    Restore the model's mode. After continuous batching, TRL leaves the model in training mode, even in evaluation.
 
     Upstream: `_generate_single_turn` of trl 1.16; no known issue. Obsolete once TRL restores the mode.
     """
@@ -111,7 +111,7 @@ def set_timeout(session: Any, seconds: float) -> None:
 
     Upstream: trl issue 6973, closed without a timeout in trl 1.16.0. Obsolete once TRL's client accepts a timeout.
     """
-    # Installed with `requests`, which only TRL's vLLM client needs.
+    # urllib3 is installed with `requests`, which only TRL's vLLM client needs.
     from urllib3.exceptions import ReadTimeoutError
     from urllib3.util.retry import Retry
 
@@ -145,8 +145,8 @@ def keep_awake(generation: Any) -> Iterator[None]:
     """
     Keep colocated vLLM awake within the context, so that it wakes and receives the weights only once.
 
-    TRL puts vLLM to sleep after each generation, which discards its weights, and resends them before the next one.
-    `generation` is a trainer's `VLLMGeneration`, or `None`.
+    TRL puts vLLM to sleep after each generation, which discards its weights, and resends the weights before the next
+    generation. `generation` is a trainer's `VLLMGeneration`, or `None`.
     """
     if generation is None or generation.mode != "colocate" or not generation.enable_sleep_mode:
         yield
@@ -168,13 +168,13 @@ def keep_awake(generation: Any) -> Iterator[None]:
 
 def keep_float32_outputs(plugin: Any) -> None:
     """
-    Keep log-probs and entropies in float32 under FSDP2, as with the other engines.
+    Keep log-probs and entropies in float32 under FSDP2, as under other engines.
 
     With `bf16`, accelerate makes FSDP2 cast a model's outputs to bfloat16. Importance ratios are then wrong by a few
     percent, and distinct entropies that Eq. 5 must rank become equal.
 
     Upstream: `set_mixed_precision` of accelerate 1.15's FSDP plugin also sets `output_dtype`; no known issue. Obsolete
-    once accelerate leaves it unset.
+    once accelerate leaves `output_dtype` unset.
     """
     policy = None if plugin is None else plugin.mixed_precision_policy
     if isinstance(policy, MixedPrecisionPolicy):
@@ -185,7 +185,7 @@ def register_lm_head(model: Any, plugin: Any) -> None:
     """
     Register the LM head's weight, which TRL's loss reads, as an external parameter under ZeRO-3.
 
-    ZeRO-3 does not trace it. If the weight has at most 100,000 elements, a run resumed inside a rollout fails with
+    ZeRO-3 does not trace this weight. If it has at most 100,000 elements, a run resumed inside a rollout fails with
     "tracing error" after a sync to vLLM.
 
     Upstream: `ZeROOrderedDict` of DeepSpeed 0.19.8; its issue 3599 reports the same error with a different cause.

@@ -46,7 +46,7 @@ def find_rule(name: str) -> Rule | None:
     if name == "none":
         return None
     if not isinstance(name, str):
-        raise ValueError(f"`shaping` is {name!r}: give a name; 'none' switches shaping off.")
+        raise ValueError(f"`shaping` is {name!r}: set it to a name; 'none' turns shaping off.")
     rule: Any = BUILT_IN.get(name)
     if rule is None and ":" in name:
         rule = import_path(name, "shaping")

@@ -4,7 +4,7 @@ CES changes one tensor of DAPO, the advantage: its shape becomes (B, T) instead 
 term is added at the few tokens where the policy is least certain.
 
 Symbols: B completions, T token positions, G completions per prompt (a group). Entropies are in bits (log2 in Eq. 4)
-unless a name says nats. A loss mask is 1 on tokens in the loss and 0 on padding and tool output.
+unless a name contains `nats`. A loss mask is 1 on tokens in the loss and 0 on padding and tool output.
 """
 
 import math
@@ -18,7 +18,7 @@ from .rule import OR_OFF, Need, Reject, Rule, ShapedAdvantages, entropy_in_bits,
 
 def multiplier(correct: Tensor, group_correct: Tensor, group_scored: Tensor) -> tuple[Tensor, Tensor]:
     """
-    Compute b of Eq. 6 as an exact fraction: group accuracy if the completion is correct, else 1 - group accuracy.
+    Compute b of Eq. 6 as an exact fraction: the group accuracy if the completion is correct, else 1 - group accuracy.
 
     Args:
         correct (`Tensor`): Shape (B,), bool, r_acc = 1.
@@ -26,7 +26,7 @@ def multiplier(correct: Tensor, group_correct: Tensor, group_scored: Tensor) -> 
         group_scored (`Tensor`): Shape (B,), int64, see [`group_counts`].
 
     Returns:
-        `tuple[Tensor, Tensor]`: Numerator and denominator of b, shape (B,), int64; b = 0 if nothing is scored.
+        `tuple[Tensor, Tensor]`: Numerator and denominator of b, shape (B,), int64; b = 0 if no completion is scored.
     """
     numerator = torch.where(correct, group_correct, group_scored - group_correct)
     return numerator, group_scored.clamp(min=1)
@@ -43,7 +43,7 @@ def selection_size(lengths: Tensor, tau: float, multiplier: tuple[Tensor, Tensor
         lengths (`Tensor`): Shape (B,), int64, |y|: tokens in the loss mask.
         tau (`float`): Top-rate in [0, 1], with at most nine decimals.
         multiplier (`tuple[Tensor, Tensor]`, *optional*):
-            Numerator and denominator of b, shape (B,), int64. `None`: b = 1, the paper's "w/o Dynamic b".
+            Numerator and denominator of b, shape (B,), int64. `None` means b = 1, the paper's "w/o Dynamic b".
 
     Returns:
         `Tensor`: k, shape (B,), int64.
@@ -61,7 +61,7 @@ def top_entropy_tokens(entropies: Tensor, mask: Tensor, sizes: Tensor, largest: 
 
     Args:
         entropies (`Tensor`): Shape (B, T), any unit. Only their order matters; no gradient flows through them.
-        mask (`Tensor`): Shape (B, T), 1 on selectable tokens, at least `sizes` in each row.
+        mask (`Tensor`): Shape (B, T), 1 on selectable tokens; each row needs at least `sizes` of these.
         sizes (`Tensor`): Shape (B,), int64, k.
         largest (`int`, *optional*): Upper bound on k; a smaller bound is faster. Default: T.
 
@@ -92,8 +92,8 @@ def ces_advantages(
 
     With a cap kappa, selected tokens get A + min(beta_2 H, max(0, -A) / kappa) in wrong completions and
     A - min(beta_1 H, max(0, A) / kappa) in correct ones. The gradient of H flows only if the cap does not bind. For
-    kappa >= 1, shaping does not raise a wrong completion's advantage above max(A, 0), nor lower a correct one's below
-    min(A, 0) (docs/algorithm.md, "The caps").
+    kappa >= 1, shaping does not raise a wrong completion's advantage above max(A, 0) or lower a correct completion's
+    advantage below min(A, 0) (docs/algorithm.md, "The caps").
 
     Args:
         advantages (`Tensor`): Shape (B,), A of Eq. 3.
@@ -102,8 +102,8 @@ def ces_advantages(
         correct (`Tensor`): Shape (B,), bool, r_acc = 1.
         beta_correct (`float`): beta_1, advantage per bit.
         beta_incorrect (`float`): beta_2, advantage per bit.
-        cap_incorrect (`float`, *optional*): kappa of wrong completions. `None`: no cap, as in the paper.
-        cap_correct (`float`, *optional*): kappa of correct completions. `None`: no cap, as in the paper.
+        cap_incorrect (`float`, *optional*): kappa of wrong completions. `None` means no cap, as in the paper.
+        cap_correct (`float`, *optional*): kappa of correct completions. `None` means no cap, as in the paper.
 
     Returns:
         `Tensor`: A', shape (B, T).
@@ -137,11 +137,11 @@ def conditional_entropy_shaping(
     Args:
         batch (`dict[str, Tensor]`):
             Shape (B,) each: `advantages`; `correct`, `scored` (bool); `group_correct`, `group_scored` (int64).
-        entropies_nats (`Tensor`): Shape (B, T), nats, of the policy being updated; 0 on padding.
+        entropies_nats (`Tensor`): Shape (B, T), entropies of the policy being updated, in nats; 0 on padding.
         mask (`Tensor`): Shape (B, T), the loss mask.
         tau, beta_correct, beta_incorrect, cap_incorrect, cap_correct: The `ces_*` fields of [`CESConfig`].
-        dynamic_multiplier (`bool`): `False`: the paper's ablation "w/o Dynamic b".
-        entropy_gradient (`bool`): `False`: the paper's ablation "w/o Entropy Gradient".
+        dynamic_multiplier (`bool`): `False` is the paper's ablation "w/o Dynamic b".
+        entropy_gradient (`bool`): `False` is the paper's ablation "w/o Entropy Gradient".
 
     Returns:
         [`ShapedAdvantages`]
@@ -154,14 +154,14 @@ def conditional_entropy_shaping(
     lengths = mask.sum(dim=1, dtype=torch.int64)
     is_shaped = scored & torch.where(correct, beta_correct != 0, beta_incorrect != 0)
     k = selection_size(lengths, tau, b) * is_shaped
-    largest = math.floor(mask.size(1) * to_fraction(tau))  # no device synchronization
+    largest = math.floor(mask.size(1) * to_fraction(tau))  # unlike k.max(), does not synchronize the device
     selected = top_entropy_tokens(entropies, mask, k, largest)
     betas = beta_correct, beta_incorrect, cap_incorrect, cap_correct
     shaped = ces_advantages(batch["advantages"], entropies, selected, correct, *betas)
     return ShapedAdvantages(shaped, selected)
 
 
-AUTO = "auto"  # computes tau from the first rollout; see [`automatic_tau`]
+AUTO = "auto"  # value of `ces_tau`; see [`automatic_tau`]
 LARGEST_AUTO = 0.05
 
 
@@ -171,7 +171,7 @@ def automatic_tau(mean_length: float) -> float:
 
     Eq. 5 then shapes about two tokens of a completion with b = 1. In toy tasks, five of seven weak models
     diverged at tau 0.1, one at 0.05 and none at 0.02. The first rollout's mean length determines the value for the
-    whole run. It is logged, written to the run's recipe.yaml and run.json, and saved in checkpoints.
+    whole run. The value is logged, written to the run's recipe.yaml and run.json, and saved in checkpoints.
     """
     return round(max(0.01, min(2 / max(mean_length, 1), LARGEST_AUTO)), 4)
 
@@ -212,8 +212,8 @@ def negative_beta_warning(beta_correct: float, beta_incorrect: float) -> str:
     """Return a warning that describes the effect of negative betas, or an empty string if no beta is negative."""
     if beta_correct < 0 and beta_incorrect < 0:
         return (
-            "`ces_beta_correct` and `ces_beta_incorrect` are negative: entropy is raised in correct completions and "
-            "lowered in wrong ones, the opposite of CES, as in AsymGRPO (arXiv 2604.04894)."
+            "`ces_beta_correct` and `ces_beta_incorrect` are negative: they raise the entropy of correct completions "
+            "and lower the entropy of wrong completions, as in AsymGRPO (arXiv 2604.04894). CES does the opposite."
         )
     if beta_correct < 0:
         return f"`ces_beta_correct` is {beta_correct:g}: it raises the entropy of correct completions; CES lowers it."
@@ -236,8 +236,8 @@ def check(args: Any, reject: Reject) -> None:
         reject(
             "dynamic_sampling",
             "it drops groups whose completions all have the same accuracy. CES keeps them (section 3.2 of the paper): "
-            "A is 0, but A' = -/+ beta H still has a gradient. Set `dynamic_sampling=False`, or, if intended, "
-            "`ces_allow_dynamic_sampling=True`.",
+            "A is 0, but A' = -/+ beta H still has a gradient. Set `dynamic_sampling=False`, or set "
+            "`ces_allow_dynamic_sampling=True` if this is intended.",
         )
 
 

@@ -10,7 +10,7 @@ def entropy_advantage(
     batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor, *, alpha: float, kappa: float
 ) -> ShapedAdvantages:
     """
-    Compute the baseline "Entropy Advantage": A + min(alpha * H, |A| / kappa) at every token, H in nats and detached.
+    Compute A + min(alpha * H, |A| / kappa) at every token, where H is detached and in nats.
 
     From Cheng et al., "Reasoning with Exploration: An Entropy Perspective", arXiv 2506.14758. For kappa > 1, the sign
     of A never changes. If A = 0, nothing is added.

@@ -22,13 +22,13 @@ def group_reward(rule: Callable[[Groups], Tensor]) -> Callable[..., Any]:
     """
     Create a reward function for [`CESTrainer`] from a rule that computes the rewards of complete groups.
 
-    Pass it in `reward_funcs` like any other reward function, with its own weight and metrics, together with the
-    accuracy reward that determines correctness. A completion without an accuracy reward gets `None`.
+    Pass the result in `reward_funcs` like any other reward function, with its own weight and metrics, together with
+    the accuracy reward that determines correctness. A completion without an accuracy reward gets `None`.
 
     Args:
         rule (`Callable[[Groups], Tensor]`):
-            Takes the [`Groups`] of a rollout, P prompts with G completions each, gathered over processes, and returns
-            rewards of shape (P, G), finite for scored completions. Every process calls it with the same groups.
+            Takes the [`Groups`] of a rollout (P prompts with G completions each, gathered over processes), and returns
+            rewards of shape (P, G), finite for scored completions. Every process calls the rule with the same groups.
 
     Returns:
         `Callable`: The reward function, with the name of `rule`. Its `of_groups` attribute is `rule`.
@@ -52,7 +52,7 @@ def group_reward(rule: Callable[[Groups], Tensor]) -> Callable[..., Any]:
             "trl_ces.layers.GroupRewards layer compute: use one of them instead of GRPOTrainer."
         )
 
-    # `wraps` copies no name from a partial or a callable object.
+    # Partials and callable objects have no `__name__` that `wraps` could copy.
     raise_error.__name__ = getattr(_unwrap(rule), "__name__", type(rule).__name__)
     del raise_error.__wrapped__  # otherwise, the reward function would have the rule's signature
     raise_error.of_groups = rule  # type: ignore[attr-defined]
@@ -60,7 +60,7 @@ def group_reward(rule: Callable[[Groups], Tensor]) -> Callable[..., Any]:
 
 
 def _unwrap(func: Any) -> Any:
-    """Return the function inside partials and decorators."""
+    """Return the function that partials and decorators wrap."""
     return _unwrap(func.func) if isinstance(func, functools.partial) else inspect.unwrap(func)
 
 
@@ -81,7 +81,7 @@ def reward_name(func: Any) -> str:
 
 
 def accuracy_reward_index(names: list[str], name: str | None) -> int:
-    """Return the index of `name`. If it is `None`, use the only reward, or the only name that contains "accuracy"."""
+    """Return the index of `name`. `None` selects the only reward, or the only one with "accuracy" in its name."""
     if name is None and len(names) == 1:
         return 0
     matches = [index for index, entry in enumerate(names) if (entry == name if name else "accuracy" in entry.lower())]

@@ -33,7 +33,7 @@ class Groups:
 
     @property
     def group_accuracy(self) -> Tensor:
-        """Accuracy of each group (Eq. 2), over its scored completions. Shape (P,), float32; 0 if nothing is scored."""
+        """Accuracy of each group's scored completions (Eq. 2). Shape (P,), float32; 0 if no completion is scored."""
         return group_accuracy((self.correct & self.scored).sum(dim=1), self.scored.sum(dim=1))
 
     def group(self, index: int) -> "Groups":
@@ -51,7 +51,7 @@ def group_counts(correct: Tensor, scored: Tensor, group_size: int) -> tuple[Tens
     """
     Compute the numerator and denominator of the group accuracy, Eq. 2.
 
-    Unscored completions, whose accuracy reward is `None`, are excluded from both.
+    Unscored completions, whose accuracy reward is `None`, are excluded from both counts.
 
     Args:
         correct (`Tensor`): Shape (B,), bool, r_acc = 1. B is a multiple of `group_size`; groups are contiguous.
@@ -69,7 +69,7 @@ def group_counts(correct: Tensor, scored: Tensor, group_size: int) -> tuple[Tens
 
 
 def group_accuracy(group_correct: Tensor, group_scored: Tensor) -> Tensor:
-    """Compute the group accuracy, (1/N) sum r_acc of Eq. 2. Shape (B,), float32; 0 if nothing is scored."""
+    """Compute the group accuracy, (1/N) sum r_acc of Eq. 2. Shape (B,), float32; 0 if no completion is scored."""
     return group_correct / group_scored.clamp(min=1)
 
 
@@ -95,7 +95,7 @@ def completion_facts(groups: Groups, rewards_per_func: Tensor, weights: Tensor) 
 
 
 def equal_rewards(rewards_per_func: Tensor, weights: Tensor, group_size: int) -> Tensor:
-    """Return whether all rewards in a completion's group, ignoring NaN, are equal, so A = 0. Shape (N,), bool."""
+    """Return whether all rewards in a completion's group, ignoring NaN, are equal, i.e. A = 0. Shape (N,), bool."""
     rewards = (rewards_per_func * weights.to(rewards_per_func.device)).nansum(dim=1)
     # TRL excludes completions without a reward from the baseline.
     rewards = rewards.masked_fill(rewards_per_func.isnan().all(dim=1), torch.nan)
@@ -104,7 +104,7 @@ def equal_rewards(rewards_per_func: Tensor, weights: Tensor, group_size: int) ->
 
 
 def group_extremes(rewards: Tensor, group_size: int) -> tuple[Tensor, Tensor]:
-    """Return each group's lowest and highest reward, (N,) to (N / G,), ignoring NaN; +inf and -inf if all are NaN."""
+    """Return each group's lowest and highest reward, ignoring NaN. Shape (N / G,); +inf and -inf if all are NaN."""
     groups = rewards.view(-1, group_size)
     is_nan = groups.isnan()
     lowest = groups.masked_fill(is_nan, torch.inf).amin(dim=1)

@@ -32,9 +32,9 @@ def kimi_length_reward(groups: Groups, *, correct_only: bool = False) -> Tensor:
         lambda_i = 0.5 - (l_i - min l) / (max l - min l)
         reward_i = lambda_i if correct, min(0, lambda_i) if incorrect
 
-    Minimum and maximum are over the whole group, including unscored completions, so one very long completion sets the
-    scale for the others. The strength is set by the reward's entry in `reward_weights`. open-r1's `len_reward` instead
-    measures characters, with the minimum and maximum over the whole batch.
+    The minimum and maximum are taken over the whole group, including unscored completions, so one very long completion
+    sets the scale for the others. The strength is set by the reward's entry in `reward_weights`. open-r1's
+    `len_reward` instead measures characters and takes the minimum and maximum over the whole batch.
 
     The reward is 0 if all lengths are equal, and at most 0 if no completion is correct.
 
@@ -63,16 +63,16 @@ def arora_length_reward(groups: Groups, *, alpha: float) -> Tensor:
 
         reward_i = -alpha * sigmoid(z_i) if correct, 0 if incorrect;    z_i = (l_i - mean) / (std + 1e-7)
 
-    Mean and standard deviation (dividing by n) are over the group's correct completions, as in the authors' code
+    The mean and population standard deviation are taken over the group's correct completions, as in the authors' code
     (efficient-reasoning, reward_server/math_server.py). The paper's reward is the accuracy reward plus this term,
     with alpha from 0.05 to 0.4. The authors count a completion without an end-of-sequence token as incorrect.
 
-    If no completion is correct, all rewards are 0. If exactly one is correct, or all correct lengths are equal, the
-    reward of correct completions is -alpha / 2.
+    If no completion is correct, all rewards are 0. If exactly one completion is correct, or all correct lengths
+    are equal, the reward of correct completions is -alpha / 2.
 
     Args:
         groups ([`Groups`]): Reads `correct` and `lengths`.
-        alpha (`float`): Largest penalty. Below 1, a correct completion always gets more than an incorrect one.
+        alpha (`float`): Largest penalty. If it is below 1, correct completions always outscore incorrect ones.
 
     Returns:
         `Tensor`: Shape (P, G), float32, in (-alpha, 0].
@@ -116,7 +116,7 @@ def alp_length_reward(
     if normalizer is None:
         raise ValueError(
             "alp_length_reward divides lengths by `max_completion_length`, which is None: set it, or pass "
-            "`normalizer`, a number of tokens."
+            "`normalizer` (a number of tokens)."
         )
     scale = groups.group_accuracy.clamp(min=1 / groups.lengths.size(1)).unsqueeze(1)
     rewards = -beta / normalizer * scale * groups.lengths
@@ -137,8 +137,8 @@ def linear_length_reward(groups: Groups, *, coefficient: float = 0.25, correct_o
         reward_i = -c * p * l_i / max l
 
     As in ALP, the penalty per token is higher on problems that the policy solves more often, but lengths are relative
-    to the group's longest completion, scored or not. prime-rl uses the group's mean reward for p, which is the same
-    for rewards of 0 and 1.
+    to the group's longest completion, scored or unscored. For p, prime-rl uses the group's mean reward, which is the
+    same if rewards are 0 or 1.
 
     If no completion is correct, all rewards are 0. If all lengths are equal, all rewards are -c * p, so A = 0.
 
@@ -208,7 +208,7 @@ def laser_length_reward(groups: Groups, *, alpha: float, target: float) -> Tenso
     Args:
         groups ([`Groups`]): Reads `correct` and `lengths`.
         alpha (`float`): Bonus for a correct completion within the target.
-        target (`float`): Longest length that gets the bonus, in tokens.
+        target (`float`): Maximum length for the bonus, in tokens.
 
     Returns:
         `Tensor`: Shape (P, G), float32, 0 or alpha.
@@ -228,8 +228,8 @@ def mai_length_reward(groups: Groups, *, weight: float = 0.25) -> Tensor:
 
         reward_i = -w * p * l_i / (max l over correct) if correct, 0 if incorrect
 
-    The length of an incorrect completion does not matter. A term that depends on it would have unit variance after
-    group scaling in groups without a correct completion, regardless of its weight (arXiv 2606.22716).
+    The lengths of incorrect completions do not matter. In groups without a correct completion, group scaling would
+    give a term that depends on these lengths unit variance, regardless of the term's weight (arXiv 2606.22716).
 
     If exactly one completion is correct, its reward is -w * p, regardless of its length.
 
@@ -262,8 +262,8 @@ def smart_thinker_length_reward(groups: Groups) -> Tensor:
            = max l if mu2 < mu1, else min l                     if v2 = v1 up to 1e-6
 
     mu1 and v1 are the mean and variance (dividing by n) of all lengths; mu2 and v2 are those of the correct lengths.
-    If both are normal distributions, l* is the length at which correct completions are most over-represented. Unscored
-    completions count only towards mu1, v1, min and max.
+    If both sets of lengths are normally distributed, l* is the length at which correct completions are most
+    over-represented. Unscored completions count only towards mu1, v1, min and max.
 
     All rewards are 0 if all completions are correct (Lambda = 0), if no completion is correct, or if exactly one
     completion is correct (l* is its length).
@@ -301,9 +301,9 @@ def grpo_lead_length_reward(groups: Groups, *, alpha: float) -> Tensor:
 
         reward_i = exp(-alpha * z_i) if correct, -1 if incorrect;    z_i = (l_i - mean) / (std + 1e-7)
 
-    Mean and standard deviation (dividing by n) are over the group's correct completions. This reward includes
-    correctness, so set the weight of the accuracy reward to 0. It follows the paper, because the authors' public code
-    has no length term. The paper's weighting of advantages by difficulty is not implemented.
+    The mean and population standard deviation are taken over the group's correct completions. This reward includes
+    correctness, so set the weight of the accuracy reward to 0. The formula is from the paper, because the authors'
+    public code has no length term. The paper's weighting of advantages by difficulty is not implemented.
 
     If exactly one completion is correct, or all correct lengths are equal, the reward of correct completions is 1. If
     no completion is correct, all rewards are -1, so A = 0.
@@ -380,7 +380,7 @@ def _z_scores(groups: Groups) -> Tensor:
 
 
 def _mean_and_variance(lengths: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean and variance (dividing by n) of the counted lengths per group, shape (P,); 0 if none are counted."""
+    """Return the mean and population variance of each group's counted lengths, shape (P,); 0 if none are counted."""
     n = counted.sum(dim=1).clamp(min=1)
     mean = (lengths * counted).sum(dim=1) / n
     return mean, ((lengths - mean.unsqueeze(1)) ** 2 * counted).sum(dim=1) / n

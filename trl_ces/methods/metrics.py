@@ -1,4 +1,4 @@
-"""Metrics of the shaping rules, mainly `ces/*`: summed on the device per micro-batch, divided once per log step.
+"""Metrics of the shaping rules, mainly `ces/*`. Sums are updated per micro-batch and divided once per log step.
 
 Each metric is a ratio of two sums over the tokens or completions of all processes since the last log step. It is not
 an average of averages, so a micro-batch with more tokens has more weight.
@@ -28,7 +28,7 @@ SUMS = sorted({name for ratio in CES_METRICS.values() for name in ratio})
 @torch.no_grad()
 def ces_sums(batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor, shaped: ShapedAdvantages) -> Tensor:
     """
-    Compute the sums for [`ces_metrics`] over one micro-batch, in the order of `SUMS`; no device synchronization.
+    Compute the sums for [`ces_metrics`] over one micro-batch, in the order of `SUMS`. Does not synchronize the device.
 
     The result has shape (len(SUMS),), float32. In addition to the inputs of CES, `batch` contains `equal_rewards` and
     `truncated`, shape (B,), bool.
@@ -67,7 +67,7 @@ def ces_metrics(totals: list[float]) -> dict[str, float]:
 
 @torch.no_grad()
 def selection_sums(mask: Tensor, shaped: ShapedAdvantages) -> Tensor:
-    """Count the shaped tokens and the tokens in the loss. Shape (2,), float32; no device synchronization."""
+    """Count the shaped tokens and the tokens in the loss. Shape (2,), float32. Does not synchronize the device."""
     return torch.stack([shaped.selected.sum().float(), mask.sum().float()])
 
 

@@ -2,7 +2,7 @@
 
 The loss is -log pi of correct completions, averaged over the tokens of the batch, without importance ratios, clipping
 or a KL term. In other words, A = 1 for correct completions and A = 0 for wrong completions. A low
-`max_completion_length` shortens completions, because truncated completions are wrong. The authors' script
+`max_completion_length` shortens completions, because truncated completions count as wrong. The authors' script
 (EIT-NLP/On-Policy-SFT) uses 3,500 tokens. TRL's unclipped loss is -ratio A', so
 
     A' = 1 / ratio in correct completions, 0 elsewhere
@@ -13,9 +13,9 @@ ratio is clipped.
 The authors' code drops wrong completions before the mean over tokens. Here, their tokens still count in the mean, so
 a batch is weighted by its share of correct completions.
 
-If no completion is correct, the gradient is zero; if all completions are correct, it is not. A token with a log ratio
-below -64 nats has less weight, because its 1 / ratio would overflow. TRL's importance sampling correction for vLLM
-also scales this loss: set `vllm_importance_sampling_correction` to False.
+The gradient is zero if no completion is correct, but not if all completions are correct. A token with a log ratio
+below -64 nats has less weight, because 1 / ratio is capped to prevent overflow. TRL's importance sampling correction
+for vLLM also scales this loss: set `vllm_importance_sampling_correction` to False.
 """
 
 from typing import Any
@@ -25,9 +25,9 @@ from torch import Tensor
 
 from .rule import OR_OFF, Need, Reject, Rule, ShapedAdvantages
 
-# In nats. Below it, 1 / ratio would overflow float32.
+# Log ratios, in nats, are clamped to this minimum, so that 1 / ratio does not overflow float32.
 LOWEST_LOG_RATIO = -64.0
-# An `epsilon_high` that no importance ratio reaches.
+# Value of `epsilon_high` that no importance ratio reaches.
 NO_CLIP = 1e6
 
 

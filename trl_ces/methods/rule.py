@@ -19,7 +19,7 @@ from ..support.errors import nearest
 
 # If a share has at most nine decimals, the numerator of len * share * b fits in int64 for len * G < nine billion.
 MAX_DECIMALS = 9
-# End of error messages about TRL's settings.
+# Alternative remedy that ends error messages about TRL's settings.
 OR_OFF = 'or set `shaping="none"` (a field of `CESConfig`)'
 
 # Function that raises an error about a setting; takes the setting's name and a clause with the remedy.
@@ -62,14 +62,14 @@ class Rule:
             (B, T), log-probs of the policy that generated the rollout. `entropies_nats` (B, T): differentiable, in
             nats, 0 on padding. `mask` (B, T): the loss mask.
         settings (`type`, *optional*):
-            Settings of a rule from outside this package: a dataclass with a default for every field; see [`setting`].
+            Settings of a custom rule: a dataclass with a default for every field; see [`setting`].
         needs (`frozenset[Need]`): See [`Need`].
         differentiates (`str`, *optional*):
             Source of gradients besides the importance ratio: `"entropies"`, `"logps"` or `None`.
         check (`Callable[[CESConfig, Reject], None]`, *optional*):
-            Rejects TRL settings, or combinations of the rule's own settings, that contradict the rule's definition.
+            Rejects TRL settings and combinations of the rule's own settings that contradict the rule's definition.
         config_fields (`tuple[str, ...]`):
-            Settings of a built-in rule: keyword arguments of `function`, and fields `NAME_SETTING` of [`CESConfig`].
+            Settings of a built-in rule: keyword arguments of `function`, and `NAME_SETTING` fields of [`CESConfig`].
     """
 
     name: str
@@ -101,10 +101,10 @@ def setting(default: Any, help: str, is_valid: Callable[[Any], bool] | None = No
 
     Args:
         default (`Any`):
-            A number, bool or string, which also sets the type. If it is `None`, values are numbers or `None`.
+            A number, bool or string, which also sets the type. If the default is `None`, values are numbers or `None`.
         help (`str`): The setting's meaning, with its symbol and equation in the paper, in one sentence.
-        is_valid (`Callable`, *optional*): Returns whether a value is in range.
-        reason (`str`): End of the error message for a value out of range: a clause with the remedy.
+        is_valid (`Callable`, *optional*): Function that returns whether a value is in range.
+        reason (`str`): Clause at the end of the error message for a value out of range. It states the remedy.
     """
     if is_valid is None and isinstance(default, float):
         is_valid, reason = math.isfinite, "it must be a finite number."

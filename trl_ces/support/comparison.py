@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-# Function that returns whether two texts are equal according to computer algebra.
+# A function that returns whether two texts are equal according to a computer algebra system.
 Algebra = Callable[[str, str], bool]
 _ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
 _ONES += "seventeen eighteen nineteen"

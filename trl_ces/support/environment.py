@@ -1,4 +1,4 @@
-"""Versions and devices, for bug reports and model cards."""
+"""Collect versions and devices for bug reports and model cards."""
 
 import os
 import platform
@@ -9,7 +9,7 @@ MISSING = "not installed"
 
 
 def environment() -> dict[str, str]:
-    """Map names to versions or descriptions, in the order in which `trl-ces env` prints them."""
+    """Return versions and device descriptions by name, in the order in which `trl-ces env` prints them."""
     import torch
 
     from .. import __version__

@@ -11,32 +11,32 @@ class UserError(ValueError):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return `" Did you mean ...?"` with the most similar word in `known`, or an empty string if none is similar."""
+    """Return `" Did you mean ...?"` with the most similar known word, or an empty string if no word is similar."""
     matches = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f" Did you mean `{matches[0]}`?" if matches else ""
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or the name of its class."""
+    """Return the first line of the error's message, or the error's class name if the message is empty."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def kind(value: Any) -> str:
-    """Return the name of the type of `value` in YAML."""
+    """Return the YAML type name of `value`."""
     names = {type(None): "null", dict: "mapping"}
     return names.get(type(value), type(value).__name__)
 
 
 def hub_errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions that a call to the Hub can raise: no connection, access denied, repository not found."""
+    """Return the exceptions that Hub calls raise if the connection, authorization or repository is missing."""
     from huggingface_hub import errors
 
-    # `HTTPError` is the base class of the HTTP library's errors: httpx in huggingface_hub 1, httpx2 in 2.
+    # `HTTPError` is the base class of HTTP errors: from httpx in huggingface_hub 1, from httpx2 in huggingface_hub 2.
     return (errors.HfHubHTTPError, errors.HTTPError, OSError)
 
 
 def ignore_deprecations() -> None:
     """Ignore deprecation warnings about names that TRL, transformers and this package still use."""
-    # transformers 5.24 renamed the argument `past_key_values` to `cache`, and accepts the old name until version 6.
+    # transformers 5.24 renamed the argument `past_key_values` to `cache` but accepts the old name until version 6.
     for name in (r"(is_)?gradient_checkpointing(_\w+)?", r"torch\.distributed\.\w+", "past_key_values"):
         warnings.filterwarnings("ignore", message=f"`{name}` is deprecated", category=FutureWarning)

@@ -15,7 +15,7 @@ UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 @contextmanager
 def atomic_file(file: Path) -> Iterator[Path]:
-    """Yield a temporary path and rename it to `file` at the end; the old file survives a kill or a full disk."""
+    """Yield a temporary path that replaces `file` at the end, so that an interrupted write keeps the old file."""
     partial = file.with_name(file.name + ".partial")
     try:
         yield partial
@@ -28,18 +28,18 @@ def atomic_file(file: Path) -> Iterator[Path]:
 
 
 def write_text(file: Path, text: str) -> None:
-    """Write text to a file atomically."""
+    """Atomically write text to a file."""
     with atomic_file(file) as partial:
         partial.write_text(text, encoding="utf-8", newline="")
 
 
 def write_json(file: Path, content: Any) -> None:
-    """Write `content` as JSON to a file atomically."""
+    """Atomically write `content` to a JSON file."""
     write_text(file, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def parse_rows(content: bytes, file: Path) -> list[dict[str, Any]]:
-    """Parse an array of objects or one object per line; raise `UserError` with the line or row if it is invalid."""
+    """Parse an array of objects or one object per line; raise `UserError` for the first invalid line or row."""
     location, rows = str(file), list[Any]()
     try:
         text = content.decode("utf-8-sig")
@@ -47,14 +47,14 @@ def parse_rows(content: bytes, file: Path) -> list[dict[str, Any]]:
         # `splitlines` would also split at U+2028, which texts may contain.
         for number, piece in enumerate([text] if is_array else re.split(r"\r\n?|\n", text), 1):
             location = f"{file}, line {number}"
-            piece = piece.lstrip("\ufeff")  # left by concatenating files
+            piece = piece.lstrip("\ufeff")  # each of several concatenated files may start with a BOM
             rows += [] if not piece.strip() else json.loads(piece) if is_array else [json.loads(piece)]
         has_surrogates = re.search(r"\\u[dD][89a-fA-F]", text) is not None
         for number, row in enumerate(rows):
             location = f"{file}, row {number}"
             if not isinstance(row, dict) or (len(rows) == 1 and file.suffix == ".json" and not is_array):
                 raise ValueError(f"one {'object' if isinstance(row, dict) else kind(row)}")
-            if has_surrogates:  # half of a surrogate pair is not a character
+            if has_surrogates:  # reject half of a surrogate pair, which is not a character
                 json.dumps(row, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         if isinstance(error, json.JSONDecodeError):

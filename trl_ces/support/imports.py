@@ -45,7 +45,7 @@ def import_path(path: str, field: str) -> Any:
 
 
 def call_builder(field: str, path: str, /, *args: Any, **settings: Any) -> Any:
-    """Call the function at `path`, the value of the recipe key `field`; raise `UserError` for invalid arguments."""
+    """Call the function at the dotted path in the recipe key `field`; raise `UserError` if the call fails."""
     build = import_path(path, field)
     try:
         return build(*args, **settings)

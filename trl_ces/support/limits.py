@@ -1,4 +1,4 @@
-"""Size limits of mathematical comparison; larger texts are compared as strings."""
+"""Size limits for mathematical comparison; larger texts are compared as strings."""
 
 MAX_LENGTH = 10_000
 MAX_NESTING = 60

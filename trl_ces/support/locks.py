@@ -7,11 +7,11 @@ from typing import IO
 
 from .errors import UserError
 
-TRAINING_LOCK = ".training.lock"  # in `output_dir`; a study locks the run's folder with another file
+TRAINING_LOCK = ".training.lock"  # in `output_dir`; a study uses a different lock file in the same folder
 
 
 class Busy(UserError):
-    """Raised when another process holds the lock."""
+    """Error raised when another process holds the lock."""
 
 
 def lock_file(file: Path, wait: bool = False) -> IO[str]:
@@ -29,7 +29,7 @@ def lock_file(file: Path, wait: bool = False) -> IO[str]:
             f"end it with `kill {process}`."
         ) from None
     except OSError as error:
-        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):  # a file system without locks
+        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):  # the file system has no locks
             raise
     return lock
 

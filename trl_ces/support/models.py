@@ -13,29 +13,29 @@ def check_not_adapter(name: str) -> None:
     if file.is_file():
         base = json.loads(file.read_text(encoding="utf-8")).get("base_model_name_or_path") or "?"
         raise UserError(
-            f"The model {name!r} is an adapter (LoRA or similar) of {base}: merge it with "
-            "`merge_and_unload` and use the merged model, or train it in a script with "
+            f"The model {name!r} is an adapter (such as LoRA) for {base}: merge the adapter with "
+            "`merge_and_unload` and use the merged model, or train the adapter in a script with "
             "`PeftModel.from_pretrained(..., is_trainable=True)`."
         )
 
 
 def check_policy(model: Any, tokenizer: Any) -> None:
-    """Raise `UserError` if no weight is trainable, or if the tokenizer has tokens without an embedding."""
-    # TRL adds a copy of the adapter, named `ref`, as the reference model; the copy may be frozen or trainable.
+    """Raise `UserError` if all weights are frozen, or if the tokenizer has tokens without an embedding."""
+    # Ignore the adapter `ref`, TRL's copy for the reference model, which may be frozen or trainable.
     if not any(weight.requires_grad for name, weight in model.named_parameters() if ".ref." not in name):
         raise UserError(
             "All weights of the model are frozen (`requires_grad` is false), so nothing is trainable: load an adapter "
             "with `PeftModel.from_pretrained(..., is_trainable=True)`, pass a `peft_config`, or unfreeze weights."
         )
-    rows = getattr(model.get_input_embeddings(), "num_embeddings", None) or model.config.get_text_config().vocab_size
-    # Text models may share the tokenizer of an image or audio model. transformers adds an unknown token to some
-    # tokenizers that never produce it.
+    size = getattr(model.get_input_embeddings(), "num_embeddings", None) or model.config.get_text_config().vocab_size
+    # Text models may share the tokenizer of an image or audio model. transformers adds an unknown token even to some
+    # tokenizers that never produce this token.
     exempt = {getattr(tokenizer, f"{kind}_token", None) for kind in ("image", "video", "audio", "unk")}
-    missing = {index: token for token, index in tokenizer.get_vocab().items() if index >= rows and token not in exempt}
+    missing = {index: token for token, index in tokenizer.get_vocab().items() if index >= size and token not in exempt}
     if missing:
         raise UserError(
             f"The tokenizer has {len(missing)} tokens without an embedding (the first is {missing[min(missing)]!r} "
-            f"with id {min(missing)}; the model has {rows} embeddings): use the model's own tokenizer, or call "
+            f"with id {min(missing)}; the model has {size} embeddings): use the model's own tokenizer, or call "
             "`model.resize_token_embeddings(len(tokenizer))` and save the model."
         )
 
@@ -55,6 +55,6 @@ def check_reward_model(reward: Any) -> None:
     if labels != 1:
         name = reward if isinstance(reward, str) else type(reward).__name__
         raise UserError(
-            f"The reward model {name} does not have exactly one label, but a reward is one number: use a sequence "
-            "classifier with `num_labels=1`, or a reward function that calls this model."
+            f"The reward model {name} does not have exactly one label, but a reward is a single number: use a "
+            "sequence classifier with `num_labels=1`, or a reward function that calls this model."
         )

@@ -19,18 +19,18 @@ def kill_with_parent() -> None:
 
 
 def prepare_child() -> None:
-    """Tie a new child to its parent, and keep Ctrl-C pending until the child handles it (see `train_worker`)."""
+    """Kill a new child when its parent ends, and block SIGINT until the child handles it (see `train_worker`)."""
     kill_with_parent()
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
 
 
 def end_with_launcher() -> None:
-    """Kill this process when its parent or `trl-ces train`, which may be its grandparent, ends."""
+    """Kill this process when its parent or the `trl-ces train` process, which may be its grandparent, ends."""
     parent = os.getppid()
     launcher = int(os.environ.get(LAUNCHER, parent))
     kill_with_parent()
 
-    # The parent may have ended before the call above, which has an effect only on Linux.
+    # Also poll, because the parent may have ended before the call above, and the call has an effect only on Linux.
     def watch() -> None:
         while os.getppid() == parent and psutil.pid_exists(launcher):
             time.sleep(1)

@@ -4,8 +4,8 @@ from typing import Any
 
 from .errors import UserError
 
-# Paper, appendix "Evaluation prompt". Also used for training, because the paper does not state a training prompt
-# (docs/deviations.md, row 25).
+# This prompt is from the paper's appendix "Evaluation prompt". It is also used for training, because the paper does
+# not state a training prompt (docs/deviations.md, row 25).
 PAPER_SYSTEM_PROMPT = (
     "You are a helpful and harmless assistant. You should think step-by-step. "
     "Please put your final answer within \\boxed{}."
@@ -15,7 +15,7 @@ THINK_CLOSE = "</think>"
 
 
 def build_prompt(question: str, system_prompt: str | None = PAPER_SYSTEM_PROMPT) -> list[dict[str, str]]:
-    """Return the chat messages for a question, without a system message if `system_prompt` is `None` or empty."""
+    """Return a question as chat messages, without a system message if `system_prompt` is `None` or empty."""
     system = [{"role": "system", "content": system_prompt}] if system_prompt else []
     return [*system, {"role": "user", "content": question}]
 
@@ -31,7 +31,7 @@ def check_chat_template(
 
         try:
             tokenizer = AutoProcessor.from_pretrained(model, revision=revision, trust_remote_code=trust_remote_code)
-        except Exception:  # TRL loads it in the same way and raises the error
+        except Exception:  # TRL will load the tokenizer in the same way and raise the error
             return
     if tokenizer.chat_template is None:
         raise UserError(
@@ -41,14 +41,14 @@ def check_chat_template(
 
 
 def opens_thinking(prompt_text: str) -> bool:
-    """Return whether a templated prompt ends with an open `<think>`, as with R1-Distill's chat template."""
+    """Return whether a templated prompt ends with `<think>`, as with R1-Distill's chat template."""
     return prompt_text.rstrip().endswith(THINK_OPEN)
 
 
 def after_thinking(completion: str, thinking_prefilled: bool) -> str | None:
-    """Return the text after the last `</think>`, or the whole completion if it has no thinking.
+    """Return the text after the last `</think>`, or the whole completion if it has no `<think>` tags.
 
-    Return `None` if the completion or its prompt opens a `<think>` that is not closed.
+    Return `None` if the completion or its prompt contains a `<think>` that is not closed.
     """
     closed_at = completion.rfind(THINK_CLOSE)
     if closed_at >= 0:

@@ -1,7 +1,7 @@
 """Compare the installed TRL with the versions that the trainer was tested with.
 
-tested_trl.json maps each tested version to fingerprints of the TRL functions that the trainer overrides or calls.
-tests/helpers/trl_fingerprints.py writes it.
+tests/helpers/trl_fingerprints.py writes tested_trl.json, which maps each tested version to fingerprints of the TRL
+functions that the trainer overrides or calls.
 """
 
 import ast
@@ -23,7 +23,7 @@ FILE = Path(__file__).with_suffix(".json")
 
 @cache
 def known_fingerprints() -> dict[str, dict[str, str]]:
-    """Map each version, oldest first, to the fingerprints of functions, keyed by `module:qualified.name`."""
+    """Return the function fingerprints of each tested version, oldest first, keyed by `module:qualified.name`."""
     versions = json.loads(FILE.read_text(encoding="utf-8"))
     return {version: versions[version] for version in sorted(versions, key=Version)}
 
@@ -43,7 +43,7 @@ def fingerprint(function: Callable) -> str:
 
 @cache
 def changed_functions() -> tuple[str, ...]:
-    """Return the functions that are missing from the installed TRL, or that differ from all tested versions."""
+    """Return the functions that are missing from the installed TRL or differ from all tested versions."""
     changed = []
     for name in sorted(set().union(*known_fingerprints().values())):
         try:
@@ -73,7 +73,7 @@ def check_trl_version(version: str) -> None:
         warnings.warn(
             f"trl {version} differs from all tested versions ({', '.join(tested)}) in functions that CESTrainer "
             f"overrides or calls: {', '.join(changed_functions())}. Results may differ. Run "
-            f"`pip install trl=={newest}`, or test the newest version with `make test-upgrades UPGRADES=latest` in a "
+            f"`pip install trl=={newest}`, or test the latest TRL with `make test-upgrades UPGRADES=latest` in a "
             "checkout of trl_ces.",
             stacklevel=3,
         )

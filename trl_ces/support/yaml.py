@@ -1,4 +1,4 @@
-"""Read and write YAML, and reject secrets in settings, which are saved with a run. Does not import torch."""
+"""Read and write YAML, and reject secrets in settings, because runs save their settings. Does not import torch."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ _SECRET = re.compile(
     r"|(api|access|secret|private|auth|account|encryption|signing|ssh|wandb|hf|openai)_?keys?(_|$)"
     r"|(access|auth|api|bearer|secret|refresh|session|hf|hub)_?tokens?$|(^|_)token$"
 )
-# Names of text tokens: `eos_token`, `think_end_token`, `image_token`, `reward_per_token`.
+# Names of text tokens, such as `eos_token`, `think_end_token`, `image_token` and `reward_per_token`.
 _TEXT_TOKEN = re.compile(
     r"(^|_)([be]o[a-z]{1,2}|pad|unk|unique|sep[a-z]*|cls|class|mask|image|img|audio|video|vision|speech|start|end|stop"
     r"|begin|think[a-z]*|reason[a-z]*|special|extra|delim[a-z]*|suffix|prefix|middle|first|last|next|new|newline|line"
@@ -37,7 +37,7 @@ _SECRET_TEXT = re.compile(
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, except that `2e-7` is a number, `no` and similar words are text, and keys are unique."""
+    """PyYAML's safe loader, but `2e-7` is a number, words such as `no` are text, and duplicate keys are rejected."""
 
     def construct_document(self, node):
         _check_node(node, {})
@@ -45,7 +45,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _check_node(node: yaml.Node, sizes: dict[int, int], depth: int = 1) -> int:
-    """Reject content that later code cannot handle, and return the number of values with aliases expanded."""
+    """Reject content that later code cannot handle, and return the number of values after expanding aliases."""
     if id(node) not in sizes:
         sizes[id(node)], inner = 0, node.value
         if isinstance(node, yaml.ScalarNode):
@@ -63,7 +63,7 @@ def _check_node(node: yaml.Node, sizes: dict[int, int], depth: int = 1) -> int:
         if depth > MAX_DEPTH:
             _reject(f"more than {MAX_DEPTH} nested levels", node)
         sizes[id(node)] = 1 + sum(_check_node(child, sizes, depth + 1) for child in inner)
-    if not 0 < sizes[id(node)] <= MAX_NODES:  # 0: this node is an ancestor of itself
+    if not 0 < sizes[id(node)] <= MAX_NODES:  # 0 means that this node is its own ancestor
         _reject(f"an alias inside its own anchor, or more than {MAX_NODES} values", node)
     return sizes[id(node)]
 
@@ -73,7 +73,7 @@ def _reject(problem: str, node: yaml.Node) -> NoReturn:
 
 
 class _Dumper(yaml.SafeDumper):
-    """PyYAML's safe dumper, except that it quotes text such as `1e5`, which `_Loader` would read as a number."""
+    """PyYAML's safe dumper, but text such as `1e5` is quoted, because `_Loader` would read it as a number."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -115,19 +115,19 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def is_secret(name: str) -> bool:
-    """Return whether a key names a secret, such as `hf_token` or `WANDB_API_KEY`, unlike `eos_token`."""
+    """Return whether a key such as `hf_token` or `WANDB_API_KEY`, but not `eos_token`, names a secret."""
     words = "_".join(_WORD.findall(name)).lower()
     return bool(_SECRET.search(words)) and not (_TEXT_TOKEN.search(words) or _NO_VALUE.search(words))
 
 
 def reject_secrets(value: Any, source: str, key: str = "") -> None:
     """Raise `UserError` if a mapping or a list contains, at any depth, a key or a string that looks like a secret."""
-    number = type(value) is int and not key.lower().endswith("token")  # a token id is not a secret
-    has_value = number or (isinstance(value, str | list | dict) and value)
+    is_number = type(value) is int and not key.lower().endswith("token")  # a token id is not a secret
+    has_value = is_number or (isinstance(value, str | list | dict) and value)
     if (has_value and is_secret(key.rpartition(".")[2])) or (isinstance(value, str) and _SECRET_TEXT.search(value)):
         raise UserError(
-            f"{source}: `{key}` contains what looks like a secret, which would be saved with the run: remove it "
-            "and set an environment variable instead, such as HF_TOKEN or WANDB_API_KEY."
+            f"{source}: `{key}` contains what looks like a secret, which would be saved with the run: remove the "
+            "secret and set an environment variable such as HF_TOKEN or WANDB_API_KEY instead."
         )
     items = [("", item) for item in value] if isinstance(value, list) else []
     for name, inner in value.items() if isinstance(value, dict) else items:

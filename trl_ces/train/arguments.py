@@ -1,4 +1,4 @@
-"""Arguments of `trl-ces train`: recipe keys and command-line parsing."""
+"""Recipe keys and command-line parsing of `trl-ces train`."""
 
 import dataclasses
 import inspect
@@ -159,13 +159,13 @@ class ScriptArguments:
 
 
 RESUME = "resume_from_checkpoint"
-START = (RESUME, "overwrite_output_dir", "resume_with_changes")  # settings of one invocation, not of the run
+START = (RESUME, "overwrite_output_dir", "resume_with_changes")  # settings that are not saved with the run
 BOOL_WORDS = {"yes": True, "on": True, "no": False, "off": False}
 
 
 @dataclass(frozen=True)
 class RecipeField:
-    """Recipe key: the dataclass that defines it, its type hint, default and choices."""
+    """Recipe key, with the dataclass that defines the key, the type hint, the default and the choices."""
 
     owner: type
     name: str
@@ -186,9 +186,9 @@ def recipe_fields() -> dict[str, RecipeField]:
         hints = typing.get_type_hints(owner)
         for entry in (entry for entry in dataclasses.fields(owner) if entry.init):  # type: ignore[arg-type]
             default = entry.default if entry.default_factory is dataclasses.MISSING else entry.default_factory()
-            # Typed as a path, but the Trainer also accepts true (the last checkpoint in `output_dir`) and false.
+            # The hint is a path, but the Trainer also accepts true (the last checkpoint in `output_dir`) and false.
             hint = str | bool | None if entry.name == RESUME else hints[entry.name]
-            if entry.name.endswith("_kwargs") and str in typing.get_args(hint):  # TRL's hint accepts any text
+            if entry.name.endswith("_kwargs") and str in typing.get_args(hint):  # TRL also accepts JSON text
                 hint = dict[str, Any] | None
             choices = tuple(entry.metadata.get("choices") or ())
             keys[entry.name] = RecipeField(owner, entry.name, hint, default, choices)
@@ -196,7 +196,7 @@ def recipe_fields() -> dict[str, RecipeField]:
 
 
 def check_key(name: str, source: str, options: Iterable[str] = ()) -> None:
-    """Raise `UserError` if `name` is not a recipe key; suggest a key or one of `options`. `source` names the file."""
+    """Raise `UserError` if `name` in the file `source` is not a recipe key; suggest a key or one of `options`."""
     if name not in recipe_fields():
         reject_secrets({name: "?"}, source)
         hint = nearest(str(name), [*recipe_fields(), *options]) or " `trl-ces train --help` lists all keys."
@@ -204,7 +204,7 @@ def check_key(name: str, source: str, options: Iterable[str] = ()) -> None:
 
 
 def coerce(value: Any, hint: Any) -> Any:
-    """Convert int to float and yes, on, no, off to bool if `hint` requires it; raise `TypeError` on a mismatch."""
+    """Convert integers to floats and `yes`, `on`, `no` and `off` to bool as `hint` requires, or raise `TypeError`."""
     from huggingface_hub.dataclasses import type_validator
 
     members = typing.get_args(hint) or (hint,)
@@ -222,7 +222,7 @@ def coerce(value: Any, hint: Any) -> Any:
 
 
 def coerce_words(words: list[str], hint: Any) -> Any:
-    """Parse the words after a command-line flag as the type `hint`; a bare flag is `True`, and `null` is `None`."""
+    """Parse the words after a command-line flag as type `hint`; no words mean `True`, and `null` means `None`."""
     members = (() if typing.get_origin(hint) is list else typing.get_args(hint)) or (hint,)
     item = next((member for member in members if typing.get_origin(member) is list), None)
     if not words and bool in members:
@@ -241,7 +241,7 @@ def coerce_words(words: list[str], hint: Any) -> Any:
 
 @dataclass
 class CommandLine:
-    """Parsed command line: recipe and overlays, accelerate configuration, recipe fields and accelerate's flags."""
+    """Parsed command line: recipe and overlays, accelerate configuration, recipe fields and accelerate flags."""
 
     config: list[str] = field(default_factory=list)
     accelerate_config: str | None = None
@@ -254,12 +254,12 @@ def accelerate_flags() -> dict[str, bool]:
     """Map each flag of `accelerate launch` to whether it takes a value."""
     from accelerate.commands.launch import launch_command_parser
 
-    own = {"help", "cpu", "env", "config_file", "module", "no_python", "gpu_ids"}  # set by the launcher
+    excluded = {"help", "cpu", "env", "config_file", "module", "no_python", "gpu_ids"}  # `trl-ces train` sets these
     return {
         option[2:]: action.nargs != 0
         for action in launch_command_parser()._actions
         for option in action.option_strings
-        if option.startswith("--") and "-" not in option[2:] and option[2:] not in own
+        if option.startswith("--") and "-" not in option[2:] and option[2:] not in excluded
     }
 
 
@@ -275,7 +275,7 @@ def read_words(words: list[str], options: Iterable[str] = ()) -> CommandLine:
             groups.pop(name, None)  # the last occurrence takes precedence
             groups[name] = [value] if equals else []
         elif not groups:
-            raise UserError(f"command line: {word!r} is not a `--field`: pass a recipe with `--config {word}`.")
+            raise UserError(f"command line: {word!r} is not a flag: to use a recipe, pass `--config {word}`.")
         else:
             groups[next(reversed(groups))].append(word)
     for name, values in groups.items():

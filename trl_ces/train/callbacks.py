@@ -1,4 +1,4 @@
-"""Trainer callbacks: a checkpoint on SIGTERM, a run's files, and a progress bar with metrics."""
+"""Trainer callbacks: save a checkpoint on SIGTERM, write the run's files, and show metrics in the progress bar."""
 
 import math
 import signal
@@ -22,7 +22,7 @@ class SaveOnSigterm(TrainerCallback):
     def __init__(self, accelerator: Any, signals: tuple[int, ...] = (signal.SIGTERM,)):
         self.accelerator, self.signals = accelerator, signals
         self.signalled = 0  # the first signal that this process received
-        self.stopped = False  # whether to stop training; the same on all processes
+        self.stopped = False  # whether to stop training; identical on all processes
         self.on_step_begin(None, None, None)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
@@ -30,7 +30,7 @@ class SaveOnSigterm(TrainerCallback):
 
     def on_step_begin(self, args, state, control, **kwargs):
         if threading.current_thread() is threading.main_thread():
-            for number in self.signals:  # at each step, because a reward function may replace the handlers
+            for number in self.signals:  # before every step, because a reward function may replace the handlers
                 signal.signal(number, self._on_signal)
 
     def on_step_end(self, args, state, control, **kwargs):
@@ -40,7 +40,7 @@ class SaveOnSigterm(TrainerCallback):
             flag = bool(self.accelerator.reduce(own_flag, reduction="sum") > 0)
         if flag:
             self.stopped = control.should_save = control.should_training_stop = True
-            control.should_evaluate = False  # the process may be killed soon
+            control.should_evaluate = False  # the process may soon be killed
 
     def on_epoch_end(self, args, state, control, **kwargs):
         if self.stopped:
@@ -49,8 +49,8 @@ class SaveOnSigterm(TrainerCallback):
 
 class RunFiles(TrainerCallback):
     """
-    Write a run's files after its first optimizer step, so that a failed start changes nothing, and add them and a
-    manifest to each checkpoint. `write` takes the folder; `overwrite` deletes the checkpoints of earlier runs.
+    Write a run's files after its first optimizer step, so that a failed start changes nothing. Also write these files
+    and a manifest to each checkpoint. `write` takes the folder; `overwrite` deletes the checkpoints of earlier runs.
     """
 
     def __init__(self, accelerator: Any, write: Callable[[Path], None], overwrite: bool):
@@ -58,7 +58,7 @@ class RunFiles(TrainerCallback):
         self.limit: int | None = None  # `save_total_limit`
 
     def on_train_begin(self, args, state, control, **kwargs):
-        # The Trainer would delete the old checkpoint before the new one has its manifest and can be resumed.
+        # The Trainer would delete the old checkpoint before the new checkpoint has a manifest and can be resumed.
         self.limit, args.save_total_limit = args.save_total_limit, None
 
     def on_step_end(self, args, state, control, **kwargs):
@@ -72,7 +72,7 @@ class RunFiles(TrainerCallback):
 
     def on_save(self, args, state, control, **kwargs):
         self.accelerator.wait_for_everyone()  # each process writes its own files
-        if args.should_save:  # on each machine with `save_on_each_node`
+        if args.should_save:  # true on every machine with `save_on_each_node`
             checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             self.write(checkpoint)
             write_manifest(checkpoint)
@@ -93,7 +93,7 @@ class ProgressWithMetrics(ProgressCallback):
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         super().on_log(args, state, control, logs=logs, **kwargs)
-        # Only the entropy is logged at every step; keep the other values of the last rollout.
+        # Only the entropy is logged at every step; for the other metrics, keep the values of the last rollout.
         self.last |= {name: value for name, value in (logs or {}).items() if value is not None}
         if self.training_bar is not None:
             entries = [(self.last[name], *style) for name, style in self.metrics.items() if name in self.last]

@@ -1,4 +1,4 @@
-"""Model card: training method and settings, usage and citation, created from the run's files."""
+"""Create a model card with training method, settings, usage and citation from the run's files."""
 
 import dataclasses
 import json
@@ -22,7 +22,7 @@ from .recipe import RECIPE
 
 FACTS = "run.json"  # the rule's title, the resolved settings and the package versions
 ADAPTER, CARD, CURVES = "adapter_config.json", "README.md", "curves.png"
-# Settings that the card lists in addition to those of the token rule; recipe.yaml contains the rest.
+# Settings that the card lists in addition to the settings of the token rule. recipe.yaml contains all settings.
 TRAINING_FIELDS = (
     "loss_type", "epsilon", "epsilon_high", "beta", "learning_rate", "lr_scheduler_type", "warmup_steps", "adam_beta1",
     "adam_beta2", "max_grad_norm", "num_generations", "per_device_train_batch_size", "gradient_accumulation_steps",
@@ -35,10 +35,10 @@ LOGGED = ("reward", "completions/mean_length", "entropy", "ces/group_accuracy", 
 
 
 def write_facts(folder: Path, args: CESConfig, accuracy_reward: str | None, changes: Sequence[Any] = ()) -> None:
-    """Write a run's resolved settings, package versions and settings changed on resume to `folder`."""
-    own = [name for name in vars(args) if name.startswith(f"{args.shaping}_")]
-    own += ["shaping_kwargs"] if args.shaping_kwargs else []
-    values = {name: getattr(args, name) for name in ("shaping", *own, *TRAINING_FIELDS)}  # contains no access token
+    """Write a run's resolved settings, package versions and setting changes on resume to `folder`."""
+    rule_fields = [name for name in vars(args) if name.startswith(f"{args.shaping}_")]
+    rule_fields += ["shaping_kwargs"] if args.shaping_kwargs else []
+    values = {name: getattr(args, name) for name in ("shaping", *rule_fields, *TRAINING_FIELDS)}  # has no secrets
     facts = {
         "rule": args.rule.title if args.rule is not None else None,
         "accuracy_reward": accuracy_reward,
@@ -104,7 +104,7 @@ def write_card(folder: Path, repo: str) -> str | None:
 
 
 def _draw_curves(folder: Path, name: str, accuracy_reward: str | None) -> str | None:
-    """Draw curves.png; return a message if it cannot be drawn."""
+    """Draw curves.png, or return a message if the curves cannot be drawn."""
     curve = read_curves(folder, accuracy_reward) if accuracy_reward is not None else None
     if curve is None or not curve["step"]:
         return f"No {CURVES}: no accuracy was logged."

@@ -20,14 +20,14 @@ STATE, MANIFEST = "trainer_state.json", "manifest.json"
 
 @dataclass(frozen=True)
 class Length:
-    """Length of a run, as set for the Trainer: `max_steps` if positive, else `num_train_epochs`."""
+    """Length of a run, as in the Trainer's arguments: `max_steps` if positive, else `num_train_epochs`."""
 
     max_steps: int = -1
     num_train_epochs: float = 3.0
 
 
 def read_state(checkpoint: Path) -> dict[str, Any] | None:
-    """Return the Trainer state, which the Trainer writes last, or `None` if it is missing or truncated."""
+    """Return the Trainer state, or `None` if its file, which the Trainer writes last, is missing or truncated."""
     try:
         state = json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
     except (OSError, ValueError):  # the run was killed before the file was complete
@@ -36,7 +36,7 @@ def read_state(checkpoint: Path) -> dict[str, Any] | None:
 
 
 def is_finished(state: dict[str, Any], length: Length | None = None) -> bool:
-    """Return whether all planned steps are done; a run resumed from such a checkpoint could take an extra step."""
+    """Return whether all planned steps are done; resuming a finished run could take an extra step."""
     planned = state.get("max_steps", 0)
     if length is not None and length.max_steps > 0:
         planned = length.max_steps
@@ -46,7 +46,7 @@ def is_finished(state: dict[str, Any], length: Length | None = None) -> bool:
 
 
 def write_manifest(checkpoint: Path) -> None:
-    """Write `manifest.json`, the sizes and SHA-256 hashes of all files of a checkpoint, atomically."""
+    """Atomically write `manifest.json` with the sizes and SHA-256 hashes of all files of a checkpoint."""
     files = [file for file in sorted(checkpoint.rglob("*")) if file.is_file() and not file.name.startswith(MANIFEST)]
     with ThreadPoolExecutor(8) as pool:  # hashing releases the GIL
         entries = list(pool.map(_describe, files))
@@ -85,7 +85,7 @@ def has_optimizer(checkpoint: Path) -> bool:
 
 
 def list_checkpoints(output_dir: Path) -> list[Path]:
-    """Return all checkpoints in `output_dir`, complete or not, oldest first."""
+    """Return all complete and incomplete checkpoints in `output_dir`, oldest first."""
     steps = {folder: re.fullmatch(r"checkpoint-(\d+)", folder.name) for folder in output_dir.glob("checkpoint-*")}
     return [folder for _, folder in sorted((int(number[1]), folder) for folder, number in steps.items() if number)]
 
@@ -98,7 +98,7 @@ def delete_checkpoints(output_dir: Path) -> None:
             f"Deleting {', '.join(folder.name for folder in folders)} from an earlier run in {output_dir}.", flush=True
         )
     for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)  # another machine may delete it at the same time
+        shutil.rmtree(folder, ignore_errors=True)  # another machine may delete the folder at the same time
     (output_dir / STATE).unlink(missing_ok=True)
 
 
@@ -108,8 +108,8 @@ def newest_checkpoint(
     """
     Return the newest checkpoint in `output_dir` that can be resumed and has steps left, or `None`.
 
-    Skip model-only checkpoints and checkpoints saved before time `since`. Skip damaged checkpoints with a warning;
-    without `thorough`, compare only file sizes and do not warn.
+    Skip model-only checkpoints, checkpoints saved before time `since`, and, with a warning, damaged checkpoints.
+    Without `thorough`, compare only file sizes and do not warn.
     """
     for folder in reversed(list_checkpoints(output_dir)):
         state = read_state(folder)

@@ -1,4 +1,4 @@
-"""Check a training run without loading a model and without network access, except to its vLLM server."""
+"""Check a training run without loading a model and without network access, except to the vLLM server."""
 
 import sys
 from dataclasses import replace
@@ -33,8 +33,8 @@ def check(line: CommandLine, recipe: Recipe) -> Launch:
     strategy, has_data = recipe.setting("eval_strategy"), bool(script.num_eval_samples or script.eval_dataset_name)
     if (strategy != "no") != has_data:
         raise UserError(
-            f"`eval_strategy` is {strategy!r} {'with' if has_data else 'without'} evaluation data: set it to steps, "
-            "epoch or no, and `num_eval_samples` or `eval_dataset_name` accordingly."
+            f"`eval_strategy` is {strategy!r} {'with' if has_data else 'without'} evaluation data: set it to steps or "
+            "epoch if `num_eval_samples` or `eval_dataset_name` is set, and to no otherwise."
         )
     if recipe.setting(RESUME):
         launch = replace(launch, checkpoint=str(check_resume(recipe, output_dir, config)))
@@ -44,12 +44,12 @@ def check(line: CommandLine, recipe: Recipe) -> Launch:
     if recipe.setting("push_to_hub"):
         check_push(recipe.setting("hub_model_id") or output_dir.resolve().name)
     if recipe.setting("use_vllm") and recipe.setting("vllm_mode") == "server" and launch.machine_rank == 0:
-        check_server(recipe)  # last, because it may wait
+        check_server(recipe)  # last, because this check may wait
     return launch
 
 
 def _check_rewards(recipe: Recipe, config: CESConfig) -> None:
-    """Check the rewards, and settings that depend on them, before the trainer loads the model."""
+    """Check the rewards and the settings that depend on rewards."""
     funcs, reward_model = find_reward_functions(recipe), recipe.script.reward_model_name_or_path
     try:
         check_rewards(config, funcs)
@@ -68,11 +68,11 @@ def _check_model(recipe: Recipe) -> None:
         for pattern in ("config.json", "*.safetensors"):
             if not any(Path(name).glob(pattern)):
                 raise UserError(
-                    f"`model_name_or_path` {name!r} has no {pattern}: set it to a Hub id or a directory written by "
+                    f"`model_name_or_path` {name!r} has no {pattern}: use a Hub id or a directory written by "
                     f"`save_pretrained`.{nearest_model(name)}"
                 )
     elif Path(name).parent != Path() and Path(name).parent.is_dir() and (hint := nearest_model(name)):
-        print(f"Note: there is no directory {name!r}, so the model is read from the Hub.{hint}", file=sys.stderr)
+        print(f"Note: the directory {name!r} does not exist; reading the model from the Hub.{hint}", file=sys.stderr)
 
 
 def _check_packages(recipe: Recipe) -> None:
@@ -88,13 +88,14 @@ def _check_packages(recipe: Recipe) -> None:
     has_flash = is_kernels_available() or find_spec("flash_attn") or find_spec("flash_attn_interface")
     if str(recipe.attention).startswith("flash_attention") and (recipe.setting("use_cpu") or not has_flash):
         raise UserError(
-            f"`attn_implementation` is {recipe.attention!r}, which needs a GPU and `flash-attn` or `kernels`: "
-            f"{install_line('flash')}, or set --attn_implementation sdpa."
+            f"`attn_implementation` is {recipe.attention!r}, which needs a GPU and `flash-attn` or `kernels`: run "
+            f"`{install_line('flash')}`, or pass `--attn_implementation sdpa`."
         )
     if recipe.setting("use_vllm") and (recipe.model.load_in_4bit or recipe.model.load_in_8bit):
         raise UserError(
-            "`use_vllm` with quantized weights merges the adapter into them, with a rounding error as large as the "
-            "adapter's change: set `use_vllm: false`, or remove `load_in_4bit` and `load_in_8bit`."
+            "`use_vllm` would merge the adapter into quantized weights, and the rounding error would be as large as "
+            "the adapter's change: set `use_vllm: false`, or remove `load_in_4bit` and `load_in_8bit`."
         )
-    if recipe.setting("use_vllm") and find_spec("vllm") is None:  # TRL's server client also imports it
-        raise UserError(f"`use_vllm` is true, but vLLM is missing: {install_line('vllm')}, or set `use_vllm: false`.")
+    if recipe.setting("use_vllm") and find_spec("vllm") is None:  # also needed by TRL's server client
+        command = install_line("vllm")
+        raise UserError(f"`use_vllm` is true, but vLLM is missing: run `{command}`, or set `use_vllm: false`.")

@@ -1,4 +1,4 @@
-"""Read and plot the training curves that TRL logged."""
+"""Read and plot training curves from TRL's log."""
 
 import json
 import math
@@ -8,7 +8,7 @@ from typing import Any
 
 from .checkpoints import STATE
 
-# Line styles of DAPO, CES and other methods, distinguishable without color.
+# The line styles of DAPO, CES and other methods can be distinguished without color.
 STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#8a5a00", "linestyle": "--", "marker": "s", "markerfacecolor": "white"},
     {"color": "#0059b3", "linestyle": "-", "marker": "o"},
@@ -30,10 +30,10 @@ Curve = dict[str, list[float]]
 
 
 def read_curves(run_dir: Path, accuracy_reward: str) -> Curve:
-    """Read a run's curves from `trainer_state.json`, with the length in tokens and the entropy in bits per token."""
+    """Read a run's curves from `trainer_state.json`; the length is in tokens, and the entropy in bits per token."""
     history = json.loads((run_dir / STATE).read_text(encoding="utf-8"))["log_history"]
     accuracy, length = f"rewards/{accuracy_reward}/mean", "completions/mean_length"
-    # A value is `None` if no completion could be scored or if it is not finite.
+    # Values are `None` if they are not finite or if no completion could be scored.
     rows = [entry for entry in history if all(entry.get(name) is not None for name in (accuracy, length, "entropy"))]
     return {
         "step": [row["step"] for row in rows],
@@ -44,7 +44,7 @@ def read_curves(run_dir: Path, accuracy_reward: str) -> Curve:
 
 
 def plot_curves(curves: dict[str, list[Curve]], file: Path) -> Path:
-    """Plot accuracy, length and entropy of all methods against the training step, with one curve per seed."""
+    """Plot each method's accuracy, length and entropy against the training step, with one curve per seed."""
     from matplotlib.figure import Figure
 
     curves = {
@@ -75,24 +75,24 @@ def plot_curves(curves: dict[str, list[Curve]], file: Path) -> Path:
 
 
 def styles_of(methods: list[str]) -> dict[str, dict[str, Any]]:
-    """Map each method to its style; DAPO and CES have the same styles in every figure."""
-    own = {"DAPO": STYLES[0], "CES": STYLES[1]}
-    others = [method for method in methods if method not in own]
-    return own | {name: STYLES[2 + index % (len(STYLES) - 2)] for index, name in enumerate(others)}
+    """Map each method to a line style; the styles of DAPO and CES are the same in all figures."""
+    fixed = {"DAPO": STYLES[0], "CES": STYLES[1]}
+    others = [method for method in methods if method not in fixed]
+    return fixed | {name: STYLES[2 + index % (len(STYLES) - 2)] for index, name in enumerate(others)}
 
 
 def mean_curve(runs: list[Curve], key: str) -> tuple[list[float], list[float]]:
-    """Average `key` over runs at the steps that all runs share, and return the running mean of the average."""
+    """Average `key` over all runs at their common steps, and return the running mean of the average."""
     steps = [step for step in runs[0]["step"] if all(step in run["step"] for run in runs)]
     values = [dict(zip(run["step"], run[key], strict=True)) for run in runs]
     return running_mean(steps, [fmean(by_step[step] for by_step in values) for step in steps])
 
 
 def running_mean(steps: list[float], values: list[float]) -> tuple[list[float], list[float]]:
-    """Return the steps and values of a centered running mean over five points, for full windows only.
+    """Return the steps and values of a centered running mean over full windows of five points.
 
     Partial windows at the ends would look like jumps. Fewer than five points are returned unchanged.
     """
-    reach = 2 if len(values) >= 5 else 0
-    inner = range(reach, len(values) - reach)
-    return [steps[index] for index in inner], [fmean(values[index - reach : index + reach + 1]) for index in inner]
+    radius = 2 if len(values) >= 5 else 0
+    inner = range(radius, len(values) - radius)
+    return [steps[index] for index in inner], [fmean(values[index - radius : index + radius + 1]) for index in inner]

@@ -13,8 +13,8 @@ SOFT_OVERLONG = "get_soft_overlong_punishment"
 
 def find_reward_functions(recipe: Recipe) -> list[Callable[..., list[float | None]] | str]:
     """
-    Return the reward functions of a recipe, followed by the name of its reward model. Factories (`get_...`, or dotted
-    paths with `reward_kwargs`) are called.
+    Return the reward functions of a recipe, followed by the name of its reward model. Call the factories (`get_...`,
+    or dotted paths with `reward_kwargs`).
     """
     names, settings = recipe.script.reward_funcs, recipe.script.reward_kwargs or {}
     for name in settings.keys() - set(names):
@@ -44,8 +44,8 @@ def _find(name: str, settings: dict[str, Any] | None, recipe: Recipe) -> Callabl
 
     known = {reward: getattr(trl_rewards, reward) for reward in dir(trl_rewards) if reward.endswith("_reward")}
     known |= {SOFT_OVERLONG: trl_rewards.get_soft_overlong_punishment}
-    own_names = [reward for reward in own_rewards.__all__ if reward.endswith("_reward") and reward != "group_reward"]
-    known |= {reward: getattr(own_rewards, reward) for reward in own_names}
+    names = [reward for reward in own_rewards.__all__ if reward.endswith("_reward") and reward != "group_reward"]
+    known |= {reward: getattr(own_rewards, reward) for reward in names}
     if "." not in name and name not in known:
         raise UserError(
             f"`reward_funcs`: unknown reward {name!r}.{nearest(name, sorted(known))} Use one of "
@@ -57,7 +57,7 @@ def _find(name: str, settings: dict[str, Any] | None, recipe: Recipe) -> Callabl
     limit, settings = recipe.setting("max_completion_length"), settings or {}
     if name == "get_cosine_scaled_reward" and limit:
         settings = {"max_len": limit} | settings
-    if name == SOFT_OVERLONG:  # by default, as in DAPO, the penalty grows over the last fifth of the limit
+    if name == SOFT_OVERLONG:  # by default, the penalty grows over the last fifth of the limit, as in DAPO
         longest = settings.get("max_completion_len", limit)
         settings = {"max_completion_len": longest, "soft_punish_cache": (longest or 0) // 5} | settings
     try:

@@ -1,8 +1,8 @@
-"""Compose recipes from YAML files, left to right, apply command-line overrides and check the result.
+"""Compose recipes from YAML files, apply command-line overrides and check the result.
 
-A recipe is a complete file, optionally followed by overlays. An overlay's key replaces the earlier value; a key with
-the suffix `+` extends a list or mapping. The `overlays` section of a complete file adapts overlays to its model. This
-module loads neither the model nor the data, so that typos are reported within seconds.
+A recipe is a complete file, optionally followed by overlays, which are applied from left to right. An overlay's key
+replaces the previous value; a key with the suffix `+` extends a list or mapping. The `overlays` section of a complete
+file adapts overlays to its model. This module does not load the model or data, so typos are reported within seconds.
 """
 
 import os
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 RECIPE = "recipe.yaml"  # the recipe saved in a run's `output_dir`
 OVERLAYS = "overlays"
-COMPLETE_FOLDER, OVERLAY_FOLDERS = "models", ("methods", "cluster")  # folders of recipes/
+COMPLETE_FOLDER, OVERLAY_FOLDERS = "models", ("methods", "cluster")  # folders in recipes/
 RULE, BATCHES = "shaping", "responses_per_step"
 # Settings derived from `responses_per_step`.
 COUNTS = ("gradient_accumulation_steps", "steps_per_generation", "generation_batch_size")
 
 
 def shipped_folders(name: str) -> list[Path]:
-    """Return the folders named `name` in the installed package or, in a checkout, next to the package."""
+    """Return the folders named `name` inside the installed package or, in a checkout, next to the package."""
     package = Path(__file__).resolve().parents[1]
     return [folder for folder in (package / name, package.parent / name) if folder.is_dir()]
 
 
 def shipped_files(kind: str | None = None) -> dict[str, Path]:
-    """Map names to shipped files: the recipes and overlays, the studies, or the files in recipes/`kind`."""
+    """Return shipped files by name: recipes and overlays by default, studies, or the files in recipes/`kind`."""
     if kind == "study":
         files = [file for folder in shipped_folders("experiments") for file in sorted(folder.glob("*/study.yaml"))]
         return {file.parent.name: file for file in files}
@@ -49,25 +49,25 @@ def shipped_files(kind: str | None = None) -> dict[str, Path]:
 
 
 def find_config(name: str, kind: str | None = None) -> Path:
-    """Return the file for a `--config` value: a path or the name of a shipped file, such as `R1-7B`."""
+    """Return the file for a `--config` value, which is a path or the name of a shipped file such as `R1-7B`."""
     file, shipped = Path(expand_home(name)), shipped_files(kind)
     if file.is_file():
         return file
     if name in shipped:
         return shipped[name]
-    hint = nearest(file.stem, shipped) or f" Shipped: {', '.join(shipped)}."
+    hint = nearest(file.stem, shipped) or f" Shipped files: {', '.join(shipped)}."
     label = {None: "recipe", "accelerate": "accelerate configuration"}.get(kind, kind)
     raise UserError(f"The {label} {name} does not exist (searched from {Path.cwd()}).{hint}")
 
 
 def compose(names: Sequence[str | Path]) -> dict[str, Any]:
     """
-    Merge recipe files, given as paths or names of shipped files. An overlay that changes the token rule drops the
-    previous rule's settings. Each overlay's name is appended to `output_dir` and `run_name`.
+    Merge recipe files, given as paths or names of shipped files. If an overlay changes the token rule, drop the
+    previous rule's settings. Append each overlay's name to `output_dir` and `run_name`.
     """
     first, *overlays = [find_config(str(name)) for name in names]
     if first.resolve() in [shipped for folder in OVERLAY_FOLDERS for shipped in shipped_files(folder).values()]:
-        raise UserError(f"{first} is an overlay: put a recipe before it, such as `--config R1-7B {first.stem}`.")
+        raise UserError(f"{first} is an overlay: put a recipe first, such as `--config R1-7B {first.stem}`.")
     content = read_yaml(first)
     sections = content.pop(OVERLAYS, None) or {}
     if not isinstance(sections, dict) or not all(isinstance(section, dict) for section in sections.values()):
@@ -78,13 +78,13 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
         changes_rule = changes.get(RULE, content.get(RULE)) != content.get(RULE)
         if batches_from is not None and BATCHES in section:
             raise UserError(
-                f"{first} sets `{BATCHES}` for the `{file.stem}` overlay, which would replace the value set by "
+                f"{first} sets `{BATCHES}` for the `{file.stem}` overlay and would replace the value from "
                 f"`{batches_from}`: put `{batches_from}` after `{file.stem}`."
             )
         if rule_from is not None and changes_rule:
             raise UserError(
-                f"`{file.stem}` sets `{RULE}` to {changes[RULE]} and would replace the {content[RULE]} set "
-                f"by `{rule_from}`: put `{rule_from}` after `{file.stem}`, or remove one of them."
+                f"`{file.stem}` sets `{RULE}` to {changes[RULE]} and would replace the {content[RULE]} rule of "
+                f"`{rule_from}`: put `{rule_from}` after `{file.stem}`, or remove one of the two overlays."
             )
         batches_from = file.stem if BATCHES in changes else batches_from
         rule_from = file.stem if changes.get(RULE, "none") != "none" else rule_from
@@ -105,12 +105,12 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
     from ..methods import BUILT_IN  # imports torch, which `--help` does not need
 
     other_rules = [(name, rule) for name, rule in BUILT_IN.items() if name != content.get(RULE, "ces")]
-    dropped = {f"{name}_{setting}" for name, rule in other_rules for setting in rule.config_fields}
-    return {name: value for name, value in content.items() if name not in dropped}
+    other_fields = {f"{name}_{setting}" for name, rule in other_rules for setting in rule.config_fields}
+    return {name: value for name, value in content.items() if name not in other_fields}
 
 
 def _extend(current: Any, value: Any, location: str) -> Any:
-    """Return a list extended by new entries, or a mapping updated recursively."""
+    """Append new entries to a list, or update a mapping recursively, and return the result."""
     if current is None:
         return value
     if isinstance(current, list) and isinstance(value, list):
@@ -123,7 +123,7 @@ def _extend(current: Any, value: Any, location: str) -> Any:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A checked recipe. `training`: the [`CESConfig`] fields that were set. `given`: all keys that were set."""
+    """Checked recipe. `training` contains the [`CESConfig`] fields that were set; `given` contains all keys."""
 
     source: str
     script: ScriptArguments
@@ -133,11 +133,11 @@ class Recipe:
     given: dict[str, Any]
 
     def to_yaml(self) -> str:
-        """Return the recipe as a single YAML document that reproduces the run."""
+        """Return a single YAML document that reproduces the run."""
         return dump_yaml({name: value for name, value in self.given.items() if name != RESUME})
 
     def setting(self, name: str) -> Any:
-        """Return the value of a [`CESConfig`] field, or its default if it is not given."""
+        """Return the value of a [`CESConfig`] field, or the default if the recipe does not set the field."""
         return self.training.get(name, recipe_fields()[name].default)
 
     @property
@@ -147,7 +147,7 @@ class Recipe:
         return loading.get("attn_implementation", self.model.attn_implementation)
 
     def training_fields(self, num_processes: int) -> dict[str, Any]:
-        """Return the given fields of [`CESConfig`] with the batch sizes implied by `responses_per_step`."""
+        """Return the [`CESConfig`] fields that were set, and the batch sizes derived from `responses_per_step`."""
         step, rollout = self.script.responses_per_step, self.script.responses_per_rollout
         if step is None:
             if rollout is not None:
@@ -157,14 +157,14 @@ class Recipe:
             return dict(self.training)
         for name in COUNTS:
             if self.training.get(name) is not None:
-                raise UserError(f"`{name}` is derived from `responses_per_step`: remove one of the two.")
+                raise UserError(f"`{name}` is derived from `responses_per_step`: remove one of the two fields.")
         micro_batch_size = self.training.get("per_device_train_batch_size", 2)
         return {**self.training, **batch_sizes(step, rollout or step, num_processes, micro_batch_size)}
 
     def check_training(self, num_processes: int) -> "CESConfig":
         """
-        Return the [`CESConfig`] of an equivalent run in one process on a CPU, so that TRL checks the divisibility of
-        the global batch sizes; raise `UserError` if its settings are invalid.
+        Return the [`CESConfig`] of an equivalent single-process CPU run, so that TRL checks whether the global batch
+        sizes are divisible; raise `UserError` if the settings are invalid.
         """
         from ..config import CESConfig
 
@@ -181,7 +181,7 @@ class Recipe:
             raise UserError(f"{self.source}: {error}") from None
 
     def training_config(self, num_processes: int) -> "CESConfig":
-        """Return this process's [`CESConfig`], including the model loading options of [`~trl.ModelConfig`]."""
+        """Return this process's [`CESConfig`], including the model-loading options of [`~trl.ModelConfig`]."""
         from ..config import CESConfig
 
         fields = self.training_fields(num_processes)
@@ -201,7 +201,7 @@ def load_recipe(names: str | Path | Sequence[str | Path], overrides: dict[str, l
 
 
 def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[str]] | None = None) -> Recipe:
-    """Build a checked [`Recipe`] from its content; `source` names it in messages."""
+    """Build a checked [`Recipe`] from its content; error messages start with `source`."""
     from trl import ModelConfig
 
     values, overrides = dict(given), overrides or {}
@@ -215,7 +215,7 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
     values |= {name: _check_value(name, words, "command line", True) for name, words in overrides.items()}
     reject_secrets(values | {"env": env}, source)
     if values.get("push_to_hub") and values.setdefault("hub_strategy", "end") != "end":
-        raise UserError(f"{source}: `hub_strategy` is {values['hub_strategy']!r}: a run is pushed once, at the end.")
+        raise UserError(f"{source}: `hub_strategy` is {values['hub_strategy']!r}, but runs support only `end`.")
     for name in values:
         if name.startswith(("lora_", "use_dora", "use_rslora")) and "use_peft" not in values:
             raise UserError(f"{source}: `{name}` has no effect without `use_peft`: set `use_peft` to true or false.")
@@ -232,7 +232,7 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
     if model.model_name_or_path is None:
         raise UserError(f"{source}: `model_name_or_path` is missing: set it to a Hub id or a directory.")
     if not training.get("output_dir"):
-        raise UserError(f"{source}: `output_dir` is missing: set it to the directory in which to save the model.")
+        raise UserError(f"{source}: `output_dir` is missing: set it to a directory for the trained model.")
     model.model_name_or_path = expand_home(model.model_name_or_path)
     for name in ("output_dir", RESUME):  # absolute, because a reward function may change the working directory
         if training.get(name) and isinstance(training[name], str):
@@ -255,17 +255,17 @@ def _check_value(name: str, value: Any, source: str, from_words: bool = False) -
 def batch_sizes(
     responses_per_step: int, responses_per_rollout: int, num_processes: int, micro_batch_size: int = 2
 ) -> dict[str, int]:
-    """Return TRL's batch settings for `num_processes` processes that keep the global step and rollout sizes."""
+    """Return TRL's batch settings that keep the global step and rollout sizes with `num_processes` processes."""
     if responses_per_step % num_processes:
-        usable = [n for n in range(1, responses_per_step + 1) if responses_per_step % n == 0]
+        divisors = [n for n in range(1, responses_per_step + 1) if responses_per_step % n == 0]
         raise UserError(
             f"`responses_per_step` is {responses_per_step}, which {num_processes} processes cannot share: set "
-            f"--num_processes to one of {', '.join(map(str, usable))}, or change `responses_per_step`."
+            f"`--num_processes` to one of {', '.join(map(str, divisors))}, or change `responses_per_step`."
         )
     if responses_per_rollout % responses_per_step:
         raise UserError(
-            f"`responses_per_rollout` is {responses_per_rollout}, which is not a multiple of `responses_per_step`, "
-            f"{responses_per_step}."
+            f"`responses_per_rollout` is {responses_per_rollout}, which is not a multiple of `responses_per_step` "
+            f"({responses_per_step})."
         )
     if micro_batch_size < 1:
         raise UserError(f"`per_device_train_batch_size` is {micro_batch_size}: it must be at least 1.")

@@ -1,4 +1,4 @@
-"""Check what a new run would overwrite, and which checkpoint and settings a resumed run may use."""
+"""Check whether a new run would overwrite checkpoints, and which checkpoint and settings a resumed run can use."""
 
 import json
 import reprlib
@@ -22,10 +22,10 @@ from .checkpoints import (
 )
 from .recipe import BATCHES, COUNTS, RECIPE, Recipe
 
-# In a resumed run, these settings come from the optimizer's saved state, regardless of the recipe.
+# A resumed run restores these settings from the optimizer's saved state and ignores the recipe's values.
 IN_OPTIMIZER = ("learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "use_peft", "lora_r")
-# Settings that may change when a run is resumed: they control length, evaluation, saving, logging, pushing, memory,
-# speed and error handling, not what is trained. For batch sizes, only the totals over all processes are compared.
+# Settings that may change when a run is resumed, because they do not affect what is trained: length, evaluation,
+# saving, logging, pushing, memory, speed and error handling. Batch sizes are compared in total over all processes.
 FREE_PREFIXES = ("eval_", "save_", "log_", "logging_", "hub_", "trackio_", "ddp_", "vllm_server_")
 FREE = {
     *START, *COUNTS, BATCHES, "responses_per_rollout", "per_device_train_batch_size", "output_dir", "max_steps",
@@ -43,7 +43,7 @@ FREE = {
 
 
 def check_output_dir(recipe: Recipe) -> None:
-    """Raise `UserError` if `output_dir` has checkpoints that the run does not resume and may not delete."""
+    """Raise `UserError` if `output_dir` has checkpoints that the run neither resumes nor is allowed to delete."""
     output_dir, resumed = Path(recipe.setting("output_dir")), recipe.setting(RESUME)
     folders = list_checkpoints(output_dir)
     if resumed is True or not folders or (recipe.script.overwrite_output_dir and not resumed):
@@ -51,12 +51,12 @@ def check_output_dir(recipe: Recipe) -> None:
     if not resumed or Path(resumed).resolve().parent != output_dir.resolve():
         raise UserError(
             f"`output_dir` {output_dir} contains checkpoints of another run ({folders[-1].name}): resume it with "
-            f"`--{RESUME} true`, name another `output_dir`, or delete them with `--overwrite_output_dir true`."
+            f"`--{RESUME} true`, set another `output_dir`, or delete its checkpoints (`--overwrite_output_dir true`)."
         )
 
 
 def check_resume(recipe: Recipe, output_dir: Path, config: CESConfig) -> Path:
-    """Return the checkpoint to resume from; raise `UserError` if it is damaged or was saved with other settings."""
+    """Return the checkpoint to resume from; raise `UserError` if it is damaged or its settings are different."""
     value: Any = recipe.setting(RESUME)
     length = Length(config.max_steps, config.num_train_epochs)
     checkpoint = newest_checkpoint(output_dir, length) if value is True else Path(value)
@@ -64,22 +64,22 @@ def check_resume(recipe: Recipe, output_dir: Path, config: CESConfig) -> Path:
     if checkpoint is None or state is None:
         raise UserError(
             f"`{RESUME}` is {value!r}, but {checkpoint or output_dir} has no complete checkpoint with steps left: "
-            "name a checkpoint-N directory, remove the setting, or raise `max_steps`."
+            f"specify a checkpoint-N directory, remove `{RESUME}`, or raise `max_steps`."
         )
     if is_finished(state, length):
         raise UserError(
             f"`{RESUME}` {value!r} is the last checkpoint of a finished run (step {state['global_step']}): raise "
-            "`max_steps` or `num_train_epochs` to train longer."
+            "`max_steps` or `num_train_epochs` to train for longer."
         )
     if not has_optimizer(checkpoint):
         raise UserError(
             f"{checkpoint} contains only the model (`save_only_model`), so Adam and the learning rate would restart: "
-            "start a new run with it as `model_name_or_path`."
+            "start a new run with this directory as `model_name_or_path`."
         )
     if value is not True and (damage := find_damage(checkpoint)):
         raise UserError(
-            f"`{RESUME}` {value!r} is damaged ({damage}): name another checkpoint, or set it to true to use the "
-            "newest complete checkpoint."
+            f"`{RESUME}` {value!r} is damaged ({damage}): choose another checkpoint, or set `{RESUME}` to true to use "
+            "the newest complete checkpoint."
         )
     changes = changed_settings(checkpoint, recipe, config)
     for name in filter(changes.get, IN_OPTIMIZER):
@@ -93,14 +93,14 @@ def check_resume(recipe: Recipe, output_dir: Path, config: CESConfig) -> Path:
             f"`{name}` {reprlib.repr(old)} -> {reprlib.repr(new)}" for name, (old, new) in changes.items()
         )
         raise UserError(
-            f"{checkpoint} was saved with different settings: {differences}. Restore them, start a new run in another "
-            "`output_dir`, or allow the changes with `--resume_with_changes true`."
+            f"{checkpoint} was saved with different settings: {differences}. Restore the old settings, start a new "
+            "run in another `output_dir`, or allow the changes with `--resume_with_changes true`."
         )
     return checkpoint
 
 
 def changed_settings(checkpoint: Path, recipe: Recipe, config: CESConfig) -> dict[str, tuple[Any, Any]]:
-    """Map each setting that affects training and differs from the run of `checkpoint` to its old and new value."""
+    """Return the old and new value of each setting that affects training and has changed since `checkpoint`."""
     old_recipe, new_recipe = read_yaml(checkpoint / RECIPE), dict(recipe.given)
     old = _read_facts(checkpoint)["settings"]
     if new_recipe.get("ces_tau") == AUTO:  # training replaces `auto` with a number
@@ -116,14 +116,14 @@ def changed_settings(checkpoint: Path, recipe: Recipe, config: CESConfig) -> dic
     pairs["completions per rollout"] = (rows * old["steps_per_generation"], config.generation_batch_size)
     if not config.rows_are_independent():
         pairs["completions per micro-batch"] = (rows, config.per_device_train_batch_size * config.world_size)
-    if new_recipe.get("max_train_samples") is None:  # held-out rows are then taken from the training rows
-        taken = [{} if run.get("eval_dataset_name") else run for run in (old_recipe, new_recipe)]
-        pairs["held-out rows"] = (taken[0].get("num_eval_samples") or 0, taken[1].get("num_eval_samples") or 0)
+    if new_recipe.get("max_train_samples") is None:  # held-out rows reduce the number of training rows
+        recipes = [{} if recipe.get("eval_dataset_name") else recipe for recipe in (old_recipe, new_recipe)]
+        pairs["held-out rows"] = (recipes[0].get("num_eval_samples") or 0, recipes[1].get("num_eval_samples") or 0)
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def list_changes(checkpoint: Path, recipe: Recipe, config: CESConfig) -> list[dict[str, Any]]:
-    """List all resumes with changed settings, including this one: the step, and old and new values."""
+    """Return the step and the old and new values for each resume with changed settings, including this resume."""
     changes = _read_facts(checkpoint)["changes"]
     if new := changed_settings(checkpoint, recipe, config):
         changes.append({"step": (read_state(checkpoint) or {}).get("global_step"), "settings": new})

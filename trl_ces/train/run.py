@@ -38,11 +38,11 @@ SETTINGS_ERRORS = (ValueError, ImportError)  # raised by TRL and transformers fo
 
 
 class StoppedTraining(UserError):
-    """Failure during training that may occur on a single rank, so every rank prints its own message."""
+    """Training failure that may occur on a single rank, so every rank prints its own message."""
 
 
 def train(recipe: Recipe, num_processes: int, distributed_type: str | None) -> None:
-    """Load data and model, train, save, and push the model if `push_to_hub` is set, with `output_dir` locked."""
+    """Lock `output_dir`, load data and model, train, save, and push the model if `push_to_hub` is set."""
     config = recipe.training_config(num_processes)
     if config.world_size != num_processes:
         raise UserError(
@@ -89,16 +89,16 @@ def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CEST
             quantization_config=get_quantization_config(recipe.model),
         )
     except Exception as error:
-        # Hide the traceback for a missing model or package, an ambiguous accuracy reward or an unreachable Hub.
+        # Hide the traceback of common errors: missing model or package, ambiguous accuracy reward, unreachable Hub.
         server_problem = server_failure(error, recipe)
         if os.environ.get("TRL_CES_DEBUG") or not (
             server_problem or isinstance(error, (*hub_errors(), *SETTINGS_ERRORS))
         ):
             raise
-        failed = isinstance(error, hub_errors())
-        reward_model = recipe.script.reward_model_name_or_path
-        either = f" or `reward_model_name_or_path` {reward_model!r}" if reward_model else ""
-        prefix, hint = (f"`model_name_or_path` {model!r}{either}: ", nearest_model(model)) if failed else ("", "")
+        is_hub_error = isinstance(error, hub_errors())
+        reward = recipe.script.reward_model_name_or_path
+        names = f"`model_name_or_path` {model!r}" + (f" or `reward_model_name_or_path` {reward!r}" if reward else "")
+        prefix, hint = (f"{names}: ", nearest_model(model)) if is_hub_error else ("", "")
         raise UserError(server_problem or f"{prefix}{error} (TRL_CES_DEBUG=1 prints the traceback){hint}") from error
 
 
@@ -112,11 +112,11 @@ def accuracy_reward_name(trainer: CESTrainer) -> str | None:
 
 
 def train_to_end(trainer: CESTrainer, recipe: Recipe) -> bool:
-    """Train, resuming from the recipe's checkpoint if set; return `False` if a signal ended training early."""
+    """Train, or resume from the recipe's checkpoint; return `False` if a signal ended training early."""
     output_dir, is_main = Path(str(trainer.args.output_dir)), trainer.accelerator.is_main_process
     checkpoint: Any = trainer.args.resume_from_checkpoint
     length = Length(trainer.args.max_steps, trainer.args.num_train_epochs)
-    # The lock file's time is from the file system's clock, like the checkpoints' times.
+    # The modification time of the lock file is from the same clock as the modification times of the checkpoints.
     hint = partial(resume_hint, output_dir, length, (output_dir / TRAINING_LOCK).stat().st_mtime, checkpoint)
     if len(names := set(gather_object([checkpoint and Path(checkpoint).name]))) > 1:
         raise UserError(f"The machines resume from different checkpoints ({names}): copy the newest to all machines.")
@@ -145,7 +145,7 @@ def train_to_end(trainer: CESTrainer, recipe: Recipe) -> bool:
 
 
 def save(trainer: CESTrainer, recipe: Recipe, repo: str | None = None) -> None:
-    """Save everything in `output_dir` and print the code that loads the model; call this on every process."""
+    """Save the model, state and card in `output_dir`, and print the code that loads the model. Call on every rank."""
     output_dir = Path(str(trainer.args.output_dir))
     trainer.save_model(str(output_dir))
     trainer.save_state()
@@ -165,7 +165,7 @@ def save(trainer: CESTrainer, recipe: Recipe, repo: str | None = None) -> None:
 
 
 def _write_files(trainer: CESTrainer, recipe: Recipe, changes: list[Any], folder: Path) -> None:
-    """Write run.json and recipe.yaml; called after the first rollout, which may set `ces_tau`."""
+    """Write run.json and recipe.yaml. Call this after the first rollout, which may set `ces_tau`."""
     args = cast(CESConfig, trainer.args)
     write_facts(folder, args, accuracy_reward_name(trainer), changes)
     given = {name: value for name, value in recipe.given.items() if name not in START}
@@ -174,7 +174,7 @@ def _write_files(trainer: CESTrainer, recipe: Recipe, changes: list[Any], folder
 
 
 def _check_prompts(trainer: CESTrainer) -> None:
-    """Raise `UserError` for prompts that leave no room for a completion: colocated vLLM silently truncates them."""
+    """Raise `UserError` if prompts leave no room for a completion, because colocated vLLM would truncate them."""
     config, tokenizer = trainer.args, cast(Any, trainer.processing_class)
     completion = config.max_completion_length
     is_colocated = config.use_vllm and config.vllm_mode == "colocate"
@@ -195,15 +195,15 @@ def _check_prompts(trainer: CESTrainer) -> None:
         too_long = [row for row, tokens in enumerate(ids) if len(tokens) + completion > length]
         if too_long:
             raise UserError(
-                f"{len(too_long)} of {len(prompts)} prompts are too long for vLLM; the first is row "
-                f"{data[too_long[0]].get('_row', too_long[0])}: its {len(ids[too_long[0]])} tokens plus "
-                f"`max_completion_length` ({completion}) exceed vLLM's limit of {length}. Raise "
+                f"{len(too_long)} of {len(prompts)} prompts are too long for vLLM. The first is row "
+                f"{data[too_long[0]].get('_row', too_long[0])}, where {len(ids[too_long[0]])} prompt tokens plus "
+                f"`max_completion_length` ({completion}) exceed vLLM's limit of {length} tokens. Raise "
                 "`vllm_max_model_length`, or remove these rows."
             )
 
 
 def _known_problem(error: Exception, recipe: Recipe) -> str | None:
-    """Explain an external failure in one sentence; return `None` for errors that need their traceback."""
+    """Explain an external failure in one sentence, or return `None` if the traceback should be printed."""
     if isinstance(error, RewardError):
         return str(error)
     server_problem = server_failure(error, recipe)
@@ -211,8 +211,8 @@ def _known_problem(error: Exception, recipe: Recipe) -> str | None:
         return server_problem
     if isinstance(error, TemplateError):
         return (
-            f"The chat template of {recipe.model.model_name_or_path} rejects the prompts ({error}): if it does not "
-            "support system messages, set `--system_prompt null`."
+            f"The chat template of {recipe.model.model_name_or_path} rejects the prompts ({error}): if the template "
+            "does not support system messages, pass `--system_prompt null`."
         )
     # `torch.save` raises a RuntimeError without the operating system's message.
     disk_errors = (*map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)), "unexpected pos")

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from ..support.errors import UserError, first_line
 from .recipe import Recipe
 
-DEFAULT_PORT = 8000  # of `vllm serve`
+DEFAULT_PORT = 8000  # default of `vllm serve`
 
 
 def server_url(recipe: Recipe) -> str:
@@ -17,7 +17,7 @@ def server_url(recipe: Recipe) -> str:
 
 
 def server_command(recipe: Recipe) -> str:
-    """Return the command to run on the server's machine to start the recipe's server."""
+    """Return the command that starts the recipe's server on the server's machine."""
     words = ["vllm", "serve", str(recipe.model.model_name_or_path)]
     words += ["--weight-transfer-config", '{"backend": "nccl"}']
     words += ["--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1", "--generation-config", "vllm"]
@@ -39,24 +39,24 @@ def check_server(recipe: Recipe) -> None:
                 return
         except (requests.ConnectionError, requests.Timeout):
             pass
-        except ValueError as error:  # an invalid URL
+        except ValueError as error:  # the URL is invalid
             raise UserError(f"`vllm_server_base_url` is {url!r}: use `http://HOST:PORT`.") from error
         if time.monotonic() >= end:
             raise UserError(
-                f"The vLLM server at {url} did not respond within {seconds:g} s (`vllm_server_timeout`): start it "
-                f"with `{server_command(recipe)}`."
+                f"The vLLM server at {url} did not respond within {seconds:g} s (`vllm_server_timeout`): start the "
+                f"server with `{server_command(recipe)}`."
             )
         time.sleep(2)
 
 
 def server_failure(error: BaseException, recipe: Recipe) -> str | None:
-    """Describe an error that TRL's client raised because of the server; return `None` for any other error."""
+    """Describe an error that TRL's client raised because of the server, or return `None` for all other errors."""
     import requests
 
-    # TRL raises a plain `Exception`.
+    # TRL raises server errors as plain `Exception`.
     is_trl_error = type(error) is Exception and str(error).startswith("Request failed: ")
     if recipe.setting("vllm_mode") != "server" or not (is_trl_error or isinstance(error, requests.RequestException)):
         return None
     problem = first_line(error) if is_trl_error else type(error).__name__
     command = server_command(recipe)
-    return f"The vLLM server at {server_url(recipe)} failed ({problem}): see its log, and start it with `{command}`."
+    return f"The vLLM server at {server_url(recipe)} failed ({problem}): see its log, and restart it with `{command}`."

@@ -37,7 +37,7 @@ def test_texts_letters_and_numbers_are_compared_without_algebra(gold, answer, ex
     assert equal_as_script(gold, answer, no_algebra) is expected
 
 
-@rows("qwen_equality/asked")
+@rows("qwen_equality/to_the_algebra")
 @pytest.mark.parametrize("result", [True, False])
 def test_remaining_pairs_are_compared_once_by_algebra(gold, answer, result):
     compared = []
@@ -54,7 +54,7 @@ def test_lists_matrices_and_values_are_compared_part_by_part(gold, answer):
 
 
 @rows(
-    "qwen_equality/other_parts",
+    "qwen_equality/different_parts",
     (f"({MANY},1)", f"[{MANY},1]"),
 )
 def test_algebra_compares_the_whole_texts_if_parts_differ(gold, answer):
@@ -74,15 +74,15 @@ def test_algebra_decides_pairs_that_differ_in_notation(gold, answer, expected):
 def test_a_comparison_takes_linear_time(text):
     start = time.process_time()
     assert equal_as_script("5", text, lambda *_: False) is False
-    assert time.process_time() - start < 0.5  # it takes milliseconds; a quadratic search would take seconds
+    assert time.process_time() - start < 0.5  # takes milliseconds; a quadratic search would take seconds
 
 
 def test_an_exception_raised_by_the_algebra_is_not_caught():
-    def fails(gold, answer):
+    def raise_error(gold, answer):
         raise TimeoutError
 
     with pytest.raises(TimeoutError):
-        equal_as_script("x", "y", fails)
+        equal_as_script("x", "y", raise_error)
 
 
 @pytest.mark.parametrize(

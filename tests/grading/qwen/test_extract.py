@@ -11,9 +11,9 @@ def test_golds_are_prepared_by_the_rules_of_their_benchmark(gold, benchmark, exp
     assert prepare_gold(gold, benchmark) == expected
 
 
-@rows("qwen_extract/responses")
-def test_the_first_matching_rule_extracts_the_answer(response, expected):
-    assert extract(response) == expected
+@rows("qwen_extract/completions")
+def test_the_first_matching_rule_extracts_the_answer(completion, expected):
+    assert extract(completion) == expected
 
 
 @pytest.mark.parametrize(
@@ -39,5 +39,5 @@ def test_answers_keep_their_units_only_for_minerva():
 
 
 @rows("qwen_extract/letters")
-def test_letters_are_extracted_if_the_gold_consists_of_letters(response, gold, expected):
-    assert predict(response, gold) == expected
+def test_letters_are_extracted_if_the_gold_consists_of_letters(completion, gold, expected):
+    assert predict(completion, gold) == expected

@@ -1,4 +1,4 @@
-"""Test `correct_qwen` end to end, with workers. The other files in this folder test its rules."""
+"""Test `correct_qwen` end to end with workers. The rules of `correct_qwen` are tested in the other files here."""
 
 import pytest
 from cpu_time import cpu_seconds
@@ -20,8 +20,8 @@ def test_correct_qwen_agrees_with_the_script_including_its_errors(gold, answer, 
 
 
 def test_correct_and_correct_qwen_differ_where_the_script_errs(pool):
-    responses = [r"\boxed{500}", r"\boxed{[0,2]}", "<think> \\boxed{5}", r"\boxed{f(2)=5}", r"\boxed{}"]
-    grades = grade_many(responses, ["5", "(0,2)", "5", "5", ""], with_qwen=True, pool=pool)
+    completions = [r"\boxed{500}", r"\boxed{[0,2]}", "<think> \\boxed{5}", r"\boxed{f(2)=5}", r"\boxed{}"]
+    grades = grade_many(completions, ["5", "(0,2)", "5", "5", ""], with_qwen=True, pool=pool)
     assert [(g.correct, g.correct_qwen) for g in grades] == [
         (False, True),
         (False, True),
@@ -53,7 +53,7 @@ HOSTILE = ["9^{9^{9^{9^9}}}", "1" * 100_000, "(" * 3000, "{" * 59 + "x" + "}" * 
 
 
 @pytest.mark.parametrize("answer", HOSTILE)
-def test_a_hostile_answer_takes_at_most_twice_the_limit_and_is_incorrect(answer, pool):
+def test_a_hostile_answer_is_incorrect_within_twice_the_limit(answer, pool):
     grade(r"\boxed{\sqrt{8}}", r"2\sqrt{2}", with_qwen=True, pool=pool)  # starts the worker, which takes seconds
     before = cpu_seconds(pool.workers[0].process.pid)
     graded = grade(rf"\boxed{{{answer}}}", r"42\pi+\sqrt{x}", limit_s=1.0, with_qwen=True, pool=pool)

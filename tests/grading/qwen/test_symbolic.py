@@ -22,7 +22,7 @@ def test_texts_that_cannot_be_parsed_return_none_without_output(text, capsys):
 
 
 @rows("qwen_symbolic/equal")
-def test_expressions_are_equal_if_they_agree_for_all_values_of_their_names(gold, answer):
+def test_expressions_that_agree_for_all_symbol_values_are_equal(gold, answer):
     assert same_as_script(gold, answer) is True
 
 
@@ -37,7 +37,7 @@ def test_constants_are_compared_with_a_relative_tolerance_of_1e_4(gold, answer, 
 
 
 @rows("qwen_symbolic/relations")
-def test_equations_are_equal_up_to_sign_and_other_relations_by_their_text(gold, answer, expected):
+def test_equations_are_compared_up_to_sign_and_inequalities_by_text(gold, answer, expected):
     assert same_as_script(gold, answer) is expected
 
 
@@ -53,7 +53,7 @@ def test_expressions_with_clearly_different_values_are_not_simplified(gold, answ
 
 
 @pytest.mark.parametrize(("gold", "answer"), [(r"\int_{0}^{x}2tdt", "x^2"), ("x^2", r"\int_{0}^{x}2tdt")])
-def test_an_integral_with_names_is_not_evaluated_numerically(gold, answer, monkeypatch):
+def test_an_integral_with_symbols_is_not_evaluated_numerically(gold, answer, monkeypatch):
     monkeypatch.setattr(qwen_symbolic, "N", lambda *_: pytest.fail("evaluated"))
     assert same_as_script(gold, answer) is True
 

@@ -1,4 +1,4 @@
-"""Benchmark definitions: questions and reference answers, numbers of rows, loading, and error messages."""
+"""Benchmarks: questions, reference answers, row counts, loading, and error messages."""
 
 import gzip
 import json
@@ -105,8 +105,8 @@ def test_a_data_file_uses_the_same_columns_as_a_recipe(tmp_path):
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
         return load_own(str(file))
 
-    plain = load({"question": "1+1=", "answer": 2}, {"question": "2+2=", "answer": "4"})
-    assert [(problem.benchmark, problem.id, problem.text, problem.gold) for problem in plain] == [
+    problems = load({"question": "1+1=", "answer": 2}, {"question": "2+2=", "answer": "4"})
+    assert [(problem.benchmark, problem.id, problem.text, problem.gold) for problem in problems] == [
         ("data", 0, "1+1=", "2"),
         ("data", 1, "2+2=", "4"),
     ]
@@ -114,13 +114,13 @@ def test_a_data_file_uses_the_same_columns_as_a_recipe(tmp_path):
     for question in (chat, parts):
         [problem] = load({"prompt": question, "solution": "2"})
         assert (problem.question, problem.text, problem.gold) == (chat, "1+1=", "2")
-    with pytest.raises(UserError, match="row 1 has no reference answer: add it, or remove the row"):
+    with pytest.raises(UserError, match="row 1 has no reference answer: add an answer, or remove the row"):
         load({"question": "1+1=", "answer": "2"}, {"question": "2+2=", "answer": None})
     with pytest.raises(UserError, match=r"2 of them match `solution_column` .*\): rename columns\."):
         load({"problem": "1+1=", "solution": "It is 2.", "answer": "2"})
     with pytest.raises(UserError, match=r"row 0: reference answer \[2\] .*: rename columns\."):
         load({"question": "1+1=", "answer": [2]})
-    with pytest.raises(UserError, match=r"row 0: the question is 2: .*; rename columns\."):
+    with pytest.raises(UserError, match=r"row 0: the question is 2, not .*; rename columns\."):
         load({"question": 2, "answer": "2"})
 
 
@@ -128,14 +128,14 @@ def test_the_error_for_an_unreadable_data_file_names_evaluation_options(tmp_path
     with pytest.raises(UserError, match="check `--data`"):
         load_own(str(tmp_path / "nowhere.jsonl"))
     (tmp_path / "train.jsonl").touch()
-    with pytest.raises(UserError, match=r"train\.jsonl, .*: name a file instead of the folder\.$"):
+    with pytest.raises(UserError, match=r"train\.jsonl, .*: use a file instead of the folder\.$"):
         load_own(str(tmp_path))
 
     def load_dataset(*_, **__):
         raise ValueError("Config name is missing.")
 
     monkeypatch.setattr("datasets.load_dataset", load_dataset)
-    with pytest.raises(UserError, match=r"\(Config name is missing\.\): check its name, split, and the network"):
+    with pytest.raises(UserError, match=r"\(Config name is missing\.\): check the name, the split and the network"):
         load_own("org/set")
 
 
@@ -174,13 +174,13 @@ def test_error_names_a_row_with_an_empty_question_or_reference_answer(tmp_path, 
 def test_missing_data_error_names_the_source(tmp_path):
     with pytest.raises(UserError, match=r"gsm8k: .*gsm8k/test.jsonl does not exist.*from the Hub \(openai/gsm8k\)"):
         load_benchmark("gsm8k", tmp_path)
-    with pytest.raises(UserError, match=r"svamp: .* cannot be read from the Hub: pass the folder .*--data_dir"):
+    with pytest.raises(UserError, match=r"svamp cannot be read from the Hub: pass the folder .*--data_dir"):
         load_benchmark("svamp")
     with pytest.raises(UserError, match=r"gsm8k: openai/gsm8k could not be loaded from the Hub .*--data_dir"):
         load_benchmark("gsm8k")
 
 
-def test_hub_and_local_rows_give_the_same_problems(data, monkeypatch):
+def test_hub_and_local_rows_yield_the_same_problems(data, monkeypatch):
     rows = {
         "allenai/ai2_arc": {
             "question": "What do plants need to grow?",
@@ -199,17 +199,17 @@ def test_hub_and_local_rows_give_the_same_problems(data, monkeypatch):
         },
         "openai/gsm8k": ROWS["gsm8k"][0],
     }
-    loaded = []
+    load_calls = []
 
     def load_dataset(repository, configuration, split):
-        loaded.append((repository, configuration, split))
+        load_calls.append((repository, configuration, split))
         count = next(b.count for b in BENCHMARKS.values() if b.hub and b.hub.repository == repository)
         return [rows[repository]] * count
 
     monkeypatch.setattr("datasets.load_dataset", load_dataset)
     for name in ("arc_challenge", "commonsenseqa", "openbookqa", "gsm8k"):
         assert load_benchmark(name) == load_benchmark(name, data)
-    assert loaded == [
+    assert load_calls == [
         ("allenai/ai2_arc", "ARC-Challenge", "test"),
         ("tau/commonsense_qa", None, "validation"),
         ("allenai/openbookqa", "main", "test"),
@@ -226,10 +226,10 @@ def test_a_line_separator_inside_a_question_does_not_end_the_row(tmp_path):
     assert load_benchmark("amc23", tmp_path)[0].question == "One\u2028two?"
 
 
-real = pytest.mark.skipif(not REAL_DATA.is_dir(), reason=f"no benchmark files in {REAL_DATA} (TRL_CES_DATA)")
+needs_real_data = pytest.mark.skipif(not REAL_DATA.is_dir(), reason=f"no benchmarks in {REAL_DATA} (TRL_CES_DATA)")
 
 
-@real
+@needs_real_data
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_real_files_have_the_expected_rows_and_reference_answers(name):
     problems = load_benchmark(name, REAL_DATA)
@@ -239,18 +239,18 @@ def test_real_files_have_the_expected_rows_and_reference_answers(name):
         assert all(f"\n{problem.gold}. " in problem.question for problem in problems)
 
 
-@real
-def test_reference_answers_equal_those_of_the_papers_script():
+@needs_real_data
+def test_reference_answers_match_the_papers_script():
     golds = {
         (name, problem.id): problem.gold for name in GROUPS["math12"] for problem in load_benchmark(name, REAL_DATA)
     }
     with gzip.open(REAL_DATA / "oracle" / "qwen_math_verdicts.jsonl.gz", "rt", encoding="utf-8") as stream:
-        graded = {(row["benchmark"], row["idx"]): row["gold_raw"] for row in map(json.loads, stream)}
-    other = {key: gold for key, gold in graded.items() if golds.get(key) != gold}
+        oracle_golds = {(row["benchmark"], row["idx"]): row["gold_raw"] for row in map(json.loads, stream)}
+    differences = {key: gold for key, gold in oracle_golds.items() if golds.get(key) != gold}
     # The oracle's file contains this number rounded to four digits.
-    assert other == {("svamp", 399): "1.055e+06"}
+    assert differences == {("svamp", 399): "1.055e+06"}
     assert golds["svamp", 399] == "1054997"
-    assert len(graded) == 1150
+    assert len(oracle_golds) == 1150
 
 
 @pytest.mark.parametrize(

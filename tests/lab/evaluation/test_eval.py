@@ -64,8 +64,8 @@ def test_tiny_model_is_evaluated_end_to_end(workspace, tmp_path, capsys, monkeyp
     folder = Path("runs") / "evaluation" / default_folder(str(workspace / "model")).name
     summary = json.loads((folder / "summary.json").read_text())
     rows = [line.split("|")[1].strip() for line in printed.out.splitlines() if line.startswith("| ")]
-    within = ["Acc ↑ within", "AIME24", "AMC23", "OpenBookQA"]
-    assert rows == ["Dataset", "AIME24", "AMC23", "Average", "OpenBookQA", *within]
+    budget_rows = ["Acc ↑ within", "AIME24", "AMC23", "OpenBookQA"]
+    assert rows == ["Dataset", "AIME24", "AMC23", "Average", "OpenBookQA", *budget_rows]
     assert list(summary["benchmarks"]["aime24"]["correct"]["budgets"]) == ["1", "3", "6", "12"]
     assert summary["benchmarks"]["openbookqa"]["samples"] == 6
     assert 0 < summary["benchmarks"]["aime24"]["length_tokens"]["mean"] <= 12
@@ -75,13 +75,13 @@ def test_tiny_model_is_evaluated_end_to_end(workspace, tmp_path, capsys, monkeyp
     assert (settings["backend"], settings["data"]["aime24"]["problems"]) == ("transformers", 3)
 
 
-def test_a_data_file_is_evaluated_and_compared_before_and_after_training(workspace, tmp_path, capsys, monkeypatch):
+def test_evaluations_of_a_data_file_can_be_compared(workspace, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "test.jsonl").write_text('{"question": "2+2=", "answer": 4}\n{"question": "3+3=", "answer": "6"}\n')
     args = ["--model", str(workspace / "model"), "--data", "test.jsonl", "--backend", "transformers"]
-    args += ["--num_samples", "2", "--max_new_tokens", "12", "--config", "paper"]  # `--data` replaces its benchmarks
-    for name, second in (("before", "5"), ("after", "6")):
-        texts = {"2+2": "\\boxed{4}", "3+3": f"\\boxed{{{second}}}"}
+    args += ["--num_samples", "2", "--max_new_tokens", "12", "--config", "paper"]  # `--data` replaces `benchmarks`
+    for name, answer in (("before", "5"), ("after", "6")):
+        texts = {"2+2": "\\boxed{4}", "3+3": f"\\boxed{{{answer}}}"}
         load = lambda facts, *_, texts=texts: ScriptedBackend(facts.tokenizer, texts)  # noqa: E731
         monkeypatch.setattr("trl_ces.lab.evaluation.run.load_backend", load)
         assert main(["eval", *args, "--output_dir", name]) == 0
@@ -137,9 +137,7 @@ RUN = ["--model", "MODEL", "--benchmarks", "aime24", "--data_dir", "DATA", "--ba
         ([*RUN, "--max_new_tokens", "9", "--output_dir", "DATA/broken.yaml"], ["`--output_dir`", "be written to"]),
     ],
 )
-def test_errors_are_one_line_and_raised_before_weights_are_loaded(
-    workspace, tmp_path, capsys, monkeypatch, args, parts
-):
+def test_errors_are_one_line_and_precede_weight_loading(workspace, tmp_path, capsys, monkeypatch, args, parts):
     monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", None)
     monkeypatch.chdir(tmp_path)
     args = [word.replace("MODEL", str(workspace / "model")).replace("DATA", str(workspace)) for word in args]

@@ -1,4 +1,4 @@
-"""Prompt encoding, and completions of the transformers backend compared with a plain-loop reference."""
+"""Prompt encoding and the transformers backend, which is compared with plain Python loops."""
 
 import json
 import math
@@ -32,7 +32,7 @@ def backend(model, ends=(1,), **changes):
 
 def completions(model, prompts=PROMPTS, seeds=SEEDS, ends=(1,), **changes):
     batches = backend(model, ends, **changes).generate(prompts, seeds)
-    ordered = sorted((completion for part in batches for completion in part), key=lambda completion: completion.index)
+    ordered = sorted((completion for batch in batches for completion in batch), key=lambda item: item.index)
     assert [completion.index for completion in ordered] == list(range(len(prompts)))
     return [(completion.tokens, completion.finish_reason) for completion in ordered]
 
@@ -70,7 +70,7 @@ def sample_with_loops(model, prompt, seed, ends=(1,), *, temperature, top_p, rep
         {"temperature": 1.5, "top_p": 0.5, "repetition_penalty": 2.0},
     ],
 )
-def test_completions_follow_the_sampling_rules_and_do_not_depend_on_the_batch(changes):
+def test_completions_match_plain_loops_for_every_batch_size(changes):
     model, ends, prompts, seeds = tiny_model().eval(), (1, 30, 31), PROMPTS * 4, list(range(16))
     expected = [
         sample_with_loops(model, prompt, seed, ends, **changes) for prompt, seed in zip(prompts, seeds, strict=True)
@@ -78,7 +78,7 @@ def test_completions_follow_the_sampling_rules_and_do_not_depend_on_the_batch(ch
     assert {reason for _, reason in expected} == {"stop", "length"}
     assert completions(model, prompts, seeds, ends, **changes) == expected
     assert completions(model, prompts, seeds, ends, batch_size=3, **changes) == expected
-    # different batches and different padding
+    # Reversing the prompts changes the batches and the padding.
     assert completions(model, prompts[::-1], seeds[::-1], ends, batch_size=5, **changes) == expected[::-1]
 
 
@@ -103,18 +103,18 @@ def test_generation_config_of_the_model_is_ignored():
 def draw(scores, seeds, *, temperature=1.0, top_p=1.0, top_k=None):
     changes = {"temperature": temperature, "top_p": top_p, "top_k": top_k, "repetition_penalty": 1.0}
     sampler = Sampler([[0]] * len(seeds), seeds, settings(**changes))
-    chosen = sampler(torch.zeros(len(seeds), 1, dtype=torch.long), torch.tensor(scores).expand(len(seeds), -1))
-    assert (chosen == 0).sum(dim=-1).tolist() == [1] * len(seeds)
-    assert torch.isneginf(chosen).sum(dim=-1).tolist() == [len(scores) - 1] * len(seeds)
-    return chosen.argmax(dim=-1)
+    masked_scores = sampler(torch.zeros(len(seeds), 1, dtype=torch.long), torch.tensor(scores).expand(len(seeds), -1))
+    assert (masked_scores == 0).sum(dim=-1).tolist() == [1] * len(seeds)
+    assert torch.isneginf(masked_scores).sum(dim=-1).tolist() == [len(scores) - 1] * len(seeds)
+    return masked_scores.argmax(dim=-1)
 
 
-def test_tokens_are_drawn_with_their_probabilities_within_top_p_and_top_k():
+def test_tokens_follow_their_probabilities_within_top_p_and_top_k():
     probabilities = [0.02, 0.5, 0.03, 0.25, 0.2]
     scores = [math.log(probability) for probability in probabilities]
     counts = torch.bincount(draw(scores, range(20_000)), minlength=5) / 20_000
     assert counts.tolist() == pytest.approx(probabilities, abs=0.012)
-    # 0.5 + 0.25 is below 0.76, so the token with 0.2 is kept; 0.5 + 0.25 exceeds 0.74, so it is not
+    # 0.5 + 0.25 is below 0.76, so token 4 is needed. 0.5 + 0.25 exceeds 0.74, so token 4 is dropped.
     assert set(draw(scores, range(500), top_p=0.76).tolist()) == {1, 3, 4}
     assert set(draw(scores, range(500), top_p=0.74).tolist()) == {1, 3}
     assert set(draw(scores, range(500), top_p=0.01).tolist()) == {1}
@@ -124,9 +124,9 @@ def test_tokens_are_drawn_with_their_probabilities_within_top_p_and_top_k():
     # after top-k, the most likely token has probability 0.5 / 0.75, which exceeds 0.6
     assert set(draw(scores, range(500), top_k=2, top_p=0.6).tolist()) == {1}
     assert set(draw(scores, range(500), top_k=9).tolist()) == {0, 1, 2, 3, 4}
-    hot = torch.bincount(draw(scores, range(20_000), temperature=2.0), minlength=5) / 20_000
+    counts = torch.bincount(draw(scores, range(20_000), temperature=2.0), minlength=5) / 20_000
     roots = [math.sqrt(probability) for probability in probabilities]
-    assert hot.tolist() == pytest.approx([root / sum(roots) for root in roots], abs=0.012)
+    assert counts.tolist() == pytest.approx([root / sum(roots) for root in roots], abs=0.012)
 
 
 def test_penalty_applies_to_prompt_and_completion_but_not_to_padding():
@@ -151,11 +151,11 @@ def test_lora_adapter_is_merged_into_the_base_model(tmp_path):
     adapted.save_pretrained(tmp_path / "adapter")
     facts = read_model(settings(tmp_path / "adapter"))
     assert (facts.base, facts.adapter, facts.adapter_rank) == (str(tmp_path / "base"), str(tmp_path / "adapter"), 3)
-    assert facts.tokenizer.chat_template == CHAT_TEMPLATE  # the base model's template; the adapter has none
+    assert facts.tokenizer.chat_template == CHAT_TEMPLATE  # read from the base model
     options = settings(tmp_path / "adapter", max_new_tokens=10)
-    (generated,) = TransformersBackend.load(facts, options).generate([PROMPTS[1]], [3])
+    (batch,) = TransformersBackend.load(facts, options).generate([PROMPTS[1]], [3])
     expected = sample_with_loops(adapted.eval(), PROMPTS[1], 3, **PAPER)
-    assert (generated[0].tokens, generated[0].finish_reason) == expected
+    assert (batch[0].tokens, batch[0].finish_reason) == expected
     base_only = AutoModelForCausalLM.from_pretrained(tmp_path / "base").eval()
     assert expected != sample_with_loops(base_only, PROMPTS[1], 3, **PAPER)
 
@@ -230,11 +230,11 @@ def test_prompt_template_needs_no_chat_template():
 def test_model_without_a_usable_chat_template_is_rejected():
     with pytest.raises(UserError, match=r"no chat template.* `prompt_template`"):
         encode_prompts(tiny_tokenizer(None), [problem()], None)
-    strict = tiny_tokenizer(
+    strict_tokenizer = tiny_tokenizer(
         "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system here') }}{% endif %}" + CHAT_TEMPLATE
     )
     with pytest.raises(UserError, match=r"no system here.*`--system_prompt null`"):
-        encode_prompts(strict, [problem()], PAPER_SYSTEM_PROMPT)
+        encode_prompts(strict_tokenizer, [problem()], PAPER_SYSTEM_PROMPT)
 
 
 def test_error_for_a_short_context_states_the_maximum_length(tmp_path):

@@ -18,7 +18,7 @@ from trl_ces.lab.evaluation.intervals import (
 
 
 def shares(correct, completions):
-    """Make `Shares` from the numbers of correct completions and of all completions per problem."""
+    """Make `Shares` from the numbers of correct and total completions per problem."""
     counts = [completions] * len(correct) if isinstance(completions, int) else completions
     return Shares(np.array(correct) / np.array(counts), np.array(counts))
 
@@ -28,7 +28,7 @@ def bounds(*sets):
 
 
 def test_wilson_interval_matches_published_values():
-    # Newcombe (1998, two-sided intervals for the single proportion, table I), method 3, four digits.
+    # Newcombe (1998), "Two-sided confidence intervals for the single proportion", table I, method 3.
     for correct, size, low, high in [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0, 0.1611),
                                      (1, 29, 0.0061, 0.1718)]:  # fmt: skip
         interval = bounds(shares([1] * correct + [0] * (size - correct), 1))
@@ -54,8 +54,8 @@ def test_all_incorrect_and_all_correct_sets_have_wilson_intervals(size, completi
     upper = oracle.Z**2 / (size + oracle.Z**2)  # upper Wilson bound for 0 of n
     assert bounds(shares([0] * size, completions)) == pytest.approx((0, 0, upper))
     assert bounds(shares([completions] * size, completions)) == pytest.approx((1, 1 - upper, 1))
-    twelve = bounds(*[shares([0] * size, completions)] * 12)
-    assert twelve == pytest.approx((0, 0, oracle.Z**2 / (12 * size + oracle.Z**2)))
+    combined = bounds(*[shares([0] * size, completions)] * 12)
+    assert combined == pytest.approx((0, 0, oracle.Z**2 / (12 * size + oracle.Z**2)))
 
 
 def random_sets(rng, sets, completions):
@@ -129,7 +129,7 @@ def coverage(intervals, truth):
 )
 def test_interval_covers_the_true_accuracy_in_95_percent_of_simulations(size, completions, mean, spread):
     intervals = [accuracy_interval([simulated]) for simulated in simulate_sets(size, completions, mean, spread)]
-    assert 0.925 < coverage(intervals, mean) < 0.985  # the percentile bootstrap covers 0.85 to 0.90 in most cases
+    assert 0.925 < coverage(intervals, mean) < 0.985  # the percentile bootstrap mostly covers 0.85 to 0.90
 
 
 def test_average_and_difference_cover_the_true_values():
@@ -157,11 +157,11 @@ def test_interval_of_an_average_matches_the_bootstrap_t_oracle():
 
 def test_sets_are_resampled_independently():
     generator = np.random.default_rng(1)
-    sets = [list(generator.normal(size=4000)), list(generator.normal(size=50))]  # more than one chunk of indices
+    sets = [list(generator.normal(size=4000)), list(generator.normal(size=50))]  # needs more than one chunk of indices
     interval = interval_of_average(sets)
-    error = math.sqrt(np.var(sets[0]) / 4000 + np.var(sets[1]) / 50) / 2
+    standard_error = math.sqrt(np.var(sets[0]) / 4000 + np.var(sets[1]) / 50) / 2
     assert interval.mean == pytest.approx((np.mean(sets[0]) + np.mean(sets[1])) / 2)
-    assert interval.high - interval.low == pytest.approx(2 * 2.0 * error, rel=0.06)
-    # Sets with equal values are resampled independently, too.
+    assert interval.high - interval.low == pytest.approx(2 * 2.0 * standard_error, rel=0.06)
+    # Sets with equal values are also resampled independently.
     equal = interval_of_average([sets[1], sets[1]])
     assert equal.high - equal.low == pytest.approx(2 * 2.0 * np.std(sets[1]) / math.sqrt(100), rel=0.08)

@@ -1,4 +1,4 @@
-"""Accuracy within token budgets and its mean over all budgets, compared with loops and hand-computed values."""
+"""Accuracy within token budgets and its mean over all budgets, checked against loops and hand-computed values."""
 
 import random
 import statistics
@@ -13,7 +13,7 @@ T, F = True, False
 
 
 def table(completions):
-    """Make a table of samples; `completions` maps problems to (correctness, tokens) pairs."""
+    """Make a table of samples from a dictionary that maps problems to (correct, tokens) pairs."""
     rows = [(problem, correct, tokens) for problem, pairs in completions.items() for correct, tokens in pairs]
     return pd.DataFrame(rows, columns=["problem", "correct", "tokens"]).astype({"correct": "boolean"})
 
@@ -63,7 +63,7 @@ def test_area_is_the_mean_accuracy_over_all_budgets():
 
 def test_runs_are_compared_problem_by_problem():
     results = measure([[FIRST], [SECOND]], "correct", limit=1024)
-    assert (results["problems"], results["scored"]) == (3, 2)  # problem 5 is excluded from both accuracies
+    assert (results["problems"], results["scored"]) == (3, 2)  # problem 5 is excluded in both runs
     assert [row["budget"] for row in results["budgets"]] == [32, 64, 128, 256, 512, 1024]
     assert [row["accuracy"][1]["mean"] for row in results["budgets"]] == [0.5, 0.5, 0.5, 0.5, 0.5, 0.75]
     assert results["accuracy_difference"][0] is None
@@ -73,9 +73,9 @@ def test_runs_are_compared_problem_by_problem():
     gains = [0 - (924 + 424) / 2048, (1014 - 256) / 1024]
     area = results["area_difference"][1]
     assert (area["mean"], area["low"], area["high"]) == pytest.approx(bootstrap_t([gains]))
-    other = measure([[FIRST], [SECOND]], "correct", baseline=1, limit=1024)
-    assert other["area_difference"][1] is None
-    assert other["area_difference"][0]["mean"] == pytest.approx(-area["mean"])
+    swapped = measure([[FIRST], [SECOND]], "correct", baseline=1, limit=1024)
+    assert swapped["area_difference"][1] is None
+    assert swapped["area_difference"][0]["mean"] == pytest.approx(-area["mean"])
 
 
 def test_all_sets_have_equal_weights():

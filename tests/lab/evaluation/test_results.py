@@ -1,4 +1,4 @@
-"""Results of one run and comparisons of several runs, checked against hand-computed values."""
+"""Results of a run and comparisons of several runs, checked against hand-computed values."""
 
 import json
 from pathlib import Path
@@ -63,7 +63,7 @@ FIRST_AIME24, SECOND_AIME24 = [[(0.5, 4), (0.0, 4)]], [[(1.0, 4), (0.25, 4)]]
 
 
 def cells(text):
-    """Return the cells of each Markdown table, without the line below the header."""
+    """Return the cells of each Markdown table, without the separator line."""
     tables = [part.splitlines() for part in text.split("\n\n") if part.startswith("|")]
     split = [[[cell.strip() for cell in line.split("|")[1:-1]] for line in table] for table in tables]
     return [[table[0], *table[2:]] for table in split]
@@ -79,9 +79,9 @@ def test_summary_matches_hand_computed_values():
     aime, gsm = summary["benchmarks"]["aime24"], summary["benchmarks"]["gsm8k"]
     assert (aime["problems"], aime["samples"], aime["unscored"], aime["truncated"]) == (2, 8, 0, 3 / 8)
     assert tuple(aime["correct"]["accuracy"].values()) == pytest.approx(accuracy(FIRST_AIME24))
-    assert aime["correct"]["accuracy"]["mean"] == 0.25  # 2 / 4 and 0 / 4
-    assert aime["correct_qwen"]["accuracy"]["mean"] == 0.375  # 3 / 4 and 0 / 4
-    assert aime["length_tokens"]["mean"] == 62.5  # 25 and 100
+    assert aime["correct"]["accuracy"]["mean"] == 0.25  # the mean of 2 / 4 and 0 / 4
+    assert aime["correct_qwen"]["accuracy"]["mean"] == 0.375  # the mean of 3 / 4 and 0 / 4
+    assert aime["length_tokens"]["mean"] == 62.5  # the mean of 25 and 100
     assert aime["correct"]["pass_at"] == {"1": 0.25, "2": pytest.approx((1 - 1 / 6) / 2), "4": 0.5}
     # the two correct completions have 10 and 20 tokens
     assert aime["correct"]["budgets"] == {"3": 0, "6": 0, "12": 0.125, "25": 0.25, "50": 0.25, "100": 0.25}
@@ -103,8 +103,8 @@ def test_table_has_the_papers_columns_and_the_average():
     text = results_table(summarize(SETTINGS, FIRST))
     table, budgets = cells(text)
     assert table[0] == ["Dataset", "Acc ↑", "n", "Script Acc", "n", "Len ↓", "pass@4", "Cut off"]
-    # A resample has both lengths (t = 0) or one of them twice (|t| = 2, because its error is at least half of the
-    # sample's error), so the interval is 62.5 ± 2 * 37.5, clipped at 0.
+    # A resample contains both lengths (t = 0) or the same length twice (|t| = 2, because the error of a resample is
+    # at least half the error of the sample). The interval is therefore 62.5 ± 2 * 37.5, clipped at 0.
     expected = [format_interval(*accuracy(FIRST_AIME24)), "2", "37.5", "2", "62.5 [0.0, 138]", "50.0", "37.5"]
     assert table[1] == ["AIME24", *expected]
     assert (table[2][0], table[2][2], table[2][4]) == ("GSM8K", "2", "3")
@@ -139,19 +139,19 @@ def test_runs_are_compared_problem_by_problem(runs):
     assert tuple(aime["accuracy_difference"][1].values()) == pytest.approx(difference(SECOND_AIME24, FIRST_AIME24))
     assert (gsm["scored"], gsm["problems"], aime["scored"]) == (2, 3, 2)
     assert aime["length_difference"][1]["mean"] == ((20 - 25) + (60 - 100)) / 2
-    # the problem that is unscored in the first run is excluded from both accuracies
+    # the problem that is unscored in the first run is excluded in both runs
     assert means(gsm["accuracy"]) == [0.875, 0.625]
     assert gsm["accuracy_difference"][1]["mean"] == -0.25
     assert gsm["length_difference"][1]["mean"] == pytest.approx((2 - 2 + 14) / 3)
     average = comparison["averages"]["math"]
     assert average["accuracy_difference"][1]["mean"] == pytest.approx((0.375 - 0.25) / 2)
     assert comparison["differing"] == {"second": {"seed": [None, 3]}}
-    other = compare(runs, baseline=1)["benchmarks"]["aime24"]
-    assert (other["accuracy_difference"][0]["mean"], other["accuracy_difference"][1]) == (-0.375, None)
+    swapped = compare(runs, baseline=1)["benchmarks"]["aime24"]
+    assert (swapped["accuracy_difference"][0]["mean"], swapped["accuracy_difference"][1]) == (-0.375, None)
     assert compare(runs, "correct_qwen")["benchmarks"]["aime24"]["accuracy"][0]["mean"] == 0.375
 
 
-def test_a_question_is_simple_if_most_completions_of_the_first_run_are_correct(runs):
+def test_simple_questions_are_mostly_correct_in_the_first_run(runs):
     split = compare(runs)["split"]
     assert [split["aime24"][part]["problems"] for part in ("simple", "hard")] == [0, 2]  # exactly half is not enough
     assert [split["gsm8k"][part]["problems"] for part in ("simple", "hard")] == [2, 0]
@@ -185,12 +185,12 @@ def test_comparison_has_the_layout_of_the_papers_tables_1_and_9(runs):
 
 
 def test_runs_on_different_problems_are_rejected(runs, tmp_path):
-    other = {"aime24": {"problems": 2, "digest": "other"}, "gsm8k": SETTINGS["data"]["gsm8k"]}
-    third = load_run(write_run(tmp_path / "third", SECOND, data=other), "third")
+    changed_data = {"aime24": {"problems": 2, "digest": "other"}, "gsm8k": SETTINGS["data"]["gsm8k"]}
+    third = load_run(write_run(tmp_path / "third", SECOND, data=changed_data), "third")
     with pytest.raises(UserError, match="first and third contain different problems of aime24"):
         compare([*runs, third])
-    only = {"amc23": {"problems": 0, "digest": "x"}}
-    fourth = load_run(write_run(tmp_path / "fourth", [], data=only, benchmarks=["amc23"]), "fourth")
+    amc23_data = {"amc23": {"problems": 0, "digest": "x"}}
+    fourth = load_run(write_run(tmp_path / "fourth", [], data=amc23_data, benchmarks=["amc23"]), "fourth")
     with pytest.raises(UserError, match="no benchmark in common"):
         compare([runs[0], fourth])
 
@@ -219,7 +219,7 @@ def test_command_prints_and_saves_a_comparison_of_three_runs(folders, tmp_path, 
     assert "Settings that differ" not in printed
 
 
-def test_command_accepts_correctness_and_names(folders, capsys):
+def test_command_accepts_the_correctness_and_names_options(folders, capsys):
     args = ["--correctness", "correct_qwen", "--names", "R1-7B", "DAPO"]
     assert main(["compare", *folders[:2], *args]) == 0
     table = cells(capsys.readouterr().out)[0]

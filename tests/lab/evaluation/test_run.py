@@ -1,4 +1,4 @@
-"""Evaluation runs: stored files, resuming after a kill, and errors for samples with other settings."""
+"""Evaluation runs: stored files, resuming after a kill, and errors for samples with different settings."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def settings(workspace, **changes):
 
 def run(workspace, folder, **changes):
     messages = []
-    summary = run_evaluation(settings(workspace, **changes), folder, say=messages.append, progress=False)
+    summary = run_evaluation(settings(workspace, **changes), folder, report=messages.append, progress=False)
     return summary, " ".join(messages)
 
 
@@ -107,7 +107,7 @@ def test_final_answer_inside_prefilled_thinking_does_not_count(workspace, tmp_pa
     assert summary["benchmarks"]["aime24"]["correct_qwen"]["accuracy"]["mean"] > 0
 
 
-def test_repeating_a_finished_run_loads_no_model_and_writes_the_same_summary(workspace, finished, monkeypatch):
+def test_repeated_run_loads_no_model_and_changes_no_file(workspace, finished, monkeypatch):
     before, content = lines(finished), (finished / "summary.json").read_bytes()
     monkeypatch.setattr(run_module, "load_backend", None)
     _, messages = run(workspace, finished)
@@ -130,7 +130,7 @@ def test_problems_without_a_reference_answer_count_only_for_the_papers_script(wo
 def test_resumed_run_matches_the_uninterrupted_run(workspace, finished, tmp_path, line_count, cut_bytes):
     (tmp_path / "settings.json").write_bytes((finished / "settings.json").read_bytes())
     content = (finished / "samples.jsonl").read_bytes().splitlines(keepends=True)
-    # Keep some lines and cut bytes from the last one. Some cases reverse the lines, because their order is arbitrary.
+    # Keep some lines and cut the end of the last line. If the number of lines is odd, reverse the lines first.
     remaining = b"".join(content[:: -1 if line_count % 2 else 1][:line_count])
     (tmp_path / "samples.jsonl").write_bytes(remaining[: len(remaining) - cut_bytes])
     run(workspace, tmp_path)
@@ -149,14 +149,14 @@ folder, random = Path({folder!r}), random.Random({seed})
 def child():
     pid = os.fork()
     if not pid:
-        run_evaluation(EvaluationSettings(**{settings!r}), folder, say=lambda text: None, progress=False)
+        run_evaluation(EvaluationSettings(**{settings!r}), folder, report=lambda text: None, progress=False)
         os._exit(0)
     return pid
 samples, killed_at = folder / "samples.jsonl", []
 for _ in range(3):
-    pid, wanted = child(), (samples.stat().st_size if samples.exists() else 0) + random.randrange(1, {step})
+    pid, kill_size = child(), (samples.stat().st_size if samples.exists() else 0) + random.randrange(1, {step})
     while os.waitpid(pid, os.WNOHANG) == (0, 0):
-        if samples.exists() and samples.stat().st_size >= wanted:
+        if samples.exists() and samples.stat().st_size >= kill_size:
             time.sleep(random.random() * 0.05)
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
@@ -271,11 +271,11 @@ def test_evaluate_returns_measures_and_stores_samples_with_the_model(workspace, 
     options = {"data_dir": str(workspace), "backend": "transformers", "num_samples": 1, "max_problems": 2}
     options["max_new_tokens"] = 30
     measures = evaluate(model, benchmarks="aime24,amc23", **options)
-    length, longer = len("so \\boxed{5}"), len("\\boxed{\\frac{3}{2}}")
+    short, long = len("so \\boxed{5}"), len("\\boxed{\\frac{3}{2}}")
     assert measures == {
-        "aime24": {"accuracy": 0.5, "length_tokens": length, "area": pytest.approx(0.5 * (1 - length / 30))},
+        "aime24": {"accuracy": 0.5, "length_tokens": short, "area": pytest.approx(0.5 * (1 - short / 30))},
         # rows 0 and 20 are identical
-        "amc23": {"accuracy": 1.0, "length_tokens": longer, "area": pytest.approx(1 - longer / 30)},
+        "amc23": {"accuracy": 1.0, "length_tokens": long, "area": pytest.approx(1 - long / 30)},
     }
     assert evaluate(model, benchmarks=["aime24", "amc23"], **options) == measures
     assert len(scripted) == 1  # the second call had no completions to generate
@@ -310,7 +310,7 @@ def test_evaluate_stores_samples_of_a_hub_model_in_the_default_folder(workspace,
     assert len(list(Path("runs/evaluation/org_Base_7B").glob("*/samples.jsonl"))) == 1
 
 
-def test_study_checks_the_context_length_of_its_model_before_training(workspace):
+def test_study_checks_the_context_length_before_training(workspace):
     fields = {"model_name_or_path": str(workspace / "model"), "dataset_name": "d", "output_dir": "o"}
     recipe = make_recipe(fields, "the study")
     options = {"function": "trl_ces.lab.evaluation.run.evaluate", "benchmarks": "aime24", "data_dir": str(workspace)}

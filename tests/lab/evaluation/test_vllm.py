@@ -21,24 +21,24 @@ FACTS = ModelFacts("base", None, 0, None, [1, 7], 256, None)
 
 
 class Engine:
-    """Stub that repeats the last prompt token n times in n steps, where n is the first token, and fails if n is 97."""
+    """Stub that repeats the last prompt token n times in n steps. n is the first prompt token; 97 raises an error."""
 
     def __init__(self):
-        self.requests, self.left = [], {}
+        self.requests, self.unfinished = [], {}
 
     def add_request(self, request_id, prompt, params, *, lora_request=None):
         self.requests.append((prompt["prompt_token_ids"], params, lora_request))
-        self.left[request_id] = prompt["prompt_token_ids"][0], prompt["prompt_token_ids"]
+        self.unfinished[request_id] = prompt["prompt_token_ids"][0], prompt["prompt_token_ids"]
 
     def has_unfinished_requests(self):
-        return bool(self.left)
+        return bool(self.unfinished)
 
     def step(self):
-        self.left = {name: (steps - 1, ids) for name, (steps, ids) in self.left.items()}
-        finished = [(name, ids) for name, (steps, ids) in self.left.items() if steps == 0]
+        self.unfinished = {name: (steps - 1, ids) for name, (steps, ids) in self.unfinished.items()}
+        finished = [(name, ids) for name, (steps, ids) in self.unfinished.items() if steps == 0]
         for name, _ in finished:
-            del self.left[name]
-        if not finished and any(ids[0] == 97 for _, ids in self.left.values()):
+            del self.unfinished[name]
+        if not finished and any(ids[0] == 97 for _, ids in self.unfinished.values()):
             raise RuntimeError("CUDA out of memory")
         return [
             types.SimpleNamespace(
@@ -78,9 +78,9 @@ def settings(**changes):
 def test_engine_receives_settings_seeds_and_token_ids(vllm):
     options = settings(max_new_tokens=50, gpu_memory_utilization=0.5, dtype="bfloat16", seed=4)
     backend = VllmBackend(FACTS, options, longest=120)
-    parts = list(backend.generate([[3, 40], [6, 41], [1, 42]], [10, 11, 12]))
+    batches = list(backend.generate([[3, 40], [6, 41], [1, 42]], [10, 11, 12]))
     assert [
-        [(completion.index, completion.tokens, completion.finish_reason) for completion in part] for part in parts
+        [(completion.index, completion.tokens, completion.finish_reason) for completion in batch] for batch in batches
     ] == [
         [(2, [42], "stop")],
         [(0, [40] * 3, "stop")],
@@ -140,11 +140,11 @@ def test_completions_finished_before_a_crash_are_not_generated_again(vllm, tmp_p
     options = settings(model=str(tmp_path / "model"), data_dir=str(tmp_path), max_new_tokens=8, num_samples=1)
     samples = tmp_path / "run" / "samples.jsonl"
     with pytest.raises(RuntimeError, match="CUDA out of memory"):
-        run_module.run_evaluation(options, tmp_path / "run", say=lambda text: None, progress=False)
-    stored = samples.read_text()
-    assert len(stored.splitlines()) == 29
-    run_module.run_evaluation(options, tmp_path / "run", say=lambda text: None, progress=False)
-    assert samples.read_text().startswith(stored)
+        run_module.run_evaluation(options, tmp_path / "run", report=lambda text: None, progress=False)
+    stored_text = samples.read_text()
+    assert len(stored_text.splitlines()) == 29
+    run_module.run_evaluation(options, tmp_path / "run", report=lambda text: None, progress=False)
+    assert samples.read_text().startswith(stored_text)
     assert len(samples.read_text().splitlines()) == 30
 
 

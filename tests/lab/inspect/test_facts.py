@@ -15,10 +15,10 @@ def completion(prompt, length, ended=True):
     return SampledCompletion(prompt, [5] * length, ended, entropies=[0.0] * length, top_tokens=[])
 
 
-def compute_facts(scored, **settings):
+def compute_facts(triples, **settings):
     """Compute `group_facts` from (prompt, length, correct) triples."""
-    completions = [completion(prompt, length) for prompt, length, _ in scored]
-    return group_facts(completions, [correct for _, _, correct in scored], **{"size": 2, "tau": 0.1, **settings})
+    completions = [completion(prompt, length) for prompt, length, _ in triples]
+    return group_facts(completions, [correct for _, _, correct in triples], **{"size": 2, "tau": 0.1, **settings})
 
 
 # In prompt 0, one of four completions is correct; in prompt 1, all four are correct.
@@ -26,9 +26,9 @@ TWO_PROMPTS = [(0, 40, True), (0, 40, False), (0, 40, False), (0, 80, False), *[
 
 
 def test_shaped_share_is_the_expectation_over_groups():
-    # k = floor(length / 10 * b). Prompt 0: the correct completion always has b = 1/2 and k = 2. An incorrect
-    # completion is grouped with the correct one with probability 1/3 (b = 1/2), otherwise with an incorrect one
-    # (b = 1): k = 2 or 4 for 40 tokens, 4 or 8 for 80 tokens. Prompt 1: k = 1.
+    # k = floor(length / 10 * b). In prompt 0, the correct completion has b = 1/2 and k = 2. With probability 1/3, an
+    # incorrect completion is grouped with the correct completion and has b = 1/2. Otherwise, b = 1. For 40 tokens,
+    # k is 2 or 4. For 80 tokens, k is 4 or 8. In prompt 1, k = 1.
     expected = 2 + 2 * (2 / 3 + 2 * 4 / 3) + (4 / 3 + 2 * 8 / 3) + 4
     assert compute_facts(TWO_PROMPTS)["shaped_share"] == pytest.approx(expected / (200 + 40))
     # Without dynamic b, k is 4, 4, 4, 8 in prompt 0 and 1 in prompt 1.
@@ -38,9 +38,9 @@ def test_shaped_share_is_the_expectation_over_groups():
 def test_completions_with_a_beta_of_0_have_no_shaped_tokens():
     # As computed above, the correct completions have 2 + 4 shaped tokens.
     assert compute_facts(TWO_PROMPTS, beta_incorrect=0.0)["shaped_share"] == pytest.approx(6 / 240)
-    both = compute_facts(TWO_PROMPTS)["shaped_share"]
-    assert compute_facts(TWO_PROMPTS, beta_correct=0.0)["shaped_share"] == pytest.approx(both - 6 / 240)
-    assert compute_facts(TWO_PROMPTS, capped=True)["shaped_share"] == both
+    full_share = compute_facts(TWO_PROMPTS)["shaped_share"]
+    assert compute_facts(TWO_PROMPTS, beta_correct=0.0)["shaped_share"] == pytest.approx(full_share - 6 / 240)
+    assert compute_facts(TWO_PROMPTS, capped=True)["shaped_share"] == full_share
 
 
 def test_truncated_completions_are_excluded_if_training_masks_them():
@@ -82,8 +82,8 @@ def test_shares_match_an_enumeration_of_all_groups():
 
 def test_floor_is_exact():
     """300 * 0.01 * (1 - 2/3) gives k = 1 and 100 * 0.29 gives k = 29, although the float products are smaller."""
-    scored = [(0, 300, True), (0, 300, True), (0, 300, False)]
-    assert compute_facts(scored, size=3, tau=0.01)["shaped_share"] == (2 + 2 + 1) / 900
+    triples = [(0, 300, True), (0, 300, True), (0, 300, False)]
+    assert compute_facts(triples, size=3, tau=0.01)["shaped_share"] == (2 + 2 + 1) / 900
     assert compute_facts([(0, 100, True)] * 2, tau=0.29)["shaped_share"] == 0.29
 
 
@@ -95,7 +95,7 @@ def test_unscored_completions_and_prompts_with_too_few_completions_are_excluded(
 
 
 def example_completions():
-    """Make three completions with the token pairs (5, 6), whose more likely token varies, and (7, 8)."""
+    """Make three completions with the token pairs (5, 6) and (7, 8). Either token of (5, 6) can be more likely."""
     first = [HighEntropyToken(0, (5, 6), (0.8, 0.2), 1.0, 5)]
     second = [HighEntropyToken(1, (6, 5), (0.6, 0.5), 0.5, 6), HighEntropyToken(2, (7, 8), (0.7, 0.1), 0.3, 7)]
     third = [HighEntropyToken(1, (5, 6), (0.7, 0.1), 0.5, 5), HighEntropyToken(2, (7, 8), (0.5, 0.4), 0.1, 8)]

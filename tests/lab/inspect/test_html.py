@@ -23,7 +23,7 @@ TOKENIZER = SimpleNamespace(
 
 
 def sample(rows, prompts=("q",), reason=None):
-    """Make a sample from one row per completion: correctness, entropies in bits, and whether it ended."""
+    """Make a sample from one row per completion: (correct, entropies in bits, ended)."""
     completions = []
     for number, (_, bits, ended) in enumerate(rows):
         tokens = [position % 4 for position in range(len(bits))]
@@ -37,8 +37,8 @@ def sample(rows, prompts=("q",), reason=None):
 
 def shaping(rows, mask_truncated=False, **changes):
     """Map the positions of shaped tokens to A' - A, for each completion."""
-    changed = html.token_shaping(sample(rows), SETTINGS | changes, mask_truncated)
-    return [{position: round(change, 4) for position, change in enumerate(row) if change} for row in changed.tolist()]
+    rows = html.token_shaping(sample(rows), SETTINGS | changes, mask_truncated).tolist()
+    return [{position: round(change, 4) for position, change in enumerate(row) if change} for row in rows]
 
 
 def test_token_shaping_follows_algorithm_1():
@@ -53,15 +53,15 @@ def test_token_shaping_follows_algorithm_1():
     assert shaping(rows, dynamic_multiplier=False, beta_incorrect=0.0) == [lowered, {}, {}, {}]
     # If one of two completions is correct, A = -sqrt(1/2) and the cap |A| / 2 is below 0.2 x 4 bits. If both are
     # incorrect, A = 0.
-    capped = {"cap_incorrect": 2.0, "dynamic_multiplier": False}
+    cap_settings = {"cap_incorrect": 2.0, "dynamic_multiplier": False}
     rows = [(False, [4.0, 0.9], True), (True, [0.0, 0.0], True)]
-    assert shaping(rows, **capped)[0] == {0: round(math.sqrt(1 / 2) / 2, 4)}
-    assert shaping([rows[0]] * 2, **capped) == [{}, {}]
+    assert shaping(rows, **cap_settings)[0] == {0: round(math.sqrt(1 / 2) / 2, 4)}
+    assert shaping([rows[0]] * 2, **cap_settings) == [{}, {}]
     # The same applies to correct completions: 0.4 x 4 bits exceed A / 2 = sqrt(1/2) / 2.
-    capped = {"cap_correct": 2.0, "dynamic_multiplier": False}
+    cap_settings = {"cap_correct": 2.0, "dynamic_multiplier": False}
     rows = [(True, [4.0, 0.3], True), (False, [0.0, 0.0], True)]
-    assert shaping(rows, **capped)[0] == {0: -round(math.sqrt(1 / 2) / 2, 4)}
-    assert shaping([rows[0]] * 2, **capped) == [{}, {}]
+    assert shaping(rows, **cap_settings)[0] == {0: -round(math.sqrt(1 / 2) / 2, 4)}
+    assert shaping([rows[0]] * 2, **cap_settings) == [{}, {}]
     assert shaping([(False, [4.0, 0.9], False)], mask_truncated=True) == [{}]
 
 
@@ -132,8 +132,8 @@ def test_two_models_are_shown_side_by_side_on_the_same_prompts(tmp_path, monkeyp
     page = Page((tmp_path / "new" / "page.html").read_text(encoding="utf-8"))
     assert page.text.count("Prompt ") == 3
     assert min(page.text.count("· base"), page.text.count("· trained")) >= 3
-    entropy_of_trained = -(math.log2(0.96875) * 0.96875 + math.log2(0.03125) * 0.03125)
+    trained_entropy = -(math.log2(0.96875) * 0.96875 + math.log2(0.03125) * 0.03125)
     assert {tooltip[:4] for tooltip in page.tooltips("mark")} - {"0.00"} == {
         f"{ENTROPY_OF_A:.2f}",
-        f"{entropy_of_trained:.2f}",
+        f"{trained_entropy:.2f}",
     }

@@ -64,7 +64,7 @@ def working_directory(folder, monkeypatch):
 
 
 def inspect(capsys, *args, code=0):
-    """Run the command; return the printed text as one line, and the cells of each table row."""
+    """Run the command, and return the printed text as one line and the cells of each table row."""
     exit_code = main(["inspect", *map(str, args)])
     out, err = capsys.readouterr()
     assert exit_code == code, err
@@ -77,17 +77,17 @@ def inspect(capsys, *args, code=0):
 def test_model_of_a_recipe_is_sampled_and_graded(folder, capsys):
     args = ["--config", "recipe.yaml", "--num_samples", "50", "--output_dir", folder / "out"]
     text, (cells,) = inspect(capsys, *args)
-    sampled = float(cells[5])
+    sampled_percent = float(cells[5])
     assert cells[:5] == ["200", "100.0", f"{ENTROPY_OF_A:.3f}", "'x'", "0.750"]
     assert cells[6:10] == ["2.0", "0.0", "'y'", "0.250"]
-    assert [float(cell) for cell in cells[10:]] == [100 - sampled, 4.0, 100.0]
+    assert [float(cell) for cell in cells[10:]] == [100 - sampled_percent, 4.0, 100.0]
     assert f"{folder / 'model'}: 200 completions (4 prompts x 50) at temperature 1, at most 8 tokens, seed 0" in text
-    assert "It leads to shorter completions at 100.0 % of positions" in text
+    assert "This shortens completions at 100.0 % of positions" in text
 
     numbers = json.loads((folder / "out" / "inspect.json").read_text())
     assert (numbers["tau"], numbers["temperature"], numbers["completions"]) == (0.25, 1.0, 200)
-    scored = numbers["accuracy"] * 150  # the reward scores three of four prompts
-    assert scored == pytest.approx(round(scored), abs=1e-6)
+    correct = numbers["accuracy"] * 150  # the reward scores three of the four prompts
+    assert correct == pytest.approx(round(correct), abs=1e-6)
     assert numbers["accuracy"] == pytest.approx(0.25, abs=0.12)
     (row,) = numbers["pairs"]
     assert row["entropy"] == pytest.approx(ENTROPY_OF_A, abs=1e-5)
@@ -102,7 +102,7 @@ def test_group_statistics_use_the_group_size_of_the_recipe(folder, capsys):
     text, _ = inspect(capsys, *args)
     numbers = json.loads((folder / "groups" / "inspect.json").read_text())
     assert numbers["num_samples"] == 9  # one group
-    long_share = (numbers["mean_length"] - 2) / 2  # share of completions of 4 tokens
+    long_share = (numbers["mean_length"] - 2) / 2  # share of four-token completions
     assert 0 < long_share < 1
     assert numbers["shaped_share"] == pytest.approx(long_share / numbers["mean_length"])
     assert (numbers["groups_all_incorrect"], numbers["groups_all_correct"]) == (0.0, 1.0)
@@ -132,7 +132,8 @@ def test_report_without_a_usable_reward_states_the_reason(capsys, args, part, co
 def test_report_shows_an_example_if_no_completion_is_correct(capsys):
     args = ["--config", "recipe.yaml", "--num_samples", "2", "--reward_funcs"]
     text, _ = inspect(capsys, *args, "inspect_test_rewards.nothing_is_correct")
-    assert re.search(r"nothing_is_correct scored no completion as correct. For example, it received '(x|yzw)'", text)
+    hint = r"nothing_is_correct scored no completion as correct. For example, the accuracy reward received '(x|yzw)'"
+    assert re.search(hint, text)
     assert "Start with easier problems or a stronger model" in text
 
 
@@ -157,15 +158,15 @@ def test_command_line_prompts_need_no_data(folder, capsys):
     assert "100 completions (2 prompts x 50)" in text
     assert (cells[3], cells[6], cells[7], cells[10]) == ("'x'", "2.0", "'y'", "-")  # completions with y are truncated
     assert "which is therefore too low for alternatives that lead to long completions" in text
-    assert "Whether it leads to shorter completions is unknown" in text
+    assert "Whether this shortens completions is unknown" in text
     assert "Below 50 %" not in text
 
 
 def test_prompt_template_applies_to_data_and_to_command_line_prompts(folder, tmp_path, capsys):
     args = ["--config", "recipe.yaml", "--num_samples", "1", "--prompt_template", "{question} is "]
     args += ["--reward_funcs", "[]", "--html", tmp_path / "page.html"]
-    for more, expected in (([], "3+3= is"), (["--prompt", "0"], "0 is")):
-        inspect(capsys, *args, *more)
+    for prompt_args, expected in (([], "3+3= is"), (["--prompt", "0"], "0 is")):
+        inspect(capsys, *args, *prompt_args)
         assert expected in (tmp_path / "page.html").read_text()
         assert "[u" not in (tmp_path / "page.html").read_text()
 
@@ -173,7 +174,7 @@ def test_prompt_template_applies_to_data_and_to_command_line_prompts(folder, tmp
 def test_data_without_a_reward_is_not_graded(folder, capsys):
     args = ["--model", folder / "model", "--data", folder / "data.jsonl"]
     text, (cells,) = inspect(capsys, *args, "--num_samples", "30")
-    assert "120 completions (4 prompts x 30)" in text  # all prompts, because the default is 16
+    assert "120 completions (4 prompts x 30)" in text  # all four prompts, because the default limit is 16
     assert len(cells) == 11
     assert "groups of" not in text
     assert "100.0 % of the completions are so short that floor(length x tau) is 0" in text
@@ -187,7 +188,7 @@ def test_lora_adapter_is_loaded_with_its_base_model(tmp_path, capsys):
     layer = adapted.base_model.model.lm_head
     for weight in (layer.lora_A["default"].weight, layer.lora_B["default"].weight):
         torch.nn.init.zeros_(weight)
-    # Add log 9 to the logit of "y" after "a": the odds of "x" to "y" change from 3:1 to 1:3.
+    # Adding log 9 to the logit of "y" after "a" changes the odds of "x" to "y" from 3:1 to 1:3.
     layer.lora_A["default"].weight.data[0, token_of("a")] = 1.0
     layer.lora_B["default"].weight.data[token_of("y"), 0] = math.log(9)
     adapted.save_pretrained(tmp_path / "adapter")
@@ -196,7 +197,7 @@ def test_lora_adapter_is_loaded_with_its_base_model(tmp_path, capsys):
     assert (cells[3], cells[4], cells[7], cells[8]) == ("'y'", "0.750", "'x'", "0.250")
 
 
-def test_top_limits_the_printed_pairs_and_automatic_tau_depends_on_the_mean_length(tmp_path, capsys):
+def test_top_limits_pairs_and_auto_tau_depends_on_length(tmp_path, capsys):
     save_tiny(tmp_path / "model")
     args = ["--model", tmp_path / "model", "--prompt", "1+1=", "--max_new_tokens", "12", "--top", "3", "--ces_tau"]
     text, rows = inspect(capsys, *args, "auto", "--output_dir", tmp_path / "out")
@@ -216,7 +217,7 @@ def test_top_limits_the_printed_pairs_and_automatic_tau_depends_on_the_mean_leng
     ("args", "parts"),
     [
         (["--prompt", "a"], ["No model is specified", "`--model`", "`--config`"]),
-        (["--model", "MODEL"], ["There are no prompts", "`--prompt`, `--data`"]),
+        (["--model", "MODEL"], ["There are no prompts", "`--prompt TEXT`, `--data FILE`"]),
         (["--model", "no-one/nothing", "--prompt", "a"], ["'no-one/nothing' cannot be loaded", "huggingface.co"]),
         (["--model", "models/cse", "--prompt", "a"], ["'models/cse' cannot be loaded", "mean `models/ces`?"]),
         (["--config", "arithmetic", "--model", "./empty"], ["'./empty' has no config.json"]),
@@ -249,7 +250,7 @@ def test_errors_are_one_line(folder, capsys, args, parts):
     assert not list((folder / "empty").iterdir())  # the recipe's model builder was not called
 
 
-def test_a_model_option_skips_the_model_builder_and_flash_attention_is_ignored(folder, capsys):
+def test_model_option_skips_the_builder_and_flash_attention_is_ignored(folder, capsys):
     args = ["--config", "recipe.yaml", "--num_samples", "2", "--model_builder", "inspect_test_rewards.build"]
     args += ["--model", folder / "model", "--attn_implementation"]
     assert inspect(capsys, *args, "flash_attention_2") == inspect(capsys, *args, "sdpa")

@@ -56,9 +56,9 @@ def test_completions_keep_the_order_of_the_prompts():
 
 def test_seed_determines_the_completions_and_the_random_state_is_restored():
     model, tokenizer, state = bigram_model(), tiny_tokenizer(), torch.random.get_rng_state()
-    first, again, other = (sample_completions(model, tokenizer, [[A]] * 20, Sampling(seed=seed)) for seed in (1, 1, 2))
+    first, same, other = (sample_completions(model, tokenizer, [[A]] * 20, Sampling(seed=seed)) for seed in (1, 1, 2))
     assert torch.equal(torch.random.get_rng_state(), state)
-    assert first == again != other
+    assert first == same != other
 
 
 def test_generation_config_of_the_model_is_ignored_and_unchanged():
@@ -77,7 +77,7 @@ def test_generation_config_of_the_model_is_ignored_and_unchanged():
 
 
 def gpt2():
-    """Make a model with absolute position embeddings. Unlike rotary embeddings, they reveal shifts due to padding."""
+    """Make a model with absolute position embeddings, because rotary embeddings hide shifts due to padding."""
     torch.manual_seed(3)
     config = GPT2Config(
         vocab_size=len(tiny_tokenizer()), n_positions=64, n_embd=16, n_layer=2, n_head=2, initializer_range=0.5
@@ -87,7 +87,7 @@ def gpt2():
 
 
 def compute_with_loops(model, prompt, completion, temperature, size):
-    """Compute a row's entropies in bits, and the two most likely tokens at its `size` highest entropies."""
+    """Compute the entropies of a row in bits, and the two most likely tokens at the `size` highest entropies."""
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([prompt + completion])).logits[0].double() / temperature
     bits, top = [], []

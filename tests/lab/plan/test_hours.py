@@ -1,4 +1,4 @@
-"""Seconds per rollout, compared with values computed by hand from the documented formula."""
+"""Seconds per rollout, compared with hand-computed values of the documented formula."""
 
 import json
 
@@ -17,7 +17,7 @@ KEYS = 2 * 4 * 2 * 32 * 2  # bytes per token: keys and values, layers, heads, wi
 
 @pytest.fixture
 def make_plan(tmp_path):
-    """Return a function that plans rollouts of 16 completions of up to 100 tokens, 8 per step, on 4 GPUs."""
+    """Return a function that plans a run on 4 GPUs with 16 completions per rollout, 8 per step."""
     (tmp_path / "config.json").write_text(json.dumps(SMALL))
 
     def make(options=None, engine=None, **fields):
@@ -37,13 +37,13 @@ def test_generation_time_is_the_bytes_read_divided_by_the_bandwidth(make_plan):
     weights = count_step(plan.setup.step).weights
     # Each engine generates its four completions together, so there is one step per token of the longest completion.
     lengths = [10, 30]
-    read = 2 * weights * 30 + KEYS * 4 * (20 * PROMPT + (10**2 + 30**2) / 2 / 2)
+    bytes_read = 2 * weights * 30 + KEYS * 4 * (20 * PROMPT + (10**2 + 30**2) / 2 / 2)
     for phases, (_, bandwidth_share) in zip(rollout_seconds(plan, lengths), UTILIZATION, strict=True):
-        assert phases["generation"] == pytest.approx(read / (BANDWIDTH * bandwidth_share))
+        assert phases["generation"] == pytest.approx(bytes_read / (BANDWIDTH * bandwidth_share))
     # An engine on two devices shards its weights and cache, and generates twice as many completions.
-    read = 2 * weights * 30 + KEYS * 8 * (20 * PROMPT + 500 / 2)
-    shared = rollout_seconds(make_plan(vllm_tensor_parallel_size=2), lengths)[0]
-    assert shared["generation"] == pytest.approx(read / 2 / (BANDWIDTH * UTILIZATION[0][1]))
+    bytes_read = 2 * weights * 30 + KEYS * 8 * (20 * PROMPT + 500 / 2)
+    sharded = rollout_seconds(make_plan(vllm_tensor_parallel_size=2), lengths)[0]
+    assert sharded["generation"] == pytest.approx(bytes_read / 2 / (BANDWIDTH * UTILIZATION[0][1]))
 
 
 def test_completions_are_queued_if_the_cache_is_small(make_plan):
@@ -54,9 +54,9 @@ def test_completions_are_queued_if_the_cache_is_small(make_plan):
     small, large = (
         rollout_seconds(make_plan({"gpu_memory": memory}, **fields), [1000, 1000])[0] for memory in (gib, 80)
     )
-    # The four completions run two at a time: weights are read 1,000 more times, but cache reads do not change.
-    once = 2 * weights * 1000 / (BANDWIDTH * UTILIZATION[0][1])
-    assert small["generation"] - large["generation"] == pytest.approx(once, rel=0.01)
+    # Only two completions fit at a time, so the weights are read 1,000 more times. Cache reads do not change.
+    extra_seconds = 2 * weights * 1000 / (BANDWIDTH * UTILIZATION[0][1])
+    assert small["generation"] - large["generation"] == pytest.approx(extra_seconds, rel=0.01)
 
 
 def test_an_update_costs_three_forward_passes_or_four_with_checkpointing(make_plan):
@@ -74,7 +74,7 @@ def test_an_update_costs_three_forward_passes_or_four_with_checkpointing(make_pl
     # The weights of a frozen base model need no gradients.
     lora = phases(gradient_checkpointing=True, use_peft=True, lora_target_modules=["all-linear"])
     assert lora["update"] == pytest.approx(3 * lora["log-probs"])
-    # On-policy, TRL computes log-probs only for the importance sampling correction, which is on by default.
+    # In on-policy training, only the importance sampling correction, which is on by default, needs log-probs.
     on_policy = {"responses_per_rollout": 8}
     assert phases(**on_policy)["log-probs"] == pytest.approx(forward / 2)
     assert phases(**on_policy, vllm_importance_sampling_correction=False)["log-probs"] == 0
@@ -83,7 +83,7 @@ def test_an_update_costs_three_forward_passes_or_four_with_checkpointing(make_pl
 
 def test_hours_cover_all_rollouts_with_the_completion_lengths_of_r1(make_plan):
     plan = make_plan({"rows": 16})
-    assert plan.schedule.rollouts == 3 * 4  # epochs
+    assert plan.schedule.rollouts == 3 * 4  # epochs x rollouts per epoch
     phases = rollout_seconds(plan, [100 * share for share in LENGTHS])
     assert plan.hours == pytest.approx([12 * sum(seconds.values()) / 3600 for seconds in phases])
     assert plan.hours[0] < plan.hours[1]

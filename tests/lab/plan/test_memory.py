@@ -1,4 +1,4 @@
-"""Planned memory by part, compared with values computed by hand and with a measurement on an H100."""
+"""Planned memory by part, compared with hand-computed values and with a measurement on an H100."""
 
 import json
 
@@ -9,7 +9,7 @@ from trl_ces.lab.plan.memory import GIB, Engine, Generation, plan_memory
 from trl_ces.lab.plan.sizes import KNOWN_SHAPES
 from trl_ces.lab.plan.step import count_step
 
-HALF = {"dtype": "bfloat16"}
+BF16 = {"dtype": "bfloat16"}
 LORA = json.dumps({"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 4, "target_modules": ["q_proj"]})
 
 
@@ -17,7 +17,7 @@ def parts_of(memory):
     return tuple(memory.parts[name] for name in ("weights", "gradients", "optimizer", "engine's buffers"))
 
 
-def parts(engine, **changes):
+def parts_and_host(engine, **changes):
     memory = plan_memory(setup(engine, step(**changes)))
     return parts_of(memory), memory.host
 
@@ -42,43 +42,43 @@ def test_the_1_5b_plan_matches_the_h100_measurement():
 
 def test_bytes_per_weight_depend_on_the_engine():
     weights = count_step(step()).weights
-    assert parts(Engine(1)) == ((4 * weights, 4 * weights, 8 * weights, 0), 0)
-    assert parts(Engine(2))[0] == (4 * weights, 4 * weights, 8 * weights, 4 * weights)  # DDP's buckets
+    assert parts_and_host(Engine(1)) == ((4 * weights, 4 * weights, 8 * weights, 0), 0)
+    assert parts_and_host(Engine(2))[0] == (4 * weights, 4 * weights, 8 * weights, 4 * weights)  # DDP's buckets
     # bfloat16 weights and gradients; master weights and Adam's moments in float32
-    assert parts(Engine(2, 1), **HALF)[0][:3] == (2 * weights, 2 * weights, 6 * weights)
-    assert parts(Engine(2, 2), **HALF)[0][:3] == (2 * weights, weights, 6 * weights)
-    assert parts(Engine(2, 3), **HALF)[0][:3] == (weights, weights, 6 * weights)
-    assert parts(Engine(4, 3), **HALF)[0][2] == 3 * weights
-    assert parts(Engine(2, 3, offload_optimizer=True), **HALF) == ((weights, 0, 0, 4 * weights), 18 * weights)
-    assert parts(Engine(2, 3, True, True), **HALF) == ((0, 0, 0, 4 * weights), 20 * weights)
+    assert parts_and_host(Engine(2, 1), **BF16)[0][:3] == (2 * weights, 2 * weights, 6 * weights)
+    assert parts_and_host(Engine(2, 2), **BF16)[0][:3] == (2 * weights, weights, 6 * weights)
+    assert parts_and_host(Engine(2, 3), **BF16)[0][:3] == (weights, weights, 6 * weights)
+    assert parts_and_host(Engine(4, 3), **BF16)[0][2] == 3 * weights
+    assert parts_and_host(Engine(2, 3, offload_optimizer=True), **BF16) == ((weights, 0, 0, 4 * weights), 18 * weights)
+    assert parts_and_host(Engine(2, 3, True, True), **BF16) == ((0, 0, 0, 4 * weights), 20 * weights)
 
 
 def test_fsdp2_shards_float32_and_gathers_layers_in_bfloat16():
-    count = count_step(step(**HALF))
+    count = count_step(step(**BF16))
     weights, layer, head = count.weights, count.layer, 2048 * 128
     # q and o: 128 x 128. k and v: 128 x 64. Biases of q, k and v. MLP: three matrices of 128 x 384. Two norms.
     assert layer == 2 * 128 * 128 + 2 * 128 * 64 + 128 + 2 * 64 + 3 * 128 * 384 + 2 * 128
     assert count.head == head
-    mixed = setup(Engine(4, fsdp=True), step(**HALF), frozen_bytes=4, trained_bytes=4)
+    mixed = setup(Engine(4, fsdp=True), step(**BF16), frozen_bytes=4, trained_bytes=4)
     assert parts_of(plan_memory(mixed)) == (weights, weights, 2 * weights, 2 * (3 * layer + max(layer, head)))
     # Without `bf16`, a model loaded as bfloat16 has no float32 weights.
-    half = setup(Engine(4, fsdp=True), step(**HALF))
-    assert parts_of(plan_memory(half))[:3] == (weights / 2, weights / 2, weights)
-    assert (mixed.sent_bytes, half.sent_bytes) == (4, 2)
+    bf16 = setup(Engine(4, fsdp=True), step(**BF16))
+    assert parts_of(plan_memory(bf16))[:3] == (weights / 2, weights / 2, weights)
+    assert (mixed.sent_bytes, bf16.sent_bytes) == (4, 2)
 
 
 def test_lora_keeps_the_base_models_dtype_and_trains_float32_adapters():
     adapters = 4 * 4 * (128 + 128)  # four layers, r x (in + out)
     base = count_step(step()).weights
-    adapted = step(**HALF, lora=LORA)
-    ddp = setup(Engine(2), adapted, trained_bytes=4)
+    lora_step = step(**BF16, lora=LORA)
+    ddp = setup(Engine(2), lora_step, trained_bytes=4)
     assert parts_of(plan_memory(ddp)) == (2 * base + 4 * adapters, 4 * adapters, 8 * adapters, 4 * adapters)
     # The reference model is the model without its adapters.
-    assert plan_memory(setup(Engine(2), adapted, trained_bytes=4, reference=True)) == plan_memory(ddp)
-    fsdp = plan_memory(setup(Engine(2, fsdp=True), adapted, trained_bytes=4))
+    assert plan_memory(setup(Engine(2), lora_step, trained_bytes=4, reference=True)) == plan_memory(ddp)
+    fsdp = plan_memory(setup(Engine(2, fsdp=True), lora_step, trained_bytes=4))
     assert parts_of(fsdp)[:3] == ((2 * base + 4 * adapters) // 2, 2 * adapters, 4 * adapters)
     # DeepSpeed casts the adapters like all other weights; its master weights are float32.
-    assert parts(Engine(2, 2), **HALF, lora=LORA)[0][:3] == (2 * (base + adapters), adapters, 6 * adapters)
+    assert parts_and_host(Engine(2, 2), **BF16, lora=LORA)[0][:3] == (2 * (base + adapters), adapters, 6 * adapters)
     assert ddp.sent_bytes == 2  # merged into the base model
 
 
@@ -88,28 +88,28 @@ def test_a_kl_term_adds_a_reference_model():
     assert memory.parts["weights"] == 2 * 4 * weights
 
 
-def test_zero3_gathers_single_tensors_but_with_lora_the_whole_model():
+def test_zero3_gathers_the_whole_model_only_with_lora():
     vllm = Generation(True, utilization=0.5, sleeps=True, sequences=24, kv_bytes=1024)
 
     def gathered_bytes(engine, **changes):
-        memory = plan_memory(setup(engine, step(**HALF, gpu=True, **changes), generation=vllm, device=40 * GIB))
+        memory = plan_memory(setup(engine, step(**BF16, gpu=True, **changes), generation=vllm, device=40 * GIB))
         resident = sum(memory.parts[name] for name in ("weights", "optimizer", "engine's buffers", "gradients"))
         return memory.generating - resident - memory.parts["vLLM"] - memory.parts["reserve (estimate)"]
 
     assert gathered_bytes(Engine(2, 3)) == 2 * 2048 * 128
-    assert gathered_bytes(Engine(2, 3), lora=LORA) == 2 * count_step(step(**HALF, gpu=True, lora=LORA)).weights
+    assert gathered_bytes(Engine(2, 3), lora=LORA) == 2 * count_step(step(**BF16, gpu=True, lora=LORA)).weights
     assert gathered_bytes(Engine(2, 2), lora=LORA) == 0
 
 
 def test_host_memory_is_counted_per_node():
     weights = count_step(step()).weights
-    offloaded = Engine(4, 3, offload_optimizer=True, nodes=2)
-    assert plan_memory(setup(offloaded, step(**HALF, gpu=True))).host == 18 * weights // 2
+    engine = Engine(4, 3, offload_optimizer=True, nodes=2)
+    assert plan_memory(setup(engine, step(**BF16, gpu=True))).host == 18 * weights // 2
 
 
 def test_gradients_coexist_with_activations_only_if_accumulated():
     count = count_step(step())
-    static = 4 * count.weights + 8 * count.weights + GIB  # `RESERVE_CPU`
+    static = 4 * count.weights + 8 * count.weights + GIB  # the last term is `RESERVE_CPU`
     assert plan_memory(setup(Engine(1), step())).training == static + max(count.peak_with_gradients, 4 * count.weights)
     accumulated = plan_memory(setup(Engine(1), step(), accumulation=2)).training
     assert accumulated == static + 4 * count.weights + count.peak
@@ -117,7 +117,7 @@ def test_gradients_coexist_with_activations_only_if_accumulated():
 
 def plan_with_vllm(sleeps=True, utilization=0.5):
     vllm = Generation(True, utilization=utilization, sleeps=sleeps, sequences=24, kv_bytes=1024)
-    return plan_memory(setup(Engine(2, 3), step(**HALF, gpu=True), generation=vllm, device=40 * GIB))
+    return plan_memory(setup(Engine(2, 3), step(**BF16, gpu=True), generation=vllm, device=40 * GIB))
 
 
 def test_vllm_memory_counts_during_training_unless_vllm_sleeps():
@@ -127,14 +127,14 @@ def test_vllm_memory_counts_during_training_unless_vllm_sleeps():
     assert awake.full_completions == pytest.approx(
         (20 * GIB - 2 * count_step(step()).weights - 2 * GIB) / (1024 * 256)
     )
-    # vLLM may use 2.4 or 2 GiB, including a workspace of 2 GiB
+    # vLLM may use 2.4 or 2 GiB, and its workspace takes 2 GiB.
     assert plan_with_vllm(utilization=0.06).full_completions > 1 > plan_with_vllm(utilization=0.05).full_completions
 
 
 def test_only_generation_without_vllm_has_a_key_value_cache():
     generation = Generation(False, sequences=24, kv_bytes=1024)
-    local = plan_memory(setup(Engine(2, 3), step(**HALF), generation=generation))
+    local = plan_memory(setup(Engine(2, 3), step(**BF16), generation=generation))
     assert local.parts["key-value cache"] == 24 * 1024 * 256
-    served = plan_memory(setup(Engine(2, 3), step(**HALF), generation=Generation(False, server=True)))
+    served = plan_memory(setup(Engine(2, 3), step(**BF16), generation=Generation(False, server=True)))
     assert (served.parts["key-value cache"], served.generating) == (0, 0)
     assert served.training == local.training == served.peak

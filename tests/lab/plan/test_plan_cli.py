@@ -48,8 +48,8 @@ def test_schedule_memory_and_fit_are_printed(recipe, capsys):
 
 def test_the_plan_asks_for_missing_rows_and_device_memory(recipe, capsys):
     output = plan_output(capsys, recipe)
-    assert "total        unknown, because the number of rows is unknown: set --rows" in output
-    assert "Set --gpu_memory to the GiB per device to check" in output
+    assert "total        unknown, because the number of rows is unknown: set --rows N" in output
+    assert "Set --gpu_memory to the number of GiB per device to check" in output
     assert "Hours are not estimated" in output
 
 
@@ -60,8 +60,8 @@ def test_the_rows_of_a_local_file_are_counted(recipe, tmp_path, capsys, monkeypa
     assert "total        5 rollouts, 10 steps" in plan_output(capsys, recipe)
     assert "total        2 rollouts, 4 steps" in plan_output(capsys, recipe, "--max_train_samples", 9)
     assert "total        3 rollouts, 6 steps" in plan_output(capsys, recipe, "--num_eval_samples", 8)
-    other = ("--num_eval_samples", 8, "--eval_dataset_name", "data.jsonl")
-    assert "total        5 rollouts, 10 steps" in plan_output(capsys, recipe, *other)
+    eval_file = ("--num_eval_samples", 8, "--eval_dataset_name", "data.jsonl")
+    assert "total        5 rollouts, 10 steps" in plan_output(capsys, recipe, *eval_file)
     assert "total        4 rollouts, 8 steps" in plan_output(capsys, recipe, "--rows", 16)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert "total        5 rollouts, 10 steps" in plan_output(capsys, recipe, "--dataset_name", "~/data.jsonl")
@@ -76,9 +76,9 @@ def test_a_builder_without_a_number_of_samples_has_2000_rows(recipe, capsys):
 def test_peak_disk_usage_is_printed(recipe, capsys):
     args = ("--prompt_length", 28, "--max_steps", 10, "--save_steps", 2, "--save_total_limit", 2)
     weights = count_step(plan_recipe([str(recipe)], {}).setup.step).weights
-    limited = plan_output(capsys, recipe, *args)
-    assert f"Disk: {3 * 12 * weights / 1e9:.1f} GB at the peak, with" in limited
-    assert "at most 3 checkpoints of" in limited
+    limited_output = plan_output(capsys, recipe, *args)
+    assert f"Disk: {3 * 12 * weights / 1e9:.1f} GB at the peak, with" in limited_output
+    assert "at most 3 checkpoints of" in limited_output
     assert "all are kept (set `save_total_limit` to keep fewer)" in plan_output(capsys, recipe)
     assert "GB for the trained model." in plan_output(capsys, recipe, "--save_strategy", "no")
 
@@ -150,11 +150,11 @@ def test_a_config_file_replaces_an_unavailable_model(recipe, tmp_path, capsys):
         ("--config RECIPE --load_in_4bit true", ["does not support quantized weights"]),
         (
             "--config RECIPE --reward_model_name_or_path a/b",
-            ["`reward_model_name_or_path` is 'a/b'", "set it to null"],
+            ["`reward_model_name_or_path` is 'a/b'", "set this field to null"],
         ),
         (
             "--config RECIPE --use_vllm true --max_completion_length null --prompt_length 9",
-            ["`max_completion_length` is null", "set it to the length"],
+            ["`max_completion_length` is null", "set the length"],
         ),
         ("--config RECIPE --attn_implementation eager", ["eager", "sdpa"]),
         ("--config RECIPE --model_name_or_path nobody/nothing", ["'nobody/nothing'", "--model_config"]),

@@ -1,4 +1,4 @@
-"""Setups made from a recipe and an accelerate file: engines, weight dtypes and generation."""
+"""Setups read from a recipe and an accelerate file: engines, weight dtypes and generation."""
 
 import json
 
@@ -19,7 +19,7 @@ LORA = {"use_peft": True, "dtype": "bfloat16", "lora_target_modules": ["all-line
 
 @pytest.fixture
 def make_setup(tmp_path):
-    """Return a function that makes the setup of a small recipe with `fields` for 2 GPUs and the named engine."""
+    """Return a function that plans a small recipe on 2 GPUs and returns its setup."""
     tiny_model().save_pretrained(tmp_path / "model")
     (tmp_path / "fsdp2.yaml").write_text("{distributed_type: FSDP, fsdp_config: {fsdp_version: 2}}")
 
@@ -55,18 +55,18 @@ def test_frozen_trained_and_sent_weights_have_the_expected_sizes(make_setup, eng
     assert setup.step.dtype == dtype
 
 
-@pytest.mark.parametrize(("saved", "loaded"), [(torch.float32, 4), (torch.bfloat16, 2)])
-def test_dtype_auto_selects_the_dtype_of_the_saved_model(make_setup, tmp_path, saved, loaded):
-    tiny_model().to(saved).save_pretrained(tmp_path / "model")
-    assert make_setup(dtype="auto").frozen_bytes == loaded
+@pytest.mark.parametrize(("dtype", "bytes_per_weight"), [(torch.float32, 4), (torch.bfloat16, 2)])
+def test_dtype_auto_selects_the_dtype_of_the_saved_model(make_setup, tmp_path, dtype, bytes_per_weight):
+    tiny_model().to(dtype).save_pretrained(tmp_path / "model")
+    assert make_setup(dtype="auto").frozen_bytes == bytes_per_weight
 
 
 def test_each_vllm_engine_generates_its_share_of_a_rollout(make_setup):
     batches = {"responses_per_step": 48, "responses_per_rollout": 576, "use_vllm": True}
-    on_one, on_two = (make_setup(**batches, vllm_tensor_parallel_size=size).generation for size in (1, 2))
-    assert (on_one.sequences, on_two.sequences) == (576 // 2, 576)
+    one_gpu, two_gpus = (make_setup(**batches, vllm_tensor_parallel_size=size).generation for size in (1, 2))
+    assert (one_gpu.sequences, two_gpus.sequences) == (576 // 2, 576)
     # 2 bytes x (keys and values) x 2 layers x width 8; both devices hold a copy of the single key-value head.
-    assert on_one.kv_bytes == on_two.kv_bytes == 2 * 2 * 2 * 8
+    assert one_gpu.kv_bytes == two_gpus.kv_bytes == 2 * 2 * 2 * 8
 
 
 def test_a_token_budget_reduces_the_micro_batch(make_setup):

@@ -26,7 +26,7 @@ def build_recipe(tmp_path, **fields):
     return make_recipe({**default, **fields}, "this test")
 
 
-# Case -> (training rows, fields of the recipe), for one process.
+# Each case has a number of training rows and the recipe fields for one process.
 SCHEDULES = {
     "on-policy": (7, {"per_device_train_batch_size": 8}),
     "two steps per rollout, two epochs": (
@@ -53,11 +53,11 @@ def test_planned_steps_and_rollouts_match_a_real_run(tmp_path, case):
     plan = make_schedule(build_recipe(tmp_path, **fields).check_training(1), 1, rows)
     prompts = [f"{n}+{n}=" for n in range(rows)]
     script = random_script(prompts, [[1, 0, 0, 1]] * rows, torch.Generator().manual_seed(1), lengths=(2, 4))
-    scripted, rollouts = scripted_rollout(script, 4), []
+    generate, rollouts = scripted_rollout(script, 4), []
 
     def count_prompts(prompts, trainer):
         rollouts.append(len(prompts))
-        return scripted(prompts, trainer)
+        return generate(prompts, trainer)
 
     more = {"rollout_func": count_prompts}
     trainer = scripted_trainer(tmp_path, script, [scripted_accuracy_reward], more=more, **fields)
@@ -84,13 +84,13 @@ def test_too_few_rows_for_a_rollout_are_rejected(tmp_path):
         make_schedule(config, 1, 1)
 
 
-def test_a_single_update_is_on_policy_and_steps_are_unknown_without_rows(tmp_path):
+def test_the_number_of_steps_is_unknown_without_rows(tmp_path):
     plan = make_schedule(build_recipe(tmp_path, responses_per_step=8).check_training(1), 1, None)
     assert (plan.updates, plan.policy, plan.steps, plan.rollouts) == (1, "on-policy", None, None)
-    sampled = make_schedule(
+    dynamic_plan = make_schedule(
         build_recipe(tmp_path, responses_per_step=8, shaping="none", dynamic_sampling=True).check_training(1), 1, None
     )
-    assert sampled.rounds == 10
+    assert dynamic_plan.rounds == 10
 
 
 def saved_bytes(folder):
@@ -107,9 +107,9 @@ def test_the_size_of_a_checkpoint_matches_the_plan(tmp_path, adapter):
     trainer = scripted_trainer(tmp_path, script, [scripted_accuracy_reward], more=more, **saves)
     trainer.train()
     weights = [parameter.numel() for parameter in trainer.model.parameters()]
-    trained = [parameter.numel() for parameter in trainer.model.parameters() if parameter.requires_grad]
-    disk = plan_disk(trainer.args, 2, weights=sum(weights), trained=sum(trained), width=4)
-    assert disk.checkpoint == 12 * sum(trained)
+    trainable = [parameter.numel() for parameter in trainer.model.parameters() if parameter.requires_grad]
+    disk = plan_disk(trainer.args, 2, weights=sum(weights), trained=sum(trainable), width=4)
+    assert disk.checkpoint == 12 * sum(trainable)
     assert (disk.saves, disk.max_checkpoints) == (2, 2)
     headers = 40_000  # tensor names and the rollout file
     assert disk.checkpoint < saved_bytes(tmp_path / "checkpoint-2") < disk.checkpoint + headers
@@ -152,7 +152,7 @@ def test_the_save_strategy_determines_the_number_of_checkpoints(tmp_path, fields
 @pytest.mark.parametrize(
     ("saves", "limit", "max_checkpoints", "peak"),
     [
-        (11, 2, 3, 300),  # two are kept, and a third is written before the first is deleted
+        (11, 2, 3, 300),  # two are kept, and a third is written before the oldest is deleted
         (11, None, 11, 1110),  # all are kept, and the final model is added
         (2, 2, 2, 210),
         (0, None, 0, 10),

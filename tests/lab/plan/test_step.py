@@ -1,4 +1,4 @@
-"""Bytes counted on fake tensors, compared with PyTorch's allocator and with values computed by hand."""
+"""Bytes counted on fake tensors, compared with PyTorch's allocator and with hand-computed values."""
 
 import json
 from contextlib import nullcontext
@@ -53,9 +53,9 @@ def test_the_counted_peak_matches_the_allocators_peak(case):
 def test_flash_attention_needs_neither_masks_nor_repeated_heads():
     square = 2 * 256 * 256
     full_mask, flash = count_step(step()), count_step(step(flash_attention=True))
-    # Each of the four layers saves a float32 mask, and the keys and values of 2 more heads.
-    repeated = 2 * 2 * 256 * 2 * 32 * 4
-    assert full_mask.saved - flash.saved == 4 * (4 * square + repeated)
+    # Otherwise, each of the four layers saves a float32 mask and the keys and values of two repeated heads.
+    repeated_heads = 2 * 2 * 256 * 2 * 32 * 4
+    assert full_mask.saved - flash.saved == 4 * (4 * square + repeated_heads)
 
 
 def test_the_lm_head_computes_in_place_on_a_gpu():
@@ -83,6 +83,6 @@ def test_lora_trains_only_the_adapters():
 
 def test_lora_dropout_saves_a_mask_and_the_dropped_input():
     plain, dropped = (count_step(step(lora=json.dumps({**LORA, "lora_dropout": p}))).saved for p in (0.0, 0.1))
-    # Per layer and adapter with a (2, 256, 128) input: a byte or float32 mask, and the float32 input after dropout.
-    inputs = 4 * 2 * 2 * 256 * 128
+    # Each adapter saves a mask (one or four bytes per element) and the float32 input after dropout.
+    inputs = 4 * 2 * 2 * 256 * 128  # layers, adapters per layer, input shape
     assert inputs <= dropped - plain <= 8 * inputs

@@ -32,7 +32,7 @@ def base(tmp_path_factory):
 
 @pytest.fixture
 def recipe_file(tmp_path, monkeypatch):
-    """Write the toy task's recipe with a reward that makes completions correct, incorrect or unscored."""
+    """Write the recipe of the toy task with a reward that returns 1, 0 or None."""
     (tmp_path / "parity_reward.py").write_text(REWARD)
     monkeypatch.syspath_prepend(tmp_path)
     fields = compose(["arithmetic"])
@@ -53,8 +53,8 @@ def test_completions_of_the_held_out_problems_are_measured(base, recipe_file):
     assert {True, False, None} == set(sample.correct)
     assert measures["held out"]["accuracy"] == sample.correct.count(True) / 18
     assert measures["held out"]["length_tokens"] == statistics.fmean(len(row.tokens) for row in sample.completions)
-    graded = zip(sample.completions, sample.correct, strict=True)
-    area = sum(correct is True and 1 - len(row.tokens) / 20 for row, correct in graded) / 18
+    pairs = zip(sample.completions, sample.correct, strict=True)
+    area = sum(correct is True and 1 - len(row.tokens) / 20 for row, correct in pairs) / 18
     assert measures["held out"]["area"] == pytest.approx(area)
     bits = [value for row in sample.completions for value in row.entropies]
     assert measures["held out"]["entropy_bits"] == pytest.approx(sum(bits) / len(bits))
@@ -104,7 +104,7 @@ def test_data_replaces_the_recipes_problems(recipe_file, tmp_path, recorded_prob
     check_evaluate(str(recipe_file), num_problems=5, data=str(file))
     (tmp_path / "train.jsonl").write_text("")
     recorded_problems.clear()
-    with pytest.raises(UserError, match="collected"):  # the test file of a folder
+    with pytest.raises(UserError, match="collected"):  # uses the test file in the folder
         evaluate("model", str(recipe_file), num_problems=5, data=str(tmp_path))
     assert recorded_problems == {row["question"]: row["answer"] for row in rows}
 
@@ -127,5 +127,5 @@ def test_a_recipe_that_trains_on_all_its_data_is_rejected(recipe_file, tmp_path)
         check_evaluate(str(recipe_file), num_problems=4)
     recipe_file.write_text(yaml.safe_dump(fields | {"num_eval_samples": 5}))
     check_evaluate(str(recipe_file), num_problems=4)
-    with pytest.raises(UserError, match="`num_problems` is 6, but only 5 exist"):
+    with pytest.raises(UserError, match="`num_problems` is 6, but only 5 problems exist"):
         check_evaluate(str(recipe_file), num_problems=6)

@@ -26,20 +26,20 @@ ROOT = Path(__file__).parents[3]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
 
 
-def shell_run(tmp_path, name, script, *more):
+def shell_run(tmp_path, name, *scripts):
     """Make a run with shell scripts as its steps."""
     folder = tmp_path / name
-    steps = [Step(["sh", "-c", text], folder / "log") for text in (script, *more)]
+    steps = [Step(["sh", "-c", text], folder / "log") for text in scripts]
     return Pending(name, folder, steps, {"CELL": name})
 
 
 def test_runs_are_concurrent_and_each_slot_has_its_devices(tmp_path):
-    # Each run waits for another run to start, so that sequential execution would never end.
-    wait_for_another = (
+    # Each run waits until a second run has started, so sequential execution would never end.
+    wait_for_two_runs = (
         "echo $CELL $SLOT > out; touch ../$CELL.on; until [ $(ls ../*.on | wc -l) -ge 2 ]; do sleep 0.05; done"
     )
     done = []
-    runs = [shell_run(tmp_path, name, f"cd {tmp_path}/{name}; {wait_for_another}", "echo second") for name in "abcd"]
+    runs = [shell_run(tmp_path, name, f"cd {tmp_path}/{name}; {wait_for_two_runs}", "echo second") for name in "abcd"]
 
     def on_finish(name):
         done.append((name, (tmp_path / name / "log").read_text()))
@@ -66,14 +66,14 @@ def test_a_failure_does_not_stop_other_runs(tmp_path):
         shell_run(tmp_path, "good", "true"),
     ]
     object.__setattr__(runs[3].steps[0], "after", lambda: 1 / 0)
-    failed = run_all(runs, [{}], on_finish, lambda failure: reported.append((failure.name, list(done))))
-    assert [(failure.name, failure.code) for failure in failed] == [
+    failures = run_all(runs, [{}], on_finish, lambda failure: reported.append((failure.name, list(done))))
+    assert [(failure.name, failure.code) for failure in failures] == [
         ("bad", 3),
         ("killed", 137),
         ("no row", 1),
         ("late", 1),
     ]
-    assert [failure.log.read_text().splitlines()[-1:] for failure in failed] == [
+    assert [failure.log.read_text().splitlines()[-1:] for failure in failures] == [
         ["the reason"],
         [],
         ["KeyError: 'accuracy'"],
@@ -87,7 +87,7 @@ def test_a_failure_does_not_stop_other_runs(tmp_path):
 @pytest.mark.timeout(120)
 def test_a_signal_ends_all_runs_and_descendants_in_other_sessions(tmp_path):
     pid_file = tmp_path / "pid"
-    # Like torchrun's workers, the child has its own session. It ignores the signal.
+    # The child has a separate session, like torchrun's workers, and ignores the signal.
     script = (
         f"setsid sh -c 'trap \"\" TERM; echo $$ > {pid_file}; sleep 600' & sleep 1; kill -TERM {os.getpid()}; wait"
     )
@@ -95,7 +95,7 @@ def test_a_signal_ends_all_runs_and_descendants_in_other_sessions(tmp_path):
     with pytest.raises(SystemExit, match="143"):
         run_all(runs, [{}, {}], grace_seconds=2.0)
     state = subprocess.run(["ps", "-o", "stat=", "-p", pid_file.read_text()], capture_output=True, text=True).stdout
-    assert state.strip()[:1] in ("", "Z")  # gone, or a zombie that its new parent has not yet reaped
+    assert state.strip()[:1] in ("", "Z")  # the child is gone or a zombie
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
@@ -110,18 +110,18 @@ run_all([Pending("a", folder, [Step({first.steps[0].command!r}, folder / "log")]
     study, lock = subprocess.Popen([sys.executable, "-c", text], env=ENVIRONMENT), first.folder / LOCK
     while not (lock.exists() and lock.read_text()):
         time.sleep(0.05)
-    study.kill()  # its child survives
+    study.kill()  # the run survives
     study.wait()
     done = []
     try:
-        (failed,) = run_all([first, shell_run(tmp_path, "b", "true")], [{}], done.append)
+        (failure,) = run_all([first, shell_run(tmp_path, "b", "true")], [{}], done.append)
     finally:
         subprocess.run(["pkill", "-KILL", "-f", f"touch {tmp_path}/on"], check=True)
-    assert re.search(rf"{lock.read_text()}\b.*`kill {lock.read_text()}`", str(failed))
+    assert re.search(rf"{lock.read_text()}\b.*`kill {lock.read_text()}`", str(failure))
     assert done == ["b"]
 
 
-# The command
+# The `trl-ces study` command
 
 MINI = """
 output_dir: out
@@ -240,13 +240,13 @@ def test_devices_are_divided_evenly_and_cpu_runs_get_no_device(tmp_path, monkeyp
 
 def test_a_study_resumes_only_with_the_same_number_of_processes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    two = write_study(tmp_path, {"num_processes": 2})
-    two.cells[0].folder.mkdir(parents=True)
-    prepare(two, 1)[0][0].steps[0].before()
+    study = write_study(tmp_path, {"num_processes": 2})
+    study.cells[0].folder.mkdir(parents=True)
+    prepare(study, 1)[0][0].steps[0].before()
     with pytest.raises(UserError, match=r"DAPO, seed 0: .*\(`num_processes` was 2 and is now 1\)"):
         prepare(write_study(tmp_path), 1)
-    assert len(prepare(two, 1)[0]) == 4
-    for cell in two.cells:  # all cells are trained but not measured
+    assert len(prepare(study, 1)[0]) == 4
+    for cell in study.cells:  # all cells are trained but not measured
         cell.folder.mkdir(parents=True, exist_ok=True)
         write_json(cell.folder / "training.json", {})
     assert len(prepare(write_study(tmp_path), 1)[0]) == 4
@@ -270,7 +270,7 @@ def test_a_running_study_cannot_be_started_again(tmp_path, monkeypatch):
 
 
 def run_study(folder, *args):
-    # Use an absolute path, so that the command line of every process in the study contains it.
+    # Use an absolute path, so that the command line of every process in the study contains the path.
     options = ["--config", "mini.yaml", "--jobs", "2", "--output_dir", str(folder / "out"), *args]
     command_line = [sys.executable, "-m", "trl_ces.cli.main", "study", *options]
     return subprocess.Popen(
@@ -291,8 +291,8 @@ def uninterrupted(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_killed_and_restarted_study_yields_the_same_results(tmp_path, uninterrupted, number):
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_killed_and_restarted_study_yields_the_same_results(tmp_path, uninterrupted, signal_number):
     interrupted = tmp_path
     write_study(interrupted)
     study = run_study(interrupted)
@@ -303,26 +303,26 @@ def test_a_killed_and_restarted_study_yields_the_same_results(tmp_path, uninterr
     def half_trained():
         return folders("checkpoint-*/trainer_state.json") - folders("training.json")
 
-    # Wait until at least one run is finished, and another has a checkpoint but is not fully trained.
+    # Wait until one run is finished and another run has a checkpoint but is not fully trained.
     while not (folders("evaluation.json") and half_trained()):
         assert study.poll() is None, study.communicate()[0].decode()
         time.sleep(0.05)
-    study.send_signal(number)
+    study.send_signal(signal_number)
     study.wait()
-    if number == signal.SIGKILL:  # simulate a power failure: no process survives
+    if signal_number == signal.SIGKILL:  # simulate a power failure: no process survives
         subprocess.run(["pkill", "-KILL", "-f", str(interrupted / "out")], check=False)
         time.sleep(1)
-    trained = {file.parent: file.read_bytes() for file in interrupted.glob("out/*/*/training.json")}
-    finished = folders("evaluation.json")
+    training_files = {file.parent: file.read_bytes() for file in interrupted.glob("out/*/*/training.json")}
+    finished_runs = folders("evaluation.json")
     assert half_trained()
-    again = run_study(interrupted)
-    printed = again.communicate()[0].decode()
-    assert again.returncode == 0, printed
-    assert f"{len(finished)} finished" in printed
-    for folder, content in trained.items():
+    restarted = run_study(interrupted)
+    printed = restarted.communicate()[0].decode()
+    assert restarted.returncode == 0, printed
+    assert f"{len(finished_runs)} finished" in printed
+    for folder, content in training_files.items():
         assert (folder / "training.json").read_bytes() == content  # not trained again
-    resumed = [json.loads(file.read_text())["attempts"] for file in interrupted.glob("out/*/*/training.json")]
-    assert max(resumed) == 2
+    attempts = [json.loads(file.read_text())["attempts"] for file in interrupted.glob("out/*/*/training.json")]
+    assert max(attempts) == 2
     assert (interrupted / "out/comparison.md").read_text() == (uninterrupted / "out/comparison.md").read_text()
     assert (interrupted / "out/curves.csv").read_text() == (uninterrupted / "out/curves.csv").read_text()
     for model in sorted(uninterrupted.glob("out/*/*/model.safetensors")):

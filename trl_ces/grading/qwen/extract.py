@@ -44,10 +44,10 @@ def _plain_number(gold: str) -> str:
         return gold
 
 
-def extract(response: str, benchmark: str | None = None) -> str:
+def extract(completion: str, benchmark: str | None = None) -> str:
     """Extract an answer by the first of the script's six rules that matches, and normalize it."""
     keep_units = benchmark in _KEEPS_UNITS
-    return normalise(_clean(_stated_answer(response), keep_units), keep_units)
+    return normalise(_clean(_stated_answer(completion), keep_units), keep_units)
 
 
 def _clean(text: str, keep_units: bool) -> str:
@@ -56,23 +56,23 @@ def _clean(text: str, keep_units: bool) -> str:
     return normalise(text, keep_units)
 
 
-def _stated_answer(response: str) -> str:
-    if all(mark in response for mark in _FINAL_ANSWER_MARKS):
-        after = response.partition(_FINAL_ANSWER_MARKS[0])[2]
+def _stated_answer(completion: str) -> str:
+    if all(mark in completion for mark in _FINAL_ANSWER_MARKS):
+        after = completion.partition(_FINAL_ANSWER_MARKS[0])[2]
         return after.partition(_FINAL_ANSWER_MARKS[1])[0].strip()
-    if "boxed" in response:
-        return _last_box(response)
+    if "boxed" in completion:
+        return _last_box(completion)
     for statement in _STATEMENTS:
-        if statement in response:
-            return response.rpartition(statement)[2].strip()
-    if _CHINESE_STATEMENT in response:
-        return response.partition(_CHINESE_STATEMENT)[2].strip().partition("\n\n")[0]
-    numbers = _NUMBER.findall(response.replace(",", ""))
+        if statement in completion:
+            return completion.rpartition(statement)[2].strip()
+    if _CHINESE_STATEMENT in completion:
+        return completion.partition(_CHINESE_STATEMENT)[2].strip().partition("\n\n")[0]
+    numbers = _NUMBER.findall(completion.replace(",", ""))
     return numbers[-1] if numbers else ""
 
 
-def _last_box(response: str) -> str:
-    rest = response.rpartition("boxed")[2]
+def _last_box(completion: str) -> str:
+    rest = completion.rpartition("boxed")[2]
     if not rest.startswith("{"):
         return rest.partition("$")[0].strip()
     depth = 0
@@ -86,21 +86,21 @@ def _last_box(response: str) -> str:
     return rest[1:]
 
 
-def predict(response: str, gold: str, benchmark: str | None = None) -> str | None:
+def predict(completion: str, gold: str, benchmark: str | None = None) -> str | None:
     """Return the text that the script compares with a gold."""
-    if not response:
+    if not completion:
         return None
-    answer = extract(response, benchmark)
+    answer = extract(completion, benchmark)
     if _CHOICES.fullmatch(gold) is None:
         return answer
     if len(gold) > 1:
         return "".join(character for character in answer if character in "ABCDE")
-    return answer if answer in set("ABCDE") else _chosen_letter(response)
+    return answer if answer in set("ABCDE") else _chosen_letter(completion)
 
 
-def _chosen_letter(response: str) -> str:
-    statements = list(_CHOICE_STATEMENT.finditer(response))
-    text = response[statements[-1].end() :] if statements else response
+def _chosen_letter(completion: str) -> str:
+    statements = list(_CHOICE_STATEMENT.finditer(completion))
+    text = completion[statements[-1].end() :] if statements else completion
     letters = _CHOICE.findall(text.upper())
     if letters:
         return letters[0 if statements else -1]

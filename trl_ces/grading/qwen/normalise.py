@@ -1,6 +1,6 @@
 r"""
-Normalize answers like the Qwen2.5-Math evaluation script. This loses information (units, single letters, `x=`). Every
-search is linear or bounded by `MAX_NORMALISED`.
+Normalize answers like the Qwen2.5-Math evaluation script. This removes units, single letters and `x=`. Every search is
+linear or bounded by `MAX_NORMALISED`.
 """
 
 import re

@@ -32,7 +32,7 @@ _POINT = tuple(map(Float, ["0.43", "0.62", "0.78", "0.91", "1.09", "1.17", "1.31
 
 class _Lexer(LaTeXLexer):
     def checkVersion(self, toolVersion):
-        """Skip the check: antlr 4.11, which wrote the tables, and 4.13, which reads them, share a format."""
+        """Skip the check, because antlr 4.11 wrote the tables in the same format that 4.13 reads."""
 
 
 class _Parser(LaTeXParser):
@@ -49,9 +49,9 @@ def _parse_with_sympy(text: str) -> Parsed:
     """Parse the longest prefix that the grammar accepts: `2a+b,3` is read as `2a+b`, a known error of the script."""
     lexer = _Lexer(InputStream(text.strip()))
     parser = _Parser(CommonTokenStream(lexer))
-    for reader in (lexer, parser):
-        reader.removeErrorListeners()
-        reader.addErrorListener(_Strict())
+    for recognizer in (lexer, parser):
+        recognizer.removeErrorListeners()
+        recognizer.addErrorListener(_Strict())
     return convert_relation(parser.math().relation())
 
 
@@ -64,12 +64,12 @@ def _parse_with_latex2sympy(text: str) -> Parsed:
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Parsed:
-    """Parse a text as the script does; `None` if neither parser can read it."""
-    readings = dict.fromkeys([text.replace("\\\\", "\\"), text])
+    """Parse a text as the script does; `None` if neither parser accepts the text."""
+    variants = dict.fromkeys([text.replace("\\\\", "\\"), text])
     parsers: tuple[Callable[[str], Parsed], ...] = (_parse_with_sympy, _parse_with_latex2sympy)
-    for parser, reading in product(parsers, readings):
+    for parser, variant in product(parsers, variants):
         try:
-            parsed = parser(reading)
+            parsed = parser(variant)
         except Exception:  # the parsers can raise any built-in exception on input they cannot read
             continue
         if parsed is not None:
@@ -107,14 +107,14 @@ def _same_expression(left: Expr, right: Expr) -> bool:
     one, other = values
     if names:  # if the values clearly differ, skip the slow simplification
         return cmath.isclose(one, other, rel_tol=1e-6, abs_tol=1e-6) and bool(left.equals(right))
-    # Two constants: the tolerance of 1e-4 is looser than any exact comparison, so it alone decides.
+    # Two constants: the tolerance of 1e-4 is looser than any exact comparison, so the tolerance alone decides.
     if one.imag or other.imag:
         return cmath.isclose(one, other, rel_tol=1e-12)
     return numbers_close(one.real, other.real)
 
 
 def _values(left: Expr, right: Expr, point: dict[Basic, Float]) -> tuple[complex, complex] | None:
-    """Evaluate two expressions at a point; `None` if one is not a number there or may take long to evaluate."""
+    """Evaluate two expressions at a point; `None` if a value is not a number or may take long to compute."""
     if point and any(side.has(Sum, Product, Integral, Limit, Derivative) for side in (left, right)):
         return None
     try:

@@ -24,7 +24,7 @@ from ...train.arguments import ScriptArguments
 from ...train.data import clean_gold, make_prompt, read_rows
 from .code.tasks import CodeTask, Row, read_code, read_task
 
-# Returns the question and the reference answer of a row.
+# A function that returns the question and the reference answer of a row.
 Reader = Callable[[Row], tuple[str, str]]
 
 CHOICE_INSTRUCTION = "Give the letter of the correct option as the final answer."
@@ -107,8 +107,8 @@ def last_box(text: str) -> str:
 def _choice_question(stem: str, options: list[str], correct: int) -> tuple[str, str]:
     """Return the question with lettered options, and the letter of the correct option."""
     letters = string.ascii_uppercase[: len(options)]
-    listed = "\n".join(f"{letter}. {option}" for letter, option in zip(letters, options, strict=True))
-    return f"{stem.strip()}\n\n{listed}\n\n{CHOICE_INSTRUCTION}", letters[correct]
+    option_lines = "\n".join(f"{letter}. {option}" for letter, option in zip(letters, options, strict=True))
+    return f"{stem.strip()}\n\n{option_lines}\n\n{CHOICE_INSTRUCTION}", letters[correct]
 
 
 _NUMBERED = re.compile(
@@ -119,8 +119,8 @@ _NUMBERED = re.compile(
 
 def read_numbered_choice(row: Row) -> tuple[str, str]:
     """Parse question and options (`Answer1: ... Answer2: ...`) from `instruction`; `answer` has the form `answer2`."""
-    stem, listed, names = _NUMBERED.fullmatch(row["instruction"]).groups()  # type: ignore[union-attr]
-    options = [option.strip() for option in re.split(r"Answer\d+: ", listed)[1:]]
+    stem, option_text, names = _NUMBERED.fullmatch(row["instruction"]).groups()  # type: ignore[union-attr]
+    options = [option.strip() for option in re.split(r"Answer\d+: ", option_text)[1:]]
     return _choice_question(stem, options, names.split("/").index(row["answer"]))
 
 
@@ -266,8 +266,8 @@ def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Proble
     source, rows, read = _from_hub(benchmark) if data_dir is None else _from_folder(benchmark, Path(data_dir))
     if len(rows) != benchmark.count:
         raise UserError(
-            f"{name}: {source} has {len(rows)} rows instead of {benchmark.count}: results on another version of the "
-            "benchmark would not be comparable. Download the complete file."
+            f"{name}: {source} has {len(rows)} rows instead of {benchmark.count}, so the results would not be "
+            "comparable: download the complete file."
         )
     problems = []
     for number, row in enumerate(rows):
@@ -295,7 +295,7 @@ def load_own(name: str) -> list[Problem]:
             location = f"{name}, row {number}"
             text, messages = clean_gold(gold, None, location), make_prompt(question, None, location)
             if text is None:
-                raise UserError(f"{location} has no reference answer: add it, or remove the row.")
+                raise UserError(f"{location} has no reference answer: add an answer, or remove the row.")
             problems.append(Problem(OWN, number, question if isinstance(question, str) else messages, text))
     except UserError as error:
         # The options that these messages suggest exist only for training.
@@ -322,7 +322,7 @@ def _from_folder(benchmark: Benchmark, data_dir: Path) -> tuple[str, list[Any], 
     """Read the rows of a JSON or JSON Lines file, optionally gzipped."""
     file = Path(expand_home(data_dir)) / benchmark.file
     if not file.is_file():
-        hint = f", or omit it to read the benchmark from the Hub ({benchmark.hub.repository})" if benchmark.hub else ""
+        hint = f", or omit `--data_dir` to read from the Hub ({benchmark.hub.repository})" if benchmark.hub else ""
         raise UserError(
             f"{benchmark.name}: {file} does not exist. Set `--data_dir` to the folder with {benchmark.file}{hint}."
         )
@@ -336,8 +336,8 @@ def _from_hub(benchmark: Benchmark) -> tuple[str, list[Any], Reader]:
     advice = f"pass the folder that contains {benchmark.file} with `--data_dir`"
     hub = benchmark.hub
     if hub is None:
-        published = f" EvalPlus publishes it: {benchmark.url}" if benchmark.url else ""
-        raise UserError(f"{benchmark.name}: this benchmark cannot be read from the Hub: {advice}.{published}")
+        note = f" EvalPlus publishes this file: {benchmark.url}" if benchmark.url else ""
+        raise UserError(f"{benchmark.name} cannot be read from the Hub: {advice}.{note}")
     from datasets import load_dataset
     from datasets.exceptions import DatasetNotFoundError
 

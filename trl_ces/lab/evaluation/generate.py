@@ -2,8 +2,8 @@
 Generation with transformers or vLLM.
 
 A backend takes token ids and one seed per completion, and yields completions as they finish. `batch_size` is the
-number of completions generated together; a resumed run forms the same batches. It is `None` for vLLM, which schedules
-its requests itself.
+number of completions generated together; a resumed run forms the same batches. For vLLM, which schedules the requests
+itself, `batch_size` is `None`.
 """
 
 import os
@@ -40,7 +40,7 @@ class Sampler:
     def __init__(self, prompts: Sequence[list[int]], seeds: Sequence[int], settings: EvaluationSettings):
         self.prompts, self.settings = prompts, settings
         self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-        self.occurred: Tensor | None = None  # (B, V) bool: tokens of the row's prompt and completion
+        self.occurred: Tensor | None = None  # (B, V) bool: tokens that occur in the row's prompt or completion
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """Return scores (B, V): 0 at the drawn token, -inf elsewhere. `input_ids`: (B, T) int64; `scores`: (B, V)."""

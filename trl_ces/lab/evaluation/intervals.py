@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 
 Z = NormalDist().inv_cdf(0.975)
-# Added to the variance in the denominator of correlations, in units of problems. With few correct (or few incorrect)
-# completions, the estimate of ρ is uncertain, and this constant moves it towards 1. Chosen by simulation: with 0, the
-# coverage of intervals for accuracies near 0 and 1 is below 95 %; larger values make intervals for independent
-# completions too wide.
+# This constant is added to the variance in the denominator of correlations, in units of problems. With few correct (or
+# few incorrect) completions, the estimate of ρ is uncertain, and the constant moves the estimate towards 1. The value
+# was chosen by simulation. With 0, the coverage of intervals for accuracies near 0 and 1 is below 95 %. Larger values
+# make intervals for independent completions too wide.
 EXTRA_VARIANCE = 1 / 8
 RESAMPLES, SEED = 10_000, 0
 # Number of resampling indices drawn at once; all indices for 2,818 problems would take 225 MB.
@@ -28,7 +28,7 @@ INDICES_PER_CHUNK = 2**22
 
 
 class Interval(NamedTuple):
-    """A mean and its 95 % interval; `None` if there are no values, or if the ends cannot be estimated."""
+    """A mean and its 95 % interval; fields that cannot be computed are `None`."""
 
     mean: float | None
     low: float | None
@@ -101,7 +101,7 @@ def effective_size(shares: Shares) -> float:
     if not repeated.any():
         return n
     mean = correct.mean()
-    # n times the unbiased estimates of the variance p (1 - p) of a completion and of its within-problem component.
+    # n times unbiased estimates of a completion's variance p (1 - p): the total, and the part within problems.
     total = n * mean * (1 - mean) + _products(correct, correct) / max(n - 1, 1)
     x, k = correct[repeated], shares.completions[repeated]
     within = (x * (1 - x) * k / (k - 1)).mean() * n

@@ -1,6 +1,6 @@
 """Accuracy, completion length and accuracy within token budgets, for one run or several runs on the same problems.
 
-A completion counts at a budget if it is correct and not longer than the budget. Its length includes the text after the
+A completion counts at a budget if it is correct and not longer than the budget. The length includes the text after the
 final box. A truncated completion can count only at the largest budget.
 
 The area is the mean accuracy over all budgets from 0 to the limit, in [0, 1]. It equals the mean of 1 - tokens / limit
@@ -18,8 +18,8 @@ import pandas as pd
 from .intervals import Interval, Shares, accuracy_difference, accuracy_interval, interval_of_average
 from .samples import FIELDS, Sample
 
-CORRECTNESS = ("correct", "correct_qwen")  # columns: this package's grader, the rules of the Qwen2.5-Math script
-SMALLEST_BUDGET, MIN_BUDGETS = 512, 6  # smallest budget in tokens, minimum number of budgets
+CORRECTNESS = ("correct", "correct_qwen")  # columns of this package's grader and of the Qwen2.5-Math rules
+SMALLEST_BUDGET, MIN_BUDGETS = 512, 6  # smallest budget in tokens; minimum number of budgets
 
 
 def by_benchmark(samples: Sequence[Sample]) -> dict[str, pd.DataFrame]:
@@ -65,7 +65,7 @@ def pass_at(samples: pd.DataFrame, by: str) -> dict[str, float | None]:
 
 
 def budgets_up_to(limit: int) -> list[int]:
-    """List budgets in ascending order: halve `limit` repeatedly down to 512 tokens, or lower to get six budgets."""
+    """List budgets in ascending order: halve `limit` down to 512 tokens, or further until there are six budgets."""
     budgets = [limit]
     while budgets[0] // 2 >= SMALLEST_BUDGET or (len(budgets) < MIN_BUDGETS and budgets[0] > 1):
         budgets.insert(0, budgets[0] // 2)
@@ -78,10 +78,10 @@ def measure(
     """
     Measure several runs on the same sets, with 95 % intervals. All sets have the same weight.
 
-    `runs`: for each run, the samples of each set. The result has `problems`; `scored`, the number of problems scored
-    in every run, from which accuracy and area are computed; `accuracy`, `length` and `area` for each run, with their
-    `..._difference` from the `baseline` run; and `budgets`, the accuracies at each token budget up to `limit`. Without
-    `limit`, `area` and `budgets` are omitted.
+    `runs`: for each run, the samples of each set. The result contains the number of `problems` and the number of
+    problems that are `scored` in every run, from which accuracy and area are computed. `accuracy`, `length` and `area`
+    have one value per run, and `..._difference` is the difference from the `baseline` run. `budgets` contains the
+    accuracies at each token budget up to `limit`. Without `limit`, `area` and `budgets` are omitted.
     """
     problems = [scored_by_all(tables_of_set, by) for tables_of_set in zip(*runs, strict=True)]
 

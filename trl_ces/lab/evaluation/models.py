@@ -42,7 +42,7 @@ def check_model(name: str) -> None:
     folder = Path(expand_home(name))
     if is_local(name) and not any((folder / file).is_file() for file in ("config.json", "adapter_config.json")):
         raise UserError(
-            f"The model {name!r} has no config.json (and no adapter_config.json): set `--model` to a saved model's "
+            f"The model {name!r} has no config.json and no adapter_config.json: set `--model` to a saved model's "
             f"directory, a checkpoint or a Hub id.{nearest_model(name)}"
         )
 
@@ -91,7 +91,7 @@ def end_tokens(tokenizer: Any, ends: int | Sequence[int] | None) -> list[int]:
 def fingerprint(folder: Path) -> str:
     """Hash the names and contents of a model's files to 16 hexadecimal digits."""
     digest = hashlib.sha256()
-    # Ignore files that a study writes to the same folder: they change, although the model does not.
+    # Ignore files that a study writes to the same folder, because these files can change while the model does not.
     names = ("config", "generation_config", "adapter", "tokenizer", "vocab", "merges", "special_tokens", "pytorch")
     for file in sorted(folder.iterdir()):
         has_known_name = file.suffix in (".json", ".txt", ".bin") and file.name.startswith(names)
@@ -127,8 +127,8 @@ def apply_template(tokenizer: Any, messages: list[dict[str, str]], **options: An
         return tokenizer.apply_chat_template(messages, add_generation_prompt=True, **options)
     except TemplateError as error:
         raise UserError(
-            f"The model's chat template rejects the prompt ({error}): if it does not support system messages, "
-            "set `--system_prompt null`."
+            f"The model's chat template rejects the prompt ({error}): if the template does not support system "
+            "messages, set `--system_prompt null`."
         ) from None
 
 

@@ -53,13 +53,13 @@ def _measure(sets: list[pd.DataFrame], limit: int) -> dict[str, Any]:
     """Measure one set or the average of several sets, with both graders."""
     results: dict[str, Any] = {}
     for by in CORRECTNESS:
-        measured = measure([sets], by, limit=limit)
-        results |= {"problems": measured["problems"], "length_tokens": measured["length"][0]}
+        measures = measure([sets], by, limit=limit)
+        results |= {"problems": measures["problems"], "length_tokens": measures["length"][0]}
         results[by] = {
-            "problems": measured["scored"],
-            "accuracy": measured["accuracy"][0],
-            "area": measured["area"][0],
-            "budgets": {str(row["budget"]): row["accuracy"][0]["mean"] for row in measured["budgets"]},
+            "problems": measures["scored"],
+            "accuracy": measures["accuracy"][0],
+            "area": measures["area"][0],
+            "budgets": {str(row["budget"]): row["accuracy"][0]["mean"] for row in measures["budgets"]},
             "pass_at": pass_at(sets[0], by) if len(sets) == 1 else None,
         }
     return results
@@ -110,15 +110,16 @@ def results_table(summary: dict[str, Any]) -> str:
     )
     if unscored:
         notes += (
-            f"\n\n{unscored} completions are unscored: the grader does not support their reference answers (they "
-            "count only in Script Acc), or the reference solution of a code problem does not run on this machine."
+            f"\n\n{unscored} completions are unscored: the grader does not support their reference answers (these "
+            "completions count only in Script Acc), or the reference solution of a code problem does not run on this "
+            "machine."
         )
-    measured = {SETS[name].title: entry["correct"] for name, entry in entries.items()}
+    measures_by_title = {SETS[name].title: entry["correct"] for name, entry in entries.items()}
     rows = [
         [title, *map(percent, [*measures["budgets"].values(), measures["area"]["mean"]])]
-        for title, measures in measured.items()
+        for title, measures in measures_by_title.items()
     ]
-    budgets = markdown(["Acc ↑ within", *next(iter(measured.values()))["budgets"], "Area"], rows)
+    budgets = markdown(["Acc ↑ within", *next(iter(measures_by_title.values()))["budgets"], "Area"], rows)
     return "\n\n".join([heading, _main_table(summary), notes, budgets, BUDGETS_NOTE]) + "\n"
 
 
@@ -163,23 +164,23 @@ def compare_folders(
     if baseline not in names:
         raise UserError(f"`--baseline` {baseline!r} is not one of {', '.join(names)}.{nearest(baseline, names)}")
     runs = [load_run(folder, name) for folder, name in zip(folders, names, strict=True)]
-    compared = compare(runs, correctness, names.index(baseline))
+    comparison = compare(runs, correctness, names.index(baseline))
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
-        write_json(output, compared)
-    return compared
+        write_json(output, comparison)
+    return comparison
 
 
 def shared_benchmarks(runs: Sequence[Run]) -> list[str]:
-    """Return the benchmarks that all runs share, in the first run's order; raise `UserError` if problems differ."""
+    """Return the benchmarks that all runs share, in the first run's order. Raise `UserError` if problems differ."""
     shared = [name for name in runs[0].settings["benchmarks"] if all(name in run.settings["data"] for run in runs)]
     if not shared:
         raise UserError("The runs have no benchmark in common, so they cannot be compared.")
     for run, name in product(runs[1:], shared):
         if run.settings["data"][name] != runs[0].settings["data"][name]:
             raise UserError(
-                f"{runs[0].name} and {run.name} contain different problems of {name}: run both with the same data and "
-                "`--max_problems`."
+                f"{runs[0].name} and {run.name} contain different problems of {name}: run both evaluations with "
+                "the same data and `--max_problems`."
             )
     return shared
 
@@ -227,29 +228,29 @@ def _measure_by_difficulty(runs: Sequence[pd.DataFrame], by: str) -> dict[str, A
     }
 
 
-def comparison_text(compared: dict[str, Any]) -> str:
+def comparison_text(comparison: dict[str, Any]) -> str:
     """Render Markdown tables: results by benchmark (as in Table 1), differences, question difficulty, budgets."""
-    names, baseline = compared["runs"], compared["baseline"]
-    kinds = [SETS[name].kind for name in compared["benchmarks"]]
-    titled_rows = [(SETS[name].title, row) for name, row in compared["benchmarks"].items()]
-    titled_rows += [(KINDS[kind], row) for kind, row in compared["averages"].items() if kinds.count(kind) > 1]
+    names, baseline = comparison["runs"], comparison["baseline"]
+    kinds = [SETS[name].kind for name in comparison["benchmarks"]]
+    titled_rows = [(SETS[name].title, row) for name, row in comparison["benchmarks"].items()]
+    titled_rows += [(KINDS[kind], row) for kind, row in comparison["averages"].items() if kinds.count(kind) > 1]
     indices, others = range(len(names)), [index for index, name in enumerate(names) if name != baseline]
     pair_names = [f"{names[index]} - {baseline}" for index in others]
     results = [[title, *_cells(row, indices)] for title, row in titled_rows]
     differences = [[title, *_cells(row, others, "_difference")] for title, row in titled_rows]
     split = [
         [SETS[name].title, part, str(row["problems"]), *_cells(row, indices)]
-        for name, parts in compared["split"].items()
+        for name, parts in comparison["split"].items()
         for part, row in parts.items()
     ]
     simple = f"Simple questions: more than half of the completions of {names[0]} are correct."
     tables = [
-        ("By benchmark", ["Dataset", *_headings(names)], results, _notes(compared)),
+        ("By benchmark", ["Dataset", *_headings(names)], results, _notes(comparison)),
         ("Paired differences", ["Dataset", *_headings(pair_names)], differences, ""),
         ("Simple and hard questions", ["Dataset", "Part", "Problems", *_headings(names)], split, simple),
     ]
-    for kind, measured in compared["averages"].items():
-        entries = [(str(row["budget"]), row, "accuracy") for row in measured["budgets"]] + [("Area", measured, "area")]
+    for kind, average in comparison["averages"].items():
+        entries = [(str(row["budget"]), row, "accuracy") for row in average["budgets"]] + [("Area", average, "area")]
         rows = [
             [
                 title,
@@ -277,25 +278,25 @@ def _cells(row: dict[str, Any], runs: Sequence[int], suffix: str = "") -> list[s
     ]
 
 
-def _notes(compared: dict[str, Any]) -> str:
+def _notes(comparison: dict[str, Any]) -> str:
     grader = {"correct": "this package's grader", "correct_qwen": "the rules of the Qwen2.5-Math script"}
     notes = [
-        f"Acc: % of completions that are correct by {grader[compared['correctness']]}. Len: mean number of tokens, "
+        f"Acc: % of completions that are correct by {grader[comparison['correctness']]}. Len: mean number of tokens, "
         "including thinking. Brackets: 95 % intervals over problems."
     ]
     partially_scored = [
         f"{row['scored']} of {row['problems']} problems of {SETS[name].title}"
-        for name, row in compared["benchmarks"].items()
+        for name, row in comparison["benchmarks"].items()
         if row["scored"] < row["problems"]
     ]
     if partially_scored:
         notes.append(
             f"Acc covers only problems that can be graded: {', '.join(partially_scored)}. Len covers all problems."
         )
-    if compared["left_out"]:
-        titles = [SETS[name].title for name in compared["left_out"]]
+    if comparison["left_out"]:
+        titles = [SETS[name].title for name in comparison["left_out"]]
         notes.append(f"Omitted because not every run includes them: {', '.join(titles)}.")
-    for name, settings in compared["differing"].items():
+    for name, settings in comparison["differing"].items():
         changes = "; ".join(f"`{key}` {old!r} and {new!r}" for key, (old, new) in settings.items())
-        notes.append(f"Settings that differ from those of {compared['runs'][0]}: {name} ({changes}).")
+        notes.append(f"Settings that differ from those of {comparison['runs'][0]}: {name} ({changes}).")
     return " ".join(notes)

@@ -41,7 +41,7 @@ def _load_problems(settings: EvaluationSettings) -> list[Problem]:
     names, folder = settings.benchmarks, settings.data_dir
     sets = [load_own(settings.data)] if settings.data else [load_benchmark(name, folder) for name in names]
     try:
-        # Raises an error if the algebra package for `correct_qwen` is missing.
+        # This call raises an error if the algebra package for `correct_qwen` is missing.
         grade_many(["\\boxed{\\sqrt{8}}"], ["2\\sqrt{2}"], with_qwen=True)
     except RuntimeError as error:
         raise UserError(str(error)) from None
@@ -177,25 +177,25 @@ def run_evaluation(
     settings: EvaluationSettings,
     output_dir: Path,
     *,
-    say: Callable[[str], None] = print,
+    report: Callable[[str], None] = print,
     progress: bool = True,
     wait: bool = False,
 ) -> dict[str, Any]:
     """
     Evaluate a model, or resume an interrupted evaluation in `output_dir`; return the summary.
 
-    If another process is using `output_dir`, wait for it if `wait` is set; otherwise raise `UserError`.
+    If another process uses `output_dir`, wait for that process if `wait` is set; otherwise raise `UserError`.
     """
     check_model(settings.model)
     settings = choose_backend(settings)
-    facts = read_model(settings)  # first, because the problems may have to be downloaded
+    facts = read_model(settings)  # read the model first, because the problems may have to be downloaded
     problems = _load_problems(settings)
     prompts = _encode(settings, facts, problems)
     requests = list_requests(settings, problems, prompts)
-    recorded, code_grader = record(settings, facts, problems), CodeGrader(settings.code_time_limit)
-    with open_samples(output_dir, recorded, wait) as file:
+    run_settings, code_grader = collect_settings(settings, facts, problems), CodeGrader(settings.code_time_limit)
+    with open_samples(output_dir, run_settings, wait) as file:
         done, total = {key_of(sample) for sample in file.samples}, sum(len(request.keys) for request in requests)
-        say(
+        report(
             f"{len(problems)} problems x {settings.num_samples} completions in {output_dir}: {len(done)} already done."
         )
         if len(done) < total:
@@ -206,13 +206,13 @@ def run_evaluation(
                 for samples in draw(backend, batches, facts.tokenizer, done, code_grader):
                     file.append(samples)
                     bar.update(len(samples))
-        summary = summarize(recorded, file.samples)
+        summary = summarize(run_settings, file.samples)
         write_json(output_dir / SUMMARY, summary)
         write_text(output_dir / TABLE, results_table(summary))
     return summary
 
 
-def record(settings: EvaluationSettings, facts: ModelFacts, problems: Sequence[Problem]) -> dict[str, Any]:
+def collect_settings(settings: EvaluationSettings, facts: ModelFacts, problems: Sequence[Problem]) -> dict[str, Any]:
     """Collect the content of settings.json: everything that determines which samples are drawn."""
     data = {}
     for name in settings.benchmarks:
@@ -220,7 +220,7 @@ def record(settings: EvaluationSettings, facts: ModelFacts, problems: Sequence[P
         data[name] = {"problems": len(subset), "digest": data_digest(subset)}
     sampling = settings.sampling()
     if settings.backend == "vllm":
-        del sampling["batch_size"]  # vLLM does not use it
+        del sampling["batch_size"]  # not used by vLLM
     return {**sampling, "fingerprint": facts.fingerprint, "data": data}
 
 
@@ -231,9 +231,9 @@ def evaluate(
     Measure accuracy and length on benchmarks; an `evaluation` function for studies.
 
     Args:
-        model_dir (`str` or `Path`): Directory of a saved model, which also stores the completions, or a Hub id.
-        benchmarks (`str` or `Sequence[str]`, optional): Benchmarks and groups, `"math12"` by default unless `data` is
-            set.
+        model_dir (`str` or `Path`): Hub id, or directory of a saved model, where the completions are also stored.
+        benchmarks (`str` or `Sequence[str]`, *optional*): Benchmarks and groups. Defaults to `"math12"` if `data` is
+            not set.
         correctness (`str`): `"correct"`, or `"correct_qwen"` for the rules of the Qwen2.5-Math script.
         **options: Other fields of [`EvaluationSettings`].
 

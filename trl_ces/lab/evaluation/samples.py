@@ -56,7 +56,7 @@ class SampleFile:
 
 @contextmanager
 def open_samples(folder: Path, settings: dict[str, Any], wait: bool = False) -> Iterator[SampleFile]:
-    """Lock and open a directory's samples; raise `UserError` if they were drawn with other settings."""
+    """Lock and open a directory's samples; raise `UserError` if the samples were drawn with different settings."""
     try:
         lock = lock_file(folder / LOCK, wait)
     except OSError as error:
@@ -73,7 +73,7 @@ def open_samples(folder: Path, settings: dict[str, Any], wait: bool = False) -> 
 
 
 def _check_settings(folder: Path, settings: dict[str, Any]) -> None:
-    """Write settings.json if it is missing; raise `UserError` if it differs from `settings`."""
+    """Write settings.json if the file is missing; raise `UserError` if its content differs from `settings`."""
     if not (folder / SETTINGS).is_file():
         if (folder / SAMPLES).is_file():
             raise UserError(f"{folder / SAMPLES} exists without {SETTINGS}: choose another `--output_dir`.")
@@ -84,8 +84,8 @@ def _check_settings(folder: Path, settings: dict[str, Any]) -> None:
     if differing:
         changes = "; ".join(f"`{name}` was {old!r} and is now {new!r}" for name, (old, new) in differing.items())
         raise UserError(
-            f"{folder} contains samples drawn with other settings: {changes}. Choose another `--output_dir`, or use "
-            "the same settings."
+            f"{folder} contains samples drawn with different settings: {changes}. Choose another `--output_dir`, or "
+            "use the same settings."
         )
 
 

@@ -36,7 +36,7 @@ def _setting(default: Any, text: str, limits: Any = TEXT) -> Any:
 
 @dataclass(frozen=True)
 class EvaluationSettings:
-    """Settings of an evaluation; defaults follow the paper where it states a value (section 3.3)."""
+    """Settings of an evaluation; defaults follow section 3.3 of the paper where it states a value."""
 
     model: str = _setting("", "Hub id, or directory of a saved model or LoRA adapter")
     benchmarks: list[str] = field(
@@ -97,7 +97,7 @@ class EvaluationSettings:
         object.__setattr__(self, "benchmarks", find_benchmarks(names) if self.data is None else [OWN])
 
     def sampling(self) -> dict[str, Any]:
-        """Return the settings that determine completions and grades; they must not change within a directory."""
+        """Return the settings that determine completions and grades, and that must not change within a directory."""
         ignored = NOT_SAMPLING if self.code_benchmarks() else {*NOT_SAMPLING, "code_time_limit"}
         # Output directories of earlier versions lack these settings.
         ignored |= {name for name in ("data", "prompt_template") if getattr(self, name) is None}

@@ -126,8 +126,8 @@ def group_facts(
     Compute expected shares over groups of `size` completions; NaN if no prompt has enough scored completions.
 
     `shaped_share` is the share of tokens that CES shapes (Eq. 5). The last two values are shares of the shaped
-    tokens: tokens in all-correct or all-incorrect groups, and tokens in incorrect completions with A' > 0 (Eq. 7),
-    which the cap on incorrect completions (`capped`) prevents.
+    tokens: the share in all-correct or all-incorrect groups, and the share in incorrect completions with A' > 0
+    (Eq. 7). The cap on incorrect completions (`capped`) prevents A' > 0.
     """
     by_prompt: dict[int, list[tuple[SampledCompletion, bool]]] = {}
     for completion, score in zip(completions, correct or [None] * len(completions), strict=True):
@@ -142,7 +142,7 @@ def group_facts(
                 continue
             length, highest = len(completion.tokens), sorted(completion.entropies, reverse=True)
             tokens += length
-            # The group's other G - 1 completions are drawn from n - 1; `other_correct` of them are correct.
+            # The group's other G - 1 completions are drawn from n - 1, and `other_correct` of the G - 1 are correct.
             for other_correct in range(size):
                 ways = math.comb(c - score, other_correct) * math.comb(n - 1 - (c - score), size - 1 - other_correct)
                 probability = ways / math.comb(n - 1, size - 1)

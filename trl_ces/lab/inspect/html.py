@@ -56,7 +56,7 @@ def token_shaping(sample: RecipeSample, settings: dict[str, Any], mask_truncated
         for completion in completions
     ]
     counts = zip(group_correct.tolist(), group_scored.tolist(), correct.tolist(), strict=True)
-    # If all scores of a group are swapped, all advantages change sign.
+    # If correct and incorrect completions of a group swap roles, all advantages change sign.
     advantages = torch.tensor(
         [
             -advantage_of_incorrect(n - c, n) if is_correct else advantage_of_incorrect(c, n)

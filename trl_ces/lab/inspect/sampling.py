@@ -57,13 +57,13 @@ class RecipeSample:
 
 
 def sample_recipe(recipe: Recipe, prompts: Prompts, sampling: Sampling, *, build: bool = False) -> RecipeSample:
-    """Sample completions of a recipe's model and grade them with its reward; `build` allows its `model_builder`."""
+    """Sample completions of a recipe's model and grade them with its reward; `build`: call `model_builder` first."""
     name, model, tokenizer = _load_model(recipe, build)
-    system, question = recipe.script.system_prompt, recipe.script.prompt_template
-    if prompts.typed and (question or tokenizer.chat_template is not None):
-        prompts = Prompts([make_prompt(text, system, "--prompt", question) for text in prompts.prompts])
-    template = recipe.training.get("chat_template_kwargs")
-    encoded = [encode_prompt(tokenizer, prompt, template) for prompt in prompts.prompts]
+    system, template = recipe.script.system_prompt, recipe.script.prompt_template
+    if prompts.typed and (template or tokenizer.chat_template is not None):
+        prompts = Prompts([make_prompt(text, system, "--prompt", template) for text in prompts.prompts])
+    chat_options = recipe.training.get("chat_template_kwargs")
+    encoded = [encode_prompt(tokenizer, prompt, chat_options) for prompt in prompts.prompts]
     completions = sample_completions(model, tokenizer, encoded, sampling)
     correct, reason = None, None
     if prompts.columns:
@@ -72,7 +72,7 @@ def sample_recipe(recipe: Recipe, prompts: Prompts, sampling: Sampling, *, build
 
 
 def _load_model(recipe: Recipe, build: bool) -> tuple[str, Any, Any]:
-    """Load the model and its tokenizer; return the model's name, the model and the tokenizer."""
+    """Return the model's name, the model and the tokenizer."""
     logging.disable_progress_bar()
     name = model_path(recipe) if build else str(recipe.model.model_name_or_path)
     path = os.path.expanduser(name)

@@ -29,12 +29,12 @@ class Sampling:
     max_new_tokens: int = 512
     tau: float | str = 0.01  # share of each completion's tokens (at least one token), or "auto"
     seed: int = 0
-    batch_size: int = 32  # completions generated together; changing it changes the sampled completions
+    batch_size: int = 32  # completions per batch; a different batch size changes the completions
 
     def __post_init__(self):
         if not 0 < self.temperature < math.inf:
             raise UserError(
-                f"`--temperature` is {self.temperature}: it must be above 0; 1.0 is the model's unscaled distribution."
+                f"`--temperature` is {self.temperature}: it must be above 0; 1.0 uses the unscaled distribution."
             )
         if self.tau != AUTO and not (is_number(self.tau) and 0 <= float(self.tau) <= 1):
             raise UserError(f"`--tau` is {self.tau!r:.80}: it must be a number in [0, 1] or `{AUTO}`.")
@@ -87,9 +87,7 @@ def recipe_to_sample(
                 "No model is specified: set `--model` to a directory or a Hub id, or `--config` to a recipe."
             )
         if not prompts and "dataset_name" not in overrides:
-            raise UserError(
-                "There are no prompts: pass `--prompt`, `--data` with a file, or `--config` with a recipe."
-            )
+            raise UserError("There are no prompts: pass `--prompt TEXT`, `--data FILE` or `--config RECIPE`.")
         # The default dtype, float32, is meant for training. For sampling, keep the dtype of the saved model.
         overrides.setdefault("dtype", ["auto"])
         overrides.setdefault("dataset_name", ["unused"])  # required in a recipe; not read if prompts are given
@@ -99,7 +97,7 @@ def recipe_to_sample(
     if model is not None or recipe.script.model_builder is None:
         check_model(str(recipe.model.model_name_or_path))
     if not names and "reward_funcs" not in overrides:
-        # Otherwise the default rewards would grade the completions although the user did not choose them.
+        # Do not grade the completions with the default rewards, which the user did not choose.
         recipe = replace(recipe, script=replace(recipe.script, reward_funcs=[]))
     return recipe
 
@@ -114,7 +112,7 @@ class Prompts:
 
 
 def read_prompts(recipe: Recipe, num_prompts: int | None = None) -> Prompts:
-    """Read prompts from the recipe's data; if the recipe has a reward, also read the other columns."""
+    """Read prompts from the recipe's data; if the recipe has a reward, also return the other columns."""
     from ...train.data import load_datasets, read_rows
 
     script = recipe.script
@@ -122,7 +120,7 @@ def read_prompts(recipe: Recipe, num_prompts: int | None = None) -> Prompts:
     count = num_prompts or min(NUM_PROMPTS, script.max_train_samples or NUM_PROMPTS)
     try:
         may_be_small = script.dataset_builder is None and is_local(name) and num_prompts is None
-        take_all = may_be_small and len(read_rows(script, name, script.dataset_split).golds) <= count  # a local file
+        take_all = may_be_small and len(read_rows(script, name, script.dataset_split).golds) <= count
         limit = None if take_all else count
         subset = replace(script, max_train_samples=limit, num_eval_samples=None, eval_dataset_name=None)
         data, _ = load_datasets(subset)

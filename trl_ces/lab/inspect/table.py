@@ -42,7 +42,7 @@ def report(facts: dict[str, Any], pairs: pd.DataFrame, tokenizer: Any, top: int,
 
 def summary(facts: dict[str, Any]) -> str:
     """Render the sampling settings and the means over all completions."""
-    sampled = (
+    heading = (
         f"{facts['model']}: {facts['completions']} completions ({facts['num_prompts']} prompts x "
         f"{facts['num_samples']}) at temperature {facts['temperature']:g}, at most "
         f"{facts['max_new_tokens']} tokens, seed {facts['seed']}"
@@ -66,7 +66,7 @@ def summary(facts: dict[str, Any]) -> str:
         ]
     return "\n".join(
         [
-            textwrap.fill(sampled, WIDTH, break_long_words=False, break_on_hyphens=False),
+            textwrap.fill(heading, WIDTH, break_long_words=False, break_on_hyphens=False),
             *(f"  {name:<51}{value:>8} {unit}" for name, value, unit in lines),
         ]
     )
@@ -115,11 +115,11 @@ def explanation(facts: dict[str, Any], shorter: float) -> str:
     )
     if math.isnan(shorter):
         text += (
-            "Whether it leads to shorter completions is unknown: no pair has samples of both alternatives in "
+            "Whether this shortens completions is unknown: no pair has samples of both alternatives in "
             "completions that ended. Sample more (--num_samples) or longer (--max_new_tokens) completions."
         )
     else:
-        text += f"It leads to shorter completions at {percent(shorter)} % of positions (weighted by count x entropy)."
+        text += f"This shortens completions at {percent(shorter)} % of positions (weighted by count x entropy)."
     paragraphs = [text]
     if facts["truncated"] > 0:
         paragraphs.append(
@@ -129,8 +129,8 @@ def explanation(facts: dict[str, Any], shorter: float) -> str:
     if facts["too_short"] > 0:
         paragraphs.append(
             f"{percent(facts['too_short'])} % of the completions are so short that floor(length x tau) is 0, so "
-            "CES would not shape them. This report uses the highest-entropy token of each. A larger tau selects more "
-            "tokens."
+            "CES would not shape them. This report uses the highest-entropy token of each such completion. A larger "
+            "tau selects more tokens."
         )
     if math.isnan(facts["shaped_share"]) and not math.isnan(facts["accuracy"]):
         paragraphs.append(

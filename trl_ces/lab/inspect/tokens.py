@@ -65,7 +65,7 @@ def distribution_facts(logits: Tensor, temperature: float) -> tuple[Tensor, Tens
     entropies, probabilities, tokens = [], [], []
     for chunk in logits.split(POSITIONS_PER_CHUNK):
         log_probs = (chunk.float() / temperature).log_softmax(dim=-1)
-        # A token with probability 0 (logit -inf) contributes 0; unmasked, 0 * -inf would be NaN.
+        # A token with probability 0 (logit -inf) contributes 0; without the mask, 0 * -inf would be NaN.
         terms = log_probs.exp() * log_probs
         entropies.append(entropy_in_bits(-terms.masked_fill(log_probs == -math.inf, 0.0).sum(dim=-1)))  # Eq. 4
         top = log_probs.topk(2, dim=-1)

@@ -16,7 +16,7 @@ GIB = 2**30
 RESERVE = 3 * GIB  # CUDA context, NCCL buffers and allocator fragmentation
 RESERVE_CPU = 1 * GIB  # Python, torch and other libraries, on a CPU
 # vLLM's activations for 4,096 batched tokens, and its CUDA graphs. Since vLLM 0.21, the graphs reduce the size of the
-# cache (`Worker.determine_available_memory` in vllm/v1/worker/gpu_worker.py). They remain allocated while vLLM sleeps.
+# cache (`Worker.determine_available_memory` in vllm/v1/worker/gpu_worker.py). The graphs stay allocated in sleep mode.
 VLLM_WORKSPACE = 2 * GIB
 VLLM_SLEEPING = 1 * GIB
 # DeepSpeed's defaults, in parameters: reduce_bucket_size and stage3_max_live_parameters.
@@ -35,7 +35,7 @@ class Engine:
     offload_optimizer: bool = False  # whether the optimizer state is in host memory
     offload_weights: bool = False  # whether ZeRO-3's weight shards are in host memory
     fsdp: bool = False  # whether FSDP2 shards weights, gradients and optimizer state
-    nodes: int = 1  # machines, each with the same number of processes
+    nodes: int = 1  # number of machines, each with the same number of processes
 
     @property
     def shards_weights(self) -> bool:
@@ -57,12 +57,12 @@ class Engine:
 class Generation:
     """Settings for generating completions."""
 
-    vllm: bool  # whether vLLM runs on the training devices, instead of transformers' `generate` or a vLLM server
-    server: bool = False  # whether vLLM runs on other devices, whose memory is not included
+    vllm: bool  # whether colocated vLLM generates, instead of transformers or a vLLM server
+    server: bool = False  # whether a vLLM server generates, on devices that are not included
     utilization: float = 0.0  # vLLM's fraction of the device memory, 0 to 1
     sleeps: bool = False  # whether vLLM frees its memory during training
-    tensor_parallel: int = 1  # devices per vLLM engine
-    sequences: int = 0  # completions that one engine or process generates at a time
+    tensor_parallel: int = 1  # number of devices per vLLM engine
+    sequences: int = 0  # number of completions that one engine or process generates at a time
     kv_bytes: int = 0  # bytes of key-value cache per token on one device
 
 
@@ -74,14 +74,14 @@ class Setup:
     engine: Engine  # distribution of weights, gradients and optimizer state
     accumulation: int  # passes per optimizer step; if above 1, gradients and activations coexist
     generation: Generation  # settings for generating completions
-    frozen_bytes: int  # bytes per frozen weight: as loaded, unless DeepSpeed casts the model
+    frozen_bytes: int  # bytes per frozen weight, in the loaded dtype unless DeepSpeed casts the model
     trained_bytes: int  # bytes per trained weight and per gradient, without DeepSpeed's float32 master weights
     device: int | None = None  # bytes of memory per device; `None` if unknown
     reference: bool = False  # whether a KL term needs a reference model (a second model unless LoRA is used)
 
     @property
     def sent_bytes(self) -> int:
-        """Bytes per weight sent to vLLM. TRL sends weights as stored, with adapters merged into the frozen weights."""
+        """Bytes per weight sent to vLLM. TRL keeps the stored dtype and merges adapters into the frozen weights."""
         return self.trained_bytes if self.step.lora is None else self.frozen_bytes
 
 
@@ -90,10 +90,10 @@ class Memory:
     """Memory of one device and of its node's host, in bytes."""
 
     parts: dict[str, int]  # peak of each part
-    training: int  # peak while training; less than the sum of the parts, because they peak at different times
+    training: int  # peak while training; less than the sum of the parts, which peak at different times
     generating: int  # peak while completions are generated; 0 if a server generates them
     host: int  # host memory per node for offloaded state
-    full_completions: float  # full-length completions that fit in vLLM's cache; infinite without vLLM
+    full_completions: float  # number of full-length completions that fit in vLLM's cache; infinite without vLLM
 
     @property
     def peak(self) -> int:
@@ -119,7 +119,7 @@ def plan_memory(setup: Setup) -> Memory:
     if generation.server:
         generating = 0
     elif generation.vllm:
-        # TRL gathers and sends one tensor at a time, except with LoRA under ZeRO-3, where it gathers all tensors.
+        # TRL gathers and sends one tensor at a time, except with LoRA under ZeRO-3, where TRL gathers all tensors.
         if engine.zero_stage == 3 and step.lora is not None:
             gathered = setup.frozen_bytes * count.weights
         else:
@@ -171,8 +171,8 @@ def _states(count: StepCount, setup: Setup) -> tuple[int, int, int, int]:
 def _buffers(count: StepCount, setup: Setup) -> int:
     engine, size = setup.engine, WIDTHS[setup.step.dtype]
     if engine.fsdp:
-        # In the compute dtype: a layer, the prefetched next layer, the layer's gradients, and either the previous
-        # unit's gradients while they are reduced, or the LM head, which remains gathered until its backward pass.
+        # FSDP2 allocates a layer, the prefetched next layer, the layer's gradients, and either the previous unit's
+        # gradients during their reduction, or the LM head, which remains gathered until its backward pass.
         return size * (3 * count.layer + max(count.layer, count.head))
     if not engine.zero_stage:
         # DDP's buckets are a second copy of the gradients.
@@ -180,12 +180,12 @@ def _buffers(count: StepCount, setup: Setup) -> int:
     bucket = size * min(BUCKET, count.trained)
     if engine.zero_stage < 3:
         return bucket
-    # The gathered layers, and the LM head, which TRL gathers separately.
+    # DeepSpeed gathers layers, and TRL gathers the LM head separately.
     return bucket + size * min(LIVE_WEIGHTS + count.largest, count.weights)
 
 
 def _vllm(setup: Setup, count: StepCount) -> tuple[int, int, float]:
-    """Return vLLM's bytes in generation and training, and how many full-length completions fit in its cache."""
+    """Return vLLM's bytes in generation and training, and the number of full-length completions in its cache."""
     generation = setup.generation
     if not generation.vllm or setup.device is None:
         return 0, 0, float("inf")

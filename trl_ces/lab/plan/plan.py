@@ -26,12 +26,12 @@ DEVICES = {
     "L40S": (362e12, 864e9),
     "RTX4090": (165e12, 1008e9),
 }
-# High and low estimates of the utilization of these peaks, as (FLOP/s, bandwidth). FLOP/s: experiments/h100 measured
-# 0.26 during an update of a 1.5B model on an H100; Llama 3 reports 0.38 to 0.43 (arXiv 2407.21783, section 3.3).
-# Bandwidth: an assumption that includes the time for scheduling and sampling.
+# High and low estimates of the utilization of these peaks, as (FLOP/s, bandwidth). experiments/h100 measured a FLOP/s
+# utilization of 0.26 during an update of a 1.5B model on an H100, and Llama 3 reports 0.38 to 0.43 (arXiv 2407.21783,
+# section 3.3). The bandwidth utilization is an assumption that includes the time for scheduling and sampling.
 UTILIZATION = ((0.45, 0.6), (0.25, 0.25))
-# Assumptions: the number of tokens per prompt, and the deciles of R1's completion lengths, as fractions of 12,000
-# tokens (log-normal distribution with median 3,200 and sigma 0.7).
+# Assumed number of tokens per prompt, and assumed deciles of R1's completion lengths as fractions of 12,000 tokens
+# (log-normal distribution with median 3,200 and sigma 0.7).
 PROMPT = 180
 LENGTHS = (0.08, 0.13, 0.17, 0.20, 0.24, 0.29, 0.35, 0.43, 0.55, 1.0)
 
@@ -40,7 +40,7 @@ LENGTHS = (0.08, 0.13, 0.17, 0.20, 0.24, 0.29, 0.35, 0.43, 0.55, 1.0)
 class Plan:
     """Plan of one recipe."""
 
-    name: str  # recipe and overlays
+    name: str  # names of the recipe and its overlays
     config: CESConfig  # settings of the run
     model: str  # model id or path
     schedule: Schedule  # rollouts and steps
@@ -55,7 +55,7 @@ class Plan:
 
     @property
     def hours(self) -> tuple[float, float] | None:
-        """Low and high estimates, or `None` unless vLLM is colocated on one node's GPUs and `rollouts` is known."""
+        """Low and high run times; `None` unless vLLM is colocated on one GPU node and `rollouts` is known."""
         setup, rollouts = self.setup, self.schedule.rollouts
         if not (setup.step.gpu and setup.generation.vllm and setup.engine.nodes == 1 and rollouts):
             return None

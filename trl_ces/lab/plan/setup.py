@@ -27,8 +27,8 @@ def read_engine(settings: dict[str, Any], processes: int, nodes: int | None = No
     nodes = whole_number(settings.get("num_machines", 1), "num_machines") if nodes is None else nodes
     if processes % nodes:
         raise UserError(
-            f"`--gpus` is {processes}, which is not divisible by the number of nodes ({nodes}): set it to the number "
-            "of processes on all nodes, or change `--nodes`."
+            f"`--gpus` is {processes}, which is not divisible by the number of nodes ({nodes}): set `--gpus` to the "
+            "number of processes on all nodes, or change `--nodes`."
         )
     kind = settings.get("distributed_type") or "NO"
     fields = settings.get(f"{kind.lower()}_config") or {}
@@ -47,7 +47,7 @@ def read_engine(settings: dict[str, Any], processes: int, nodes: int | None = No
             zero = dict(json.loads(Path(file).expanduser().read_text(encoding="utf-8")).get("zero_optimization") or {})
         except (OSError, ValueError, TypeError, AttributeError) as error:
             raise UserError(
-                f"`deepspeed_config_file` is {file!r}, which cannot be read ({first_line(error)}): set it to a JSON "
+                f"`deepspeed_config_file` is {file!r}, which cannot be read ({first_line(error)}): use a JSON "
                 "file with DeepSpeed's configuration."
             ) from None
         fields = {f"{name}_device": (zero.get(name) or {}).get("device") for name in OFFLOADED}
@@ -63,7 +63,7 @@ def prompt_tokens(config: CESConfig, prompt_length: int | None) -> tuple[int, st
     """Return the maximum prompt length in tokens and its source."""
     if config.max_completion_length is None:
         raise UserError(
-            "`max_completion_length` is null, but `trl-ces plan` needs a limit: set it to the length in tokens of the "
+            "`max_completion_length` is null, but `trl-ces plan` needs a limit: set the length in tokens of the "
             "longest expected completion."
         )
     if prompt_length is not None:
@@ -88,15 +88,15 @@ def make_setup(
         )
     if (name := recipe.script.reward_model_name_or_path) is not None:
         raise UserError(
-            f"`reward_model_name_or_path` is {name!r}, but `trl-ces plan` does not include reward models: set it to "
-            "null, and add the reward model's memory to the plan."
+            f"`reward_model_name_or_path` is {name!r}, but `trl-ces plan` does not include reward models: set this "
+            "field to null, and add the reward model's memory to the plan."
         )
     schedule = make_schedule(config, engine.processes, None)
     half, sharded = bool(config.bf16 or config.fp16), bool(engine.zero_stage or engine.fsdp)
     dtype_name = (
         str(shape.config().dtype).removeprefix("torch.") if recipe.model.dtype == "auto" else recipe.model.dtype
     )
-    loaded = "float32" if dtype_name in (None, "float32") else "bfloat16"
+    loaded_dtype = "float32" if dtype_name in (None, "float32") else "bfloat16"
     tokens = prompt + cast(int, config.max_completion_length)
     lora = get_peft_config(recipe.model)
     rows = schedule.micro_batch
@@ -107,13 +107,13 @@ def make_setup(
         rows=rows,
         tokens=tokens,
         checkpointing=bool(config.gradient_checkpointing),
-        dtype="bfloat16" if half and sharded else loaded,
+        dtype="bfloat16" if half and sharded else loaded_dtype,
         autocast=half and not sharded,
         flash_attention="flash" in (recipe.attention or ""),
         gpu=not recipe.training.get("use_cpu"),
         lora=None if lora is None else json.dumps(lora.to_dict(), default=sorted),  # peft stores some lists as sets
     )
-    frozen = step.dtype if engine.zero_stage else loaded
+    frozen = step.dtype if engine.zero_stage else loaded_dtype
     upcast = not engine.zero_stage and (
         lora is not None or (engine.fsdp and half)
     )  # peft or accelerate casts trained weights to float32
@@ -136,7 +136,7 @@ def _generation(config: CESConfig, schedule: Schedule, shape: ModelShape, engine
         raise UserError(
             f"`vllm_tensor_parallel_size` is {parallel}: choose a divisor of the number of GPUs ({engine.processes})."
         )
-    # Cached elements per token and device, ignoring sliding windows; each device holds at least one head.
+    # Count the cached elements per token and device without sliding windows. Each device holds at least one head.
     text = shape.config().get_text_config()
     heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
     width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Sizes and counts of a run, over all processes unless noted."""
+    """Sizes and counts of a run, for all processes together unless noted."""
 
     completions: int  # completions trained on per rollout; dynamic sampling may generate more
     prompts: int  # prompts per rollout
@@ -25,7 +25,7 @@ class Schedule:
     passes: int  # training forward passes per process and rollout
     micro_batch: int  # completions per forward pass and process
     accumulation: int  # forward passes per process and optimizer step
-    rounds: int  # maximum rounds of generation per rollout; above 1 with dynamic sampling
+    rounds: int  # maximum number of generation rounds per rollout; above 1 with dynamic sampling
     steps: int | None  # optimizer steps of the run; `None` if the number of rows is unknown
     rollouts: int | None  # rollouts of the run; `None` if `steps` is `None`
 
@@ -73,7 +73,7 @@ class Disk:
 
     model: int  # bytes of the model, or of its adapter
     checkpoint: int  # bytes of a checkpoint, which contains the model and the training state
-    saves: int | None  # checkpoints that the run writes; `None` if its number of steps is unknown
+    saves: int | None  # number of checkpoints that the run writes; `None` if unknown
     limit: int | None  # `save_total_limit`
 
     @property
@@ -85,7 +85,7 @@ class Disk:
 
     @property
     def peak(self) -> int:
-        """Peak disk usage in bytes, including the final model; if the number of checkpoints is unknown, assume one."""
+        """Peak disk usage in bytes, including the final model; an unknown number of checkpoints counts as 1."""
         on_disk = 1 if self.max_checkpoints is None else self.max_checkpoints
         remaining = on_disk if self.limit is None else min(on_disk, self.limit)
         return max(on_disk * self.checkpoint, remaining * self.checkpoint + self.model)
@@ -122,8 +122,8 @@ def plan_disk(
     elif config.save_strategy != "no" and steps is None:
         saves = None
     elif config.save_strategy != "no" and steps is not None:
-        every = config.save_steps if config.save_steps >= 1 else math.ceil(config.save_steps * steps)
-        saves = math.ceil(steps / every)  # the Trainer also saves at the last step
+        interval = config.save_steps if config.save_steps >= 1 else math.ceil(config.save_steps * steps)
+        saves = math.ceil(steps / interval)  # the Trainer also saves at the last step
     return Disk(model, model + states, saves, config.save_total_limit)
 
 
@@ -135,14 +135,14 @@ def shape_of(model_type: str, tied: bool, *numbers: int) -> dict[str, Any]:
     )
 
 
-# From each model's config.json on the Hub, so that the shipped recipes can be planned offline. DeepSeek's distilled
-# Qwen models have the shapes of Qwen2.5-Math with untied embeddings.
+# These shapes are copied from the Hub, so that the shipped recipes can be planned offline. DeepSeek's distilled Qwen
+# models have the shapes of Qwen2.5-Math with untied embeddings.
 KNOWN_SHAPES = {
     "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": shape_of("qwen2", False, 1536, 8960, 28, 12, 2, 151936),
     "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": shape_of("qwen2", False, 3584, 18944, 28, 28, 4, 152064),
     "HuggingFaceTB/SmolLM2-135M-Instruct": shape_of("llama", True, 576, 1536, 30, 9, 3, 49152),
 }
-# The quickstart's base model, which its recipes build on first use.
+# This shape belongs to the quickstart's base model, which is built on first use.
 BUILT_SHAPES = {
     "trl_ces.lab.tasks.arithmetic_model.make_base_model": shape_of("llama", True, 96, 256, 3, 4, 4, 18),
 }
@@ -152,7 +152,7 @@ BUILT_SHAPES = {
 class ModelShape:
     """A model's configuration."""
 
-    settings: str  # JSON with `model_type`; a string, because it is part of a cache key
+    settings: str  # JSON with `model_type`; a string, because cache keys must be hashable
 
     def config(self) -> "PretrainedConfig":
         """Return a new configuration object."""
@@ -162,7 +162,7 @@ class ModelShape:
 
 
 def find_shape(name: str, builder: str | None = None, config_file: str | None = None) -> ModelShape:
-    """Return the shape of the model `name`; `config_file` is its config.json or the directory that contains it."""
+    """Return the shape of the model `name`; `config_file` is the model's config.json or the directory of that file."""
     from transformers import AutoConfig
 
     folder = Path(config_file or name).expanduser()
@@ -177,7 +177,7 @@ def find_shape(name: str, builder: str | None = None, config_file: str | None = 
         config = AutoConfig.from_pretrained(folder if folder.exists() else config_file or name)
     except config_errors as error:
         raise UserError(
-            f"Cannot read the model configuration of {config_file or name!r} ({first_line(error)}): pass its "
-            "config.json, or the directory that contains it, as `--model_config`."
+            f"Cannot read the model configuration of {config_file or name!r} ({first_line(error)}): set "
+            "`--model_config` to the model's config.json or to the directory of that file."
         ) from error
     return ModelShape(json.dumps(config.to_diff_dict() | {"model_type": config.model_type}, default=str))

@@ -61,7 +61,7 @@ class StepCount:
 
     @property
     def base(self) -> int:
-        """Number of parameters without adapters, which the checkpoint contains and TRL sends to vLLM."""
+        """Number of parameters without adapters, equal to the number of weights that TRL sends to vLLM."""
         return self.weights - self.trained or self.weights
 
 
@@ -87,7 +87,7 @@ def _run(settings: StepSettings, keep_gradients: bool) -> StepCount:
         ids = torch.zeros(settings.rows, settings.tokens, dtype=torch.long)
         counter = _StorageCounter([*parameters, *model.buffers(), ids])
         if settings.gpu:
-            # TRL's Triton kernels overwrite the tile of logits; its torch loops copy it. Replace the loops'
+            # TRL's Triton kernels overwrite the tile of logits, but TRL's torch loops copy it. Replace the loops'
             # functions with a function that does nothing. A Mock would keep the tensors of its calls alive.
             for name in ("_forward_tile", "_backward_tile", "_addmm_fp32"):
                 stack.enter_context(mock.patch.object(chunked_logprob, name, _do_nothing))
@@ -114,7 +114,7 @@ def _run(settings: StepSettings, keep_gradients: bool) -> StepCount:
 
 
 def _model(settings: StepSettings) -> Any:
-    """Build the model as TRL prepares it: LoRA, the fused LM head, checkpointing."""
+    """Build the model as TRL does, with LoRA, the fused LM head and checkpointing."""
     AttentionInterface.register(ATTENTION, _attention)
     AttentionMaskInterface.register(ATTENTION, _do_nothing if settings.flash_attention else _square_mask)
     model = AutoModelForCausalLM.from_config(

@@ -13,7 +13,7 @@ REMEDIES = (
 )
 # Prefix of the line in a recipe's header that states how the recipe was tested.
 STATUS = "# Tested: "
-# Recipe and overlays -> options of `trl-ces plan`, and the devices of a vLLM server. For each model, the
+# Recipe and overlays -> options of `trl-ces plan`, and the number of devices of a vLLM server. For each model, the
 # smallest machine comes first.
 SETUPS: dict[str, dict] = {
     "R1-7B lora": {"gpu_memory": 48, "device": "L40S"},
@@ -53,7 +53,7 @@ def _schedule_lines(plan: Plan) -> list[str]:
     rollout = f"{schedule.completions} completions for {schedule.prompts} prompts"
     if schedule.rounds > 1:
         rollout += f"; dynamic sampling generates up to {schedule.rounds * schedule.completions} completions"
-    total = "unknown, because the number of rows is unknown: set --rows"
+    total = "unknown, because the number of rows is unknown: set --rows N"
     if schedule.steps is not None:
         total = f"{schedule.rollouts:,} rollouts, {schedule.steps:,} steps"
     return [
@@ -108,14 +108,14 @@ def _hours_lines(plan: Plan) -> list[str]:
     phases = ", ".join(f"{name} {format_range(low[name], high[name], 0)}" for name in low if high[name])
     return [
         f"Hours on {plan.device}: {format_range(*plan.hours, 1)}, a rough estimate. Seconds per rollout: {phases}.",
-        "Not included: the optimizer (seconds per step if offloaded), transfers, checkpoints and start-up.",
+        "Not included: the optimizer (which takes seconds if offloaded), transfers, checkpoints and start-up.",
     ]
 
 
 def _fit_line(plan: Plan) -> str:
     memory, device = plan.memory, plan.setup.device
     if device is None:
-        return "Set --gpu_memory to the GiB per device to check whether the run fits."
+        return "Set --gpu_memory to the number of GiB per device to check whether the run fits."
     if memory.full_completions < 1:
         return f"Does not fit: vLLM's cache cannot hold one full-length completion. {REMEDIES}"
     if memory.peak > device:

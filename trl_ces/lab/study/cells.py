@@ -42,8 +42,8 @@ class Cell:
     seed: int
     folder: Path
     recipe: dict[str, Any]  # the content of recipe.yaml
-    trained: bool = True  # `False`: only measure the untrained model
-    source: str = "the study"  # path of the study, for messages
+    has_training: bool = True  # `False`: only measure the untrained model
+    source: str = "the study"  # path of the study file, for error messages
 
     @property
     def name(self) -> str:
@@ -55,13 +55,13 @@ class Cell:
 
     @cached_property
     def checked_recipe(self) -> Recipe:
-        """The recipe, after checking its keys and types; raises `UserError` if one is invalid."""
+        """The recipe with checked keys and types; raises `UserError` if a key or type is invalid."""
         return make_recipe(self.recipe, self.source)
 
 
 @dataclass(frozen=True)
 class Study:
-    """A checked study; docs/study.md describes its keys. `cells` are in the order of the table rows."""
+    """A checked study; docs/study.md describes its keys. `cells` has the order of the rows in the result tables."""
 
     output_dir: Path
     baseline: str
@@ -73,7 +73,7 @@ class Study:
 
 
 def load_study(path: Path, output_dir: Path | None = None) -> Study:
-    """Read a study and its recipes; `output_dir` overrides the study's value."""
+    """Read a study and its recipes; `output_dir` overrides the study's `output_dir`."""
     content = read_yaml(path)
     reject_secrets(content, str(path))
     try:
@@ -92,7 +92,7 @@ def _make_cells(content: dict[str, Any], path: Path, folder: Path) -> list[Cell]
     """Build the cells of a checked study, ordered by variant, method and seed."""
     methods, baseline, untrained = content["methods"], content["baseline"], content.get("untrained")
     cached_compose = cache(compose)
-    recipes = {method: cached_compose(tuple(_config(fields))) for method, fields in methods.items()}
+    recipes = {method: cached_compose(tuple(_config_names(fields))) for method, fields in methods.items()}
     if untrained:
         methods = {untrained: methods[baseline]} | methods
         recipes[untrained] = recipes[baseline]
@@ -121,7 +121,7 @@ def slug(name: str) -> str:
     return re.sub(r"[^\w.]+", "_", name.lower()).strip("._")
 
 
-def _config(fields: dict[str, Any]) -> list[Any]:
+def _config_names(fields: dict[str, Any]) -> list[Any]:
     config = fields.get("config")
     return config if isinstance(config, list) else [config]
 
@@ -133,7 +133,7 @@ def _check_keys(content: dict[str, Any]) -> None:
             hint = nearest(str(name), KEYS) or f" Keys: {', '.join(KEYS)}."
             raise UserError(f"`{name}` is not a key of a study.{hint}")
         if type(value) is not KEYS[name]:
-            raise UserError(f"`{name}`: expected a {KEYS[name].__name__}, got {kind(value)} {value!r:.80}.")
+            raise UserError(f"`{name}`: expected type {KEYS[name].__name__}, got {kind(value)} {value!r:.80}.")
     for name in ("output_dir", "seeds", "methods"):
         if content.get(name, "") == "":
             raise UserError(f"`{name}` is missing.")
@@ -148,7 +148,7 @@ def _check_values(content: dict[str, Any]) -> None:
     if baseline not in methods:
         raise UserError(f"`baseline` {baseline!r} is not one of the `methods`: {', '.join(methods)}.")
     if untrained and not evaluation:
-        raise UserError("`untrained` needs `evaluation`.")
+        raise UserError("`untrained` needs `evaluation`: set `evaluation`, or remove `untrained`.")
     if evaluation is not None and not isinstance(evaluation.get("function"), str):
         raise UserError("`evaluation` needs `function`, the dotted path of a function that measures a model.")
     groups = {"overrides": content.get("overrides", {})}
@@ -156,18 +156,18 @@ def _check_values(content: dict[str, Any]) -> None:
         slugs = {slug(untrained): untrained} if untrained and key == "methods" else {}
         for name, fields in entries.items():
             if not isinstance(name, str) or not isinstance(fields, dict):
-                raise UserError(f"`{key}`: {name!r} is {fields!r}: expected a name and a mapping of fields.")
+                raise UserError(f"`{key}`: expected a name and a mapping of fields, got {name!r} and {fields!r}.")
             if not slug(name):
                 raise UserError(f"`{key}`: {name!r} cannot be converted to a folder name: use letters or digits.")
             if other := slugs.get(slug(name)):
-                raise UserError(f"`{key}`: {other!r} and {name!r} would share a folder: rename one.")
+                raise UserError(f"`{key}`: {other!r} and {name!r} would share a folder: rename one of them.")
             slugs[slug(name)] = name
             groups[f"{key}.{name}"] = fields
     for group, fields in groups.items():
         if conflicts := [name for name in SET_BY_STUDY if name in fields]:
-            raise UserError(f"`{group}` sets `{conflicts[0]}`, which the study sets for each run: remove it.")
+            raise UserError(f"`{group}` sets `{conflicts[0]}`, which the study sets for each run: remove this field.")
     for method, fields in methods.items():
-        if not all(isinstance(name, str) for name in _config(fields)):
+        if not all(isinstance(name, str) for name in _config_names(fields)):
             raise UserError(f"the method {method!r} needs `config`: a recipe, or a recipe and overlays as a list.")
 
 
@@ -182,5 +182,5 @@ def _fill(value: Any, variant: str, seed: int) -> Any:
     if not isinstance(value, str):
         return value
     if unknown := set(re.findall(r"\{(\w+)\}", value)) - {"seed", "variant"}:
-        raise UserError(f"{value!r}: {{{min(unknown)}}} is unknown: use {{seed}} or {{variant}}.")
+        raise UserError(f"{value!r} contains the unknown placeholder {{{min(unknown)}}}: use {{seed}} or {{variant}}.")
     return value.replace("{seed}", str(seed)).replace("{variant}", slug(variant))

@@ -61,7 +61,7 @@ class Results:
 
     def add(self, cell: Cell) -> dict[str, Any]:
         """Add a finished run, and return its row of `results.csv`."""
-        curve = read_curves(cell.folder, accuracy_reward_name(cell)) if cell.trained else None
+        curve = read_curves(cell.folder, accuracy_reward_name(cell)) if cell.has_training else None
         row = make_row(cell, curve, self.study.evaluation is not None)
         if curve is not None:
             self._curves[cell.name] = curve
@@ -110,15 +110,15 @@ def make_row(cell: Cell, curve: Curve | None, evaluated: bool = True) -> dict[st
     """Build a finished cell's row of `results.csv`; without an evaluation, measures come from the training curve."""
     training = read_json(cell.folder / TRAINING) or {}
     evaluation = read_json(cell.folder / EVALUATION) if evaluated else None
-    logged = final_training(curve) if curve is not None else {}
+    training_means = final_means(curve) if curve is not None else {}
     row: dict[str, Any] = {"variant": cell.variant, "method": cell.method, "seed": cell.seed}
     if evaluation is not None:
         row |= {"measured_on": " + ".join(evaluation["benchmarks"]), **average(evaluation["benchmarks"])}
         for benchmark, values in evaluation["benchmarks"].items():
             row |= {f"{benchmark}/{name}": value for name, value in values.items()}
     else:
-        row |= {"measured_on": f"last {FINAL_FRACTION:.0%} of the training log", **logged}
-    row |= {f"train/{name}": value for name, value in logged.items()}
+        row |= {"measured_on": f"last {FINAL_FRACTION:.0%} of the training log", **training_means}
+    row |= {f"train/{name}": value for name, value in training_means.items()}
     row |= {f"train/{name}": training.get(name) for name in ("seconds", "attempts", "steps", "tokens")}
     row["settings"] = json.dumps(cell.recipe, sort_keys=True)
     row["packages"] = json.dumps(training.get("packages") or (evaluation or {}).get("packages"), sort_keys=True)
@@ -131,7 +131,7 @@ def average(benchmarks: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     return {name: sum(values[name] for values in benchmarks.values()) / len(benchmarks) for name in shared}
 
 
-def final_training(curve: Curve) -> dict[str, float]:
+def final_means(curve: Curve) -> dict[str, float]:
     """Average the last `FINAL_FRACTION` of the logged points (at least one); NaN if no accuracy was logged."""
     if not curve["step"]:
         return dict.fromkeys(CURVE_KEYS, math.nan)
@@ -143,7 +143,7 @@ def write_results(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write `results.csv`: one row per run, with empty fields for missing values."""
     from pandas import DataFrame
 
-    table = DataFrame(rows, dtype=object)  # as float, pandas would write 160 as 160.0 in columns with missing values
+    table = DataFrame(rows, dtype=object)  # float columns with missing values would contain 160.0 instead of 160
     last = ["settings", "packages"]
     table = table[[*table.columns.drop(last), *last]]
     write_text(file, table.to_csv(index=False, lineterminator="\r\n"))
@@ -187,7 +187,7 @@ def estimate(values: Sequence[float]) -> Estimate:
 def paired_difference(runs: DataFrame, baseline: DataFrame, measure: str) -> Estimate | None:
     """
     Estimate the mean difference from the baseline runs with the same seeds, which use the same initial model and
-    problems; `None` if they share no seed. A single untrained model is compared with the baseline runs of all seeds.
+    problems; `None` if there are no such runs. A single untrained model is compared with all baseline runs.
     """
     if len(runs) == 1 and "train/steps" in runs and runs["train/steps"].isna().all():
         runs = runs.loc[runs.index.repeat(len(baseline))].assign(seed=baseline["seed"].to_numpy())

@@ -23,35 +23,35 @@ if TYPE_CHECKING:
     from .cells import Cell
 
 TRAINING, EVALUATION, CLOCK = "training.json", "evaluation.json", "clock.json"
-# Fields that may differ between two starts of a run, because a study may be moved or renamed.
+# Fields that may change before a run is resumed, because a study may be moved or renamed.
 LOCATION_FIELDS = ("output_dir", "run_name")
 
 
 def read_json(file: Path) -> Any:
-    """Read a JSON file; return `None` if it does not exist."""
+    """Read a JSON file; return `None` if the file does not exist."""
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
 
 
 def write_recipe(cell: Cell) -> None:
-    """Write the cell's `recipe.yaml` as training does."""
+    """Write the cell's `recipe.yaml` in the same format as training."""
     write_text(cell.recipe_file, dump_yaml(cell.checked_recipe.given))
 
 
-def is_trained(cell: Cell) -> bool:
-    """Return whether the cell needs no further training."""
-    return not cell.trained or (cell.folder / TRAINING).is_file()
+def is_training_complete(cell: Cell) -> bool:
+    """Return whether the cell has finished training or has no training."""
+    return not cell.has_training or (cell.folder / TRAINING).is_file()
 
 
 def is_finished(cell: Cell, evaluation: dict[str, Any] | None) -> bool:
-    """Return whether the cell is trained and has been evaluated with the `evaluation` settings."""
-    if evaluation is None or not is_trained(cell):
-        return is_trained(cell)
-    measured = read_json(cell.folder / EVALUATION)
-    return measured is not None and measured["settings"] == json.loads(json.dumps(evaluation))
+    """Return whether training is complete and the model has been evaluated with the `evaluation` settings."""
+    if evaluation is None or not is_training_complete(cell):
+        return is_training_complete(cell)
+    results = read_json(cell.folder / EVALUATION)
+    return results is not None and results["settings"] == json.loads(json.dumps(evaluation))
 
 
 def check_unchanged(cell: Cell, processes: int | None = None) -> None:
-    """Raise `UserError` if the folder contains a run with another recipe or another number of `processes`."""
+    """Raise `UserError` if the folder contains a run with a different recipe or number of `processes`."""
     if not cell.recipe_file.is_file():
         return
     stored, expected = read_yaml(cell.recipe_file), dict(cell.checked_recipe.given)
@@ -69,8 +69,8 @@ def check_unchanged(cell: Cell, processes: int | None = None) -> None:
         differing.append(f"`num_processes` was {previous_processes} and is now {processes}")
     if differing:
         raise UserError(
-            f"{cell.folder} contains a run with other settings ({'; '.join(differing)}): remove the folder to repeat "
-            "the run, or set another `output_dir`."
+            f"{cell.folder} contains a run with different settings ({'; '.join(differing)}): remove the folder to "
+            "repeat the run, or set another `output_dir`."
         )
 
 
@@ -81,7 +81,7 @@ def begin_training(cell: Cell, processes: int = 1) -> None:
     seconds = 0.0
     if previous is not None and checkpoint is not None:
         saved_at = (checkpoint / "trainer_state.json").stat().st_mtime
-        # If the last attempt saved no checkpoint, this checkpoint is older than the last start.
+        # If the last attempt saved no checkpoint, the newest checkpoint is older than the start of that attempt.
         seconds = previous["seconds_before"] + max(0.0, saved_at - previous["started"])
     attempts = previous["attempts"] + 1 if previous else 1
     clock = {"seconds_before": seconds, "started": time.time(), "attempts": attempts, "processes": processes}
@@ -92,7 +92,7 @@ def finish_training(cell: Cell) -> None:
     """Write `training.json` from the clock and the Trainer's state."""
     clock, state = read_json(cell.folder / CLOCK), read_json(cell.folder / "trainer_state.json")
     if state is None:
-        raise UserError("training ended before its model was saved.")
+        raise UserError("training ended before the model was saved.")
     tokens = [entry["num_tokens"] for entry in state["log_history"] if "num_tokens" in entry]
     content = {
         "seconds": round(clock["seconds_before"] + time.time() - clock["started"], 1),

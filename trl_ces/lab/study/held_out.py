@@ -28,12 +28,12 @@ def evaluate(
     group_by: str | None = None,
     data: str | None = None,
 ) -> dict[str, dict[str, float]]:
-    """Sample completions for a recipe's held-out problems at its temperature and grade them with its reward.
+    """Sample completions of held-out problems at the recipe's temperature, and grade them with the recipe's reward.
 
-    `config` defaults to the recipe of the measured run; training with this recipe never uses these problems. If
-    `config` names another recipe, the runs must use the same data and `dataset_seed` as that recipe. `data` is a file
-    or a Hub dataset with problems to use instead. `group_by` is a column of the data; each of its values becomes a
-    benchmark.
+    `config` defaults to the recipe of the measured run. Training with this recipe never uses the held-out problems. If
+    `config` names a different recipe, the runs must use the same data and `dataset_seed` as that recipe. If `data` is
+    set to a file or a Hub dataset, its problems are used instead. `group_by` is a column of the data; each value of
+    the column becomes a benchmark.
     """
     from ..inspect.sampling import sample_recipe
 
@@ -45,7 +45,7 @@ def evaluate(
     )
     sample = sample_recipe(recipe, Prompts(list(problems["prompt"]), columns), sampling)
     if sample.correct is None:
-        raise UserError(f"`evaluation`: the completions of the recipe {config} cannot be graded: {sample.reason}")
+        raise UserError(f"`evaluation` cannot grade the completions of the recipe {config}: {sample.reason}")
     limit = sampling.max_new_tokens
     graded = list(zip(sample.completions, sample.correct, strict=True))
     benchmarks = {}
@@ -67,7 +67,7 @@ def check_evaluate(
     data: str | None = None,
     **settings: object,
 ) -> None:
-    """Raise `UserError` for settings that [`evaluate`] rejects; called by `trl-ces study` before the first run."""
+    """Raise `UserError` for settings that [`evaluate`] rejects; `trl-ces study` calls this before the first run."""
     _problems_and_groups(recipe_to_sample(config, {}, data=data), num_problems, group_by, data)
 
 
@@ -90,7 +90,7 @@ def _problems_and_groups(
             "`num_eval_samples`, or set `data`."
         )
     if len(problems) < num_problems:
-        raise UserError(f"`evaluation`: `num_problems` is {num_problems}, but only {len(problems)} exist.")
+        raise UserError(f"`evaluation`: `num_problems` is {num_problems}, but only {len(problems)} problems exist.")
     problems = problems.select(range(num_problems))
     if group_by is None:
         return problems, ["held out"] * len(problems)

@@ -27,7 +27,7 @@ def check_evaluation(settings: dict[str, Any], recipe: Recipe) -> None:
     """
     Raise `UserError` for an evaluation that would fail after training `recipe`.
 
-    If the module of the function `NAME` also defines `check_NAME`, call it with the same keyword arguments.
+    If the module of the function `NAME` also defines `check_NAME`, call `check_NAME` with the same keyword arguments.
     """
     function = import_path(settings["function"], "evaluation")
     check = vars(sys.modules[function.__module__]).get(f"check_{function.__name__}", lambda **arguments: None)
@@ -46,7 +46,7 @@ def check_evaluation(settings: dict[str, Any], recipe: Recipe) -> None:
 
 def measuring_command(cell: Cell, settings: dict[str, Any]) -> list[str]:
     """Build the command that measures a cell's model; see [`main`]."""
-    state = "trained" if cell.trained else "untrained"
+    state = "trained" if cell.has_training else "untrained"
     return [sys.executable, "-P", "-m", __name__, str(cell.folder), json.dumps(settings), state]
 
 

@@ -1,4 +1,4 @@
-"""Run sequences of processes in parallel, each in a locked folder; a signal stops all of them."""
+"""Run sequences of processes in parallel, each in a locked folder; SIGINT or SIGTERM stops all of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import psutil
 from ...support.locks import lock_file, write_pid
 
 POLL_SECONDS = 0.2
-LOCK = ".lock"  # file in the folder of a study and in the folder of each run
+LOCK = ".lock"  # lock file in the folder of a study and of each run
 Child = subprocess.Popen[bytes]
 
 
@@ -43,7 +43,7 @@ class Pending:
 
 
 class RunFailed(RuntimeError):
-    """A process ended with a nonzero exit code (128 + n for signal n). The message quotes the last line of its log."""
+    """A process ended with a nonzero exit code (128 + n for signal n). The message quotes the last line of the log."""
 
     def __init__(self, name: str, code: int, log: Path):
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
@@ -61,8 +61,8 @@ def run_all(
     grace_seconds: float = 30.0,
 ) -> list[RunFailed]:
     """
-    Start `runs` in order, at most one per slot at a time, and return the failures. A slot consists of the environment
-    variables that assign devices.
+    Start `runs` in order, at most one per slot at a time, and return the failures. Each slot holds the environment
+    variables that assign devices to its run.
 
     Ctrl-C and SIGTERM end all runs; processes that are still alive after `grace_seconds` are killed.
     """

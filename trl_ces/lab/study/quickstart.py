@@ -1,8 +1,8 @@
 """Compare CES with DAPO on a model that trains on a CPU in minutes.
 
-A base model learns to solve addition problems, writing intermediate steps (tasks/arithmetic.py). It is then trained
-with DAPO, CES, and CES on correct completions only, from the same seed and problems. All models are measured on the
-same held-out problems.
+A base model learns to solve addition problems by writing intermediate steps (tasks/arithmetic.py). Three methods then
+train this model with the same seed and problems: DAPO, CES, and CES on correct completions only. All models are
+measured on the same held-out problems.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ METHODS = {  # name -> recipe and overlays, in training order
     "ces_correct_only": ["arithmetic", "ces_correct_only"],
 }
 SAMPLES, SAMPLING_SEED = 8, 0
-PICTURE, NUMBERS = "quickstart.png", "quickstart.json"
+PLOT_FILE, RESULTS_FILE = "quickstart.png", "quickstart.json"
 # Measure -> (title, factor to the displayed unit, decimals).
-SHOWN = {
+TABLE_ROWS = {
     "accuracy": ("accuracy, %", 100, 1),
     "length_tokens": ("completion length, tokens", 1, 1),
     "entropy_bits": ("entropy, bits per token", 1, 3),
 }
-# 95 % prediction intervals for a run with another seed or on another machine, in the order of `SHOWN`. They are
-# computed with Student's t over the seeds of `trl-ces study --config arithmetic`; a test recomputes them. That study
-# does not include ces_correct_only.
+# 95 % prediction intervals for a run with a different seed or on a different machine, in the order of `TABLE_ROWS`. A
+# test recomputes the intervals with Student's t over the seeds of `trl-ces study --config arithmetic`. That study does
+# not include ces_correct_only.
 BANDS = {
     "before": ((70.0, 88.6), (22.7, 24.3), (0.116, 0.149)),
     "DAPO": ((80.8, 100.0), (18.3, 19.6), (0.046, 0.096)),
     "CES": ((84.4, 100.0), (17.4, 17.7), (0.006, 0.067)),
 }
-Measures = dict[str, dict[str, float]]  # model -> its measures
+Measures = dict[str, dict[str, float]]  # model -> measure -> value
 
 
 def quickstart(
@@ -68,7 +68,7 @@ def quickstart(
     """
     if find_spec("matplotlib") is None:
         raise UserError(f"the plot needs matplotlib: {install_line('quickstart')}.")
-    # A second thread barely speeds up such a small model, and threads wait for each other on a busy machine.
+    # A second thread barely speeds up such a small model, and on a busy machine threads wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     folders = {"before": output_dir / f"base-{seed}", **{method: output_dir / method.lower() for method in METHODS}}
     with stage("1/3  Train a base model on addition problems") as line:
@@ -98,7 +98,7 @@ def quickstart(
 
     def on_wait() -> None:
         line.show(progress(runs, rl_steps))
-        if len(results) + len(to_measure) == len(runs) and to_measure:  # the last run leaves one core free
+        if len(results) + len(to_measure) == len(runs) and to_measure:  # only one run is left, so a core is free
             measure_next()
 
     def on_failure(failure: RunFailed) -> None:
@@ -109,10 +109,10 @@ def quickstart(
     with stage(f"3/3  Measure all models on {num_problems} held-out problems"):
         while to_measure:
             measure_next()
-        measures = {name: {key: results[name][0][key] for key in SHOWN} for name in folders}
+        measures = {name: {key: results[name][0][key] for key in TABLE_ROWS} for name in folders}
         accuracy = arithmetic_accuracy_reward.__name__
-        plot_curves({name: [read_curves(folders[name], accuracy)] for name in METHODS}, output_dir / PICTURE)
-        write_json(output_dir / NUMBERS, {"seed": seed, **measures})
+        plot_curves({name: [read_curves(folders[name], accuracy)] for name in METHODS}, output_dir / PLOT_FILE)
+        write_json(output_dir / RESULTS_FILE, {"seed": seed, **measures})
     return summary(measures, problems, {name: results[name][1] for name in folders})
 
 
@@ -150,7 +150,7 @@ def progress(runs: Sequence[Pending], steps: int) -> str:
 def table(measures: Measures) -> str:
     """Render a table with one column per model and, below each measure, a row with the available `BANDS`."""
     rows = []
-    for index, (name, (title, factor, digits)) in enumerate(SHOWN.items()):
+    for index, (name, (title, factor, digits)) in enumerate(TABLE_ROWS.items()):
         rows.append([title, *(f"{factor * values[name]:.{digits}f}" for values in measures.values())])
         bands = {
             model: "{:.{d}f} to {:.{d}f}".format(*model_bands[index], d=digits) for model, model_bands in BANDS.items()
@@ -165,7 +165,7 @@ def outside_bands(measures: Measures) -> str:
         f"{title.partition(',')[0]} of {model}"
         for model, values in measures.items()
         if model in BANDS
-        for (name, (title, factor, digits)), (low, high) in zip(SHOWN.items(), BANDS[model], strict=True)
+        for (name, (title, factor, digits)), (low, high) in zip(TABLE_ROWS.items(), BANDS[model], strict=True)
         if not low <= round(factor * values[name], digits) <= high
     ]
     if not outside:

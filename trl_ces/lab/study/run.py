@@ -18,7 +18,7 @@ from ...train.launch import device_count, read_accelerate_config, whole_number
 from ...train.recipe import find_config
 from .cells import Cell, Study
 from .comparison import Results, accuracy_reward_name
-from .folder import begin_training, check_unchanged, finish_training, is_finished, is_trained, write_recipe
+from .folder import begin_training, check_unchanged, finish_training, is_finished, is_training_complete, write_recipe
 from .measuring import check_evaluation, measuring_command
 from .processes import LOCK, Pending, RunFailed, Step, run_all
 
@@ -38,7 +38,7 @@ def run_study(study: Study, jobs: int, report: Callable[[str], None]) -> tuple[l
 
 
 def _run_pending(study: Study, jobs: int, report: Callable[[str], None]) -> tuple[list[str], list[RunFailed]]:
-    pending, slots = prepare(study, jobs)  # repeat under the lock, because files may have changed
+    pending, slots = prepare(study, jobs)  # check again under the lock, because files may have changed
     results, count = Results(study), len(study.cells)
     cells = {cell.name: cell for cell in study.cells}
     for name in cells.keys() - {run.name for run in pending}:
@@ -53,8 +53,8 @@ def _run_pending(study: Study, jobs: int, report: Callable[[str], None]) -> tupl
                 shutil.rmtree(checkpoint)
         entropy = f", {row['entropy_bits']:.3f} bits" if "entropy_bits" in row else ""
         seconds = f" ({row['train/seconds']:.0f} s of training)" if row["train/seconds"] is not None else ""
-        measured = f"{100 * row['accuracy']:.1f} %, {row['length_tokens']:.1f} tokens{entropy}{seconds}"
-        report(f"[{len(results)}/{count}] {name}: {measured}")
+        measures = f"{100 * row['accuracy']:.1f} %, {row['length_tokens']:.1f} tokens{entropy}{seconds}"
+        report(f"[{len(results)}/{count}] {name}: {measures}")
 
     failures = run_all(pending, slots, on_finish, on_failure=lambda failure: report(str(failure)))
     return results.write() if len(results) else [], failures
@@ -66,13 +66,13 @@ def prepare(study: Study, jobs: int) -> tuple[list[Pending], list[dict[str, str]
     flags = {"num_processes": [str(processes)]}
     if slots[0] and processes > 1:
         flags["main_process_port"] = ["0"]  # lets accelerate choose a free port
-    pending, to_train = [], not all(map(is_trained, study.cells))
+    pending, needs_training = [], not all(map(is_training_complete, study.cells))
     # Untrained models come first, so that no two runs wait for the same `model_builder`. The remaining runs are sorted
     # by seed, so that a study that is stopped early covers all methods.
-    for cell in sorted(study.cells, key=lambda cell: (cell.trained, cell.seed)):
+    for cell in sorted(study.cells, key=lambda cell: (cell.has_training, cell.seed)):
         try:
             accuracy_reward_name(cell)
-            check_unchanged(cell, processes if to_train else None)
+            check_unchanged(cell, processes if needs_training else None)
             if not is_finished(cell, study.evaluation):
                 pending.append(_pending_run(study, cell, flags))
         except UserError as error:
@@ -81,7 +81,7 @@ def prepare(study: Study, jobs: int) -> tuple[list[Pending], list[dict[str, str]
 
 
 def share_devices(study: Study, jobs: int) -> tuple[int, list[dict[str, str]]]:
-    """Return the number of processes per run, and the environment variable with the devices of each slot."""
+    """Return the number of processes per run and, for each slot, the environment variable that lists its devices."""
     file = study.accelerate_config
     settings = read_accelerate_config(find_config(file, "accelerate")) if file is not None else {}
     requested = study.num_processes or whole_number(settings.get("num_processes", 0), "num_processes", minimum=0)
@@ -102,14 +102,14 @@ def share_devices(study: Study, jobs: int) -> tuple[int, list[dict[str, str]]]:
 
 def _pending_run(study: Study, cell: Cell, flags: dict[str, list[str]]) -> Pending:
     """List a cell's remaining steps: train or resume training, then measure. `flags` are passed to accelerate."""
-    checkpoint = newest_checkpoint(cell.folder) if cell.trained else None
+    checkpoint = newest_checkpoint(cell.folder) if cell.has_training else None
     launch = check(CommandLine(accelerate_config=study.accelerate_config, accelerate_flags=flags), cell.checked_recipe)
     steps = []
-    if not is_trained(cell):
+    if not is_training_complete(cell):
         begin, finish = partial(begin_training, cell, launch.num_processes), partial(finish_training, cell)
         command = launch.with_recipe(cell.recipe_file.resolve(), None if checkpoint is None else str(checkpoint))
         steps.append(Step(command, cell.folder / "train.log", begin, finish))
     if study.evaluation is not None:
         command, log = measuring_command(cell, study.evaluation), cell.folder / "evaluation.log"
-        steps.append(Step(command, log) if cell.trained else Step(command, log, partial(write_recipe, cell)))
+        steps.append(Step(command, log) if cell.has_training else Step(command, log, partial(write_recipe, cell)))
     return Pending(cell.name, cell.folder, steps, {**cell.checked_recipe.env, **launch.env})

@@ -1,19 +1,19 @@
 """Toy task: addition problems with intermediate steps, for training with CES on a laptop.
 
-The model adds column by column, units first, may re-check its steps, and gives a final answer:
+The model adds column by column, starting with the units, may re-check its steps, and gives a final answer:
 
     37+48:                      the prompt
     7+8=15,3+4+1=8              a pass: 7+8 is 15, so write 5 and carry 1; 3+4+1 is 8
     ?7+8=15,3+4+1=8             "?" starts a re-check, which repeats the pass
     #85                         "#" starts the final answer, which ends the text
 
-Tokens are single characters. Two choices in the base model's training texts are random. They become the model's
-high-entropy tokens, where reinforcement learning can improve it:
+Tokens are single characters. Two choices in the base model's training texts are random. These choices become the
+model's high-entropy tokens, where reinforcement learning can improve the model:
 
 - **Arithmetic errors.** With probability `slip_probability`, one column of the first pass is off by one. The error
   propagates to the carry and the final answer: `7+8=16,3+4+1=8#86`.
 - **Re-checks.** After every pass, the text continues with `?` with probability `check_probability`, else with `#`. A
-  re-check repeats a correct pass. It corrects an incorrect pass with probability `mend_probability`.
+  re-check repeats a correct pass, and corrects an incorrect pass with probability `mend_probability`.
 
 If `sums` is above 1, a problem contains several sums, which are labeled with letters and solved in order:
 
@@ -43,7 +43,7 @@ class ToyTask:
     """Distribution of the problems and of the base model's training texts."""
 
     digits: int = 2  # digits of each number
-    min_terms: int = 2  # the count of numbers to add is drawn uniformly from `min_terms` to `max_terms`
+    min_terms: int = 2  # the number of terms is drawn uniformly from `min_terms` to `max_terms`
     max_terms: int = 2
     slip_probability: float = 0.2  # probability of an arithmetic error in the first pass
     check_probability: float = 0.3  # probability of a re-check after each pass; must be below 1, so that texts end
@@ -173,6 +173,6 @@ def arithmetic_accuracy_reward(completions: list[str], solution: list[str], **kw
     rewards = []
     for completion, reference in zip(completions, solution, strict=True):
         pieces = completion.split("#")[1:]
-        numbers = [re.match(r"\d*", piece)[0] for piece in pieces]  # type: ignore[index]  # matches any text
+        numbers = [re.match(r"\d*", piece)[0] for piece in pieces]  # type: ignore[index]  # the pattern matches any text
         rewards.append(1.0 if pieces[-1:] == numbers[-1:] and ",".join(numbers) == reference else 0.0)
     return rewards

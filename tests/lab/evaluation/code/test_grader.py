@@ -1,4 +1,4 @@
-"""Code benchmarks: program extraction, correctness, and malicious programs that must not pass."""
+"""Code benchmarks: program extraction, grading, and malicious programs, which must not pass."""
 
 import gzip
 import json
@@ -23,10 +23,10 @@ from trl_ces.support.errors import UserError
 DOUBLE = read_task("humaneval", CODE_ROWS["humaneval"])
 
 
-def task(reference, *groups, **more):
+def task(reference, *groups, **changes):
     """Make a task for a function named `f`."""
     encoded = tuple(json.dumps(encode(list(group))) for group in groups)
-    return CodeTask("f", reference, encoded, **({"atol": 0} | more))
+    return CodeTask("f", reference, encoded, **({"atol": 0} | changes))
 
 
 def code_block(program):
@@ -120,7 +120,7 @@ def test_outputs_are_compared_as_in_evalplus(output, expected, atol, equal):
 def test_base_and_additional_tests_have_separate_results():
     programs = [
         "def double(x): return x + x",
-        "def double(x): return x * 2.0",  # not exact beyond 2^53
+        "def double(x): return x * 2.0",  # inexact above 2^53
         "def double(x): return abs(x) * 2",
         "def double(x): return 3",
         "def twice(x): return 2 * x",
@@ -136,8 +136,8 @@ MALICIOUS = {
     "system exit": "import sys\nsys.exit(0)",
     "exit in the call": "import os\ndef f(x): os._exit(0)",
     "printing": "print('passed', 'correct', '[true, true]')\ndef f(x): print('correct')",
-    "sending": "import os\nos.write(3, b'correct')\nos._exit(0)",
-    "forged send": "import sys\nf = lambda x: (sys._getframe(1).f_locals['send'](b'correct'), os._exit(0))",
+    "writing a result": "import os\nos.write(3, b'correct')\nos._exit(0)",
+    "forging a result": "import sys\nf = lambda x: (sys._getframe(1).f_locals['send'](b'correct'), os._exit(0))",
     "always equal": "class E:\n    def __eq__(self, other): return True\n    __hash__ = None\ndef f(x): return E()",
     "an int that is always equal": "class E(int):\n    def __eq__(self, other): return True\ndef f(x): return E(7)",
     "a list that is always equal": "class E(list):\n    def __eq__(self, other): return True\ndef f(x): return E()",
@@ -152,13 +152,13 @@ MALICIOUS = {
     "and 'gc' not in o for o in gc.get_objects()): return secret\n    return 7",
     "fork": "import os\ndef f(x): return 7 * (os.fork() >= 0)",
     "memory": "def f(x): return [0] * 10**12",
-    "flood": "def f(x):\n    while True: print('x' * 10**6)",
-    "endless": "def f(x):\n    while True: pass",
-    "deep": "def f(x):\n    y = []\n    for _ in range(10**6): y = [y]\n    return y",
-    "cycle": "def f(x):\n    y = []\n    y.append(y)\n    return y",
-    "huge": "def f(x): return 'x' * 10**9",
+    "endless output": "def f(x):\n    while True: print('x' * 10**6)",
+    "endless loop": "def f(x):\n    while True: pass",
+    "deep nesting": "def f(x):\n    y = []\n    for _ in range(10**6): y = [y]\n    return y",
+    "a reference cycle": "def f(x):\n    y = []\n    y.append(y)\n    return y",
+    "huge output": "def f(x): return 'x' * 10**9",
     "colliding hashes": "def f(x): return {n * (2**61 - 1) for n in range(20000)}",
-    "a thread left behind": "import threading\ndef f(x):\n    threading.Thread(target=lambda: [0 "
+    "endless thread": "import threading\ndef f(x):\n    threading.Thread(target=lambda: [0 "
     "for _ in iter(int, 1)]).start()\n    return 7",
     "kill": "import os\ndef f(x): os.kill(-1, 9)",
 }
@@ -173,10 +173,10 @@ def test_malicious_programs_do_not_pass(name):
 
 @needs_sandbox
 def test_correct_programs_pass_alongside_malicious_programs():
-    malicious = [MALICIOUS[name] for name in ("fork", "memory", "kill", "exit")]
+    attacks = [MALICIOUS[name] for name in ("fork", "memory", "kill", "exit")]
     tasks = [task("def f(x): return x", [[1]])] * 8
     results = grade_programs(
-        tasks, [program for attack in malicious for program in (attack, "def f(x): return x")], 20.0
+        tasks, [program for attack in attacks for program in (attack, "def f(x): return x")], 20.0
     )
     assert results == [[False], [True]] * 4
 
@@ -194,7 +194,7 @@ def test_slow_call_is_killed_at_its_cpu_time_limit(monkeypatch):
     monkeypatch.setattr(grader, "run_sandboxed", record_status)
     slow = "def f(x):\n    while x: pass\n    return x"
     assert grade_programs([task("def f(x): return x", [[0]], [[1]])], [slow], 60.0) == [[True, False]]
-    assert statuses == ["ok", "died"]  # the reference, then the program, which SIGPROF killed
+    assert statuses == ["ok", "died"]  # the reference ends, and SIGPROF kills the program
 
 
 @needs_sandbox
@@ -219,33 +219,33 @@ def test_special_comparison_rules_are_applied():
     not_none = task("def f(x): return x > 0", [[1], [2]], convert="not_none")
     root = task("def f(c): return -c[0] / c[1]", [[[2.0, 1.0]]], rule="root", atol=1e-4)
     accepted = task("def f(x): return 5", [[1]], accepted=(json.dumps([7]),))
-    for tested, correct, wrong in (
+    for rule_task, correct, wrong in (
         (same_set, "def f(x): return (1, 3, 3)", "def f(x): return [1]"),
         (not_none, "def f(x): return object()", "def f(x): return None"),
         (root, "def f(c): return -2.00001", "def f(c): return -2.1"),
         (accepted, "def f(x): return 7", "def f(x): return 6"),
     ):
-        assert grade_programs([tested, tested], [correct, wrong]) == [[True], [False]]
+        assert grade_programs([rule_task] * 2, [correct, wrong]) == [[True], [False]]
 
 
 @needs_sandbox
 def test_programs_are_unscored_if_the_reference_fails():
-    fails_always = task("def f(x): raise ValueError", [[1]], [[2]])
-    fails_once = task("def f(x): return 1 / (x - 2)", [[1]], [[2]])
+    failing_task = task("def f(x): raise ValueError", [[1]], [[2]])
+    partly_failing_task = task("def f(x): return 1 / (x - 2)", [[1]], [[2]])
     programs = ["def f(x): return -1.0"] * 2 + ["def f(x): return 0"]
-    results = grade_programs([fails_always, fails_once, fails_once], programs)
+    results = grade_programs([failing_task, partly_failing_task, partly_failing_task], programs)
     assert results == [[None, None], [True, None], [False, None]]
 
 
-def test_unscored_program_is_unscored_for_both_graders():
+def test_both_correctness_fields_are_unscored_if_the_reference_fails():
     class FailingReferenceGrader:
         def grade(self, completions):
             return [CodeGrade("def double(x): return 2 * x", [True, None])] * len(completions)
 
     base = Problem("humaneval", 0, "Double x.", "double", DOUBLE)
-    stricter = replace(base, benchmark="humaneval_plus")
-    generated = {"tokens": 9, "finish_reason": "stop", "text": "text"}
-    samples = grade_completions([(Request([base, stricter], 0, [1], False, 7), generated)], FailingReferenceGrader())
+    plus = replace(base, benchmark="humaneval_plus")
+    completion = {"tokens": 9, "finish_reason": "stop", "text": "text"}
+    samples = grade_completions([(Request([base, plus], 0, [1], False, 7), completion)], FailingReferenceGrader())
     assert [(sample["correct"], sample["correct_qwen"]) for sample in samples] == [(True, True), (None, None)]
 
 
@@ -271,7 +271,7 @@ def test_code_benchmarks_require_permission(tmp_path, capsys, monkeypatch):
 
 
 @needs_sandbox
-def test_a_completion_is_graded_with_the_base_tests_and_the_stricter_tests(tmp_path, monkeypatch):
+def test_a_completion_is_graded_by_both_code_benchmarks(tmp_path, monkeypatch):
     write_data(tmp_path, ["humaneval", "aime24"])
     write_model(tmp_path / "model")
     backends = []
@@ -291,8 +291,8 @@ def test_a_completion_is_graded_with_the_base_tests_and_the_stricter_tests(tmp_p
         max_new_tokens=100,
         allow_code_execution=True,
     )
-    summary = run_evaluation(settings, tmp_path / "out", say=lambda text: None, progress=False)
-    assert sum(map(len, backends[0].seeds)) == 6 + 6  # 6 for aime24, 6 shared by both code sets
+    summary = run_evaluation(settings, tmp_path / "out", report=lambda text: None, progress=False)
+    assert sum(map(len, backends[0].seeds)) == 6 + 6  # 6 for aime24 and 6 for both code benchmarks
     accuracy = {name: entry["correct"]["accuracy"]["mean"] for name, entry in summary["benchmarks"].items()}
     assert accuracy == {"humaneval_plus": 0.0, "aime24": 0.0, "humaneval": 1.0}
     file = tmp_path / "out" / "samples.jsonl"
@@ -301,14 +301,14 @@ def test_a_completion_is_graded_with_the_base_tests_and_the_stricter_tests(tmp_p
     sample = next(s for s in map(json.loads, all_lines) if s["benchmark"] == "humaneval_plus")
     assert sample["final_answer"] == "def double(x): return abs(2 * x)\n"
     assert (sample["gold"], sample["correct"], sample["correct_qwen"]) == ("double", False, False)
-    # Simulate a kill between the two lines of each completion: only the missing lines are added.
+    # Simulate a kill between the two lines of each completion. The next run adds only the missing lines.
     base_lines = [line for line in all_lines if '"humaneval_plus"' not in line]
     file.write_text("".join(line + "\n" for line in base_lines))
-    run_evaluation(settings, tmp_path / "out", say=lambda text: None, progress=False)
+    run_evaluation(settings, tmp_path / "out", report=lambda text: None, progress=False)
     assert sorted(file.read_text().splitlines()) == all_lines
 
 
-def test_time_limit_is_recorded_only_for_code_sets():
+def test_time_limit_is_recorded_only_for_code_benchmarks():
     math = EvaluationSettings(model="m", benchmarks=["aime24"]).sampling()
     code = EvaluationSettings(model="m", benchmarks=["humaneval"], code_time_limit=9.0).sampling()
     assert not {"code_time_limit", "allow_code_execution"} & set(math)
@@ -325,7 +325,7 @@ def test_data_digest_depends_on_the_tests(tmp_path):
 
 
 FILES = {"humaneval": "HumanEvalPlus.jsonl.gz", "mbpp": "MbppPlus.jsonl.gz"}
-# The outputs of this task exceed the sandbox's memory, so its additional tests are unscored.
+# The outputs of this task exceed the sandbox's memory, so the additional tests are unscored.
 TOO_LARGE = {"Mbpp/255"}
 
 
@@ -355,5 +355,5 @@ def test_twenty_canonical_solutions_pass(dataset):
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("dataset", FILES)
 def test_all_canonical_solutions_pass(dataset):
-    failed = failing_solutions(dataset, real_rows(dataset))
-    assert failed == {name: [True, None] for name in failed if name in TOO_LARGE}
+    failures = failing_solutions(dataset, real_rows(dataset))
+    assert failures == {name: [True, None] for name in failures if name in TOO_LARGE}

@@ -20,12 +20,12 @@ MARK = f"# started by {os.getpid()}"
 
 
 @pytest.fixture(autouse=True)
-def mark_the_sandboxes_of_this_process(monkeypatch):
+def mark_sandbox_processes(monkeypatch):
     monkeypatch.setattr(sandbox, "START", sandbox.START + MARK)
 
 
 def sandboxed_processes():
-    """Find the ids of this test's sandbox processes by their command line."""
+    """Return the ids of this test's sandbox processes."""
     processes = []
     for entry in Path("/proc").iterdir():
         try:
@@ -157,8 +157,8 @@ def test_output_is_limited_and_prints_are_discarded():
 
 @needs_sandbox
 def test_memory_is_limited():
-    code = "kept = []\ntry:\n    for _ in range(999): kept.append(bytearray(2**20))\n"
-    code += "except MemoryError: send(b'%d' % len(kept))"
+    code = "blocks = []\ntry:\n    for _ in range(999): blocks.append(bytearray(2**20))\n"
+    code += "except MemoryError: send(b'%d' % len(blocks))"
     assert 100 < int(run_sandboxed(code, seconds=30, memory_bytes=2**28).output) < 256
 
 
@@ -209,7 +209,7 @@ def test_code_does_not_run_without_linux(monkeypatch, tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the sandbox requires Linux")
 @pytest.mark.parametrize("message", [None, "bwrap: No permissions to create new namespace"])
-def test_error_without_bubblewrap_or_namespaces_states_the_cause_and_the_solution(monkeypatch, tmp_path, message):
+def test_error_without_a_working_bwrap_states_cause_and_solution(monkeypatch, tmp_path, message):
     if message:
         (tmp_path / "bwrap").write_text(f"#!/bin/sh\necho '{message}' >&2\nexit 1\n")
         (tmp_path / "bwrap").chmod(0o755)
@@ -229,7 +229,7 @@ def test_code_does_not_run_without_the_system_call_filter(monkeypatch):
 
 
 def put_bwrap_on_path(folder, monkeypatch, script):
-    """Put a `bwrap` with this shell script before the real `bwrap` on PATH."""
+    """Write a `bwrap` shell script to `folder` and put the folder first on PATH."""
     (folder / "bwrap").write_text(f"#!/bin/sh\n{script}\n")
     (folder / "bwrap").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
@@ -255,10 +255,10 @@ def test_a_bwrap_that_does_not_isolate_is_rejected(tmp_path, monkeypatch, script
     put_bwrap_on_path(tmp_path, monkeypatch, DROP_OPTIONS + script)
     with pytest.raises(UserError, match=rf"only in a sandbox, which cannot be created here \(.*({message})"):
         check_sandbox()
-    ran = tmp_path / "ran"
+    marker = tmp_path / "ran"
     with pytest.raises(SandboxError):
-        run_sandboxed(f"open({str(ran)!r}, 'w')", seconds=5)
-    assert not ran.exists()
+        run_sandboxed(f"open({str(marker)!r}, 'w')", seconds=5)
+    assert not marker.exists()
     assert all_sandboxes_ended()
 
 
@@ -267,7 +267,7 @@ def test_a_bwrap_that_does_not_isolate_is_rejected(tmp_path, monkeypatch, script
 def test_a_bwrap_that_hangs_is_rejected_after_the_time_limit(tmp_path, monkeypatch, script):
     put_bwrap_on_path(tmp_path, monkeypatch, script)
     monkeypatch.setattr(sandbox, "READY_SECONDS", 0.5)
-    with pytest.raises(UserError, match=r"cannot be created here \(bwrap was not ready after|bwrap ended without"):
+    with pytest.raises(UserError, match=r"cannot be created here \(bwrap was not ready after|bwrap exited without"):
         check_sandbox()  # the script would take 1000 s
 
 
@@ -279,20 +279,20 @@ RESET_TIMER = "import signal\nsignal.setitimer(signal.ITIMER_PROF, 0)\n"
 @pytest.mark.parametrize("call_prefix", ["", IGNORE_SIGNALS, RESET_TIMER])
 def test_cpu_time_of_a_call_is_limited_from_outside_the_program(monkeypatch, call_prefix):
     calls = "send(b'\\0a\\0')\n" * 3 + "send(b'\\0')\n" + call_prefix + "while True: pass"
-    monkeypatch.setattr(sandbox, "SPARE_SECONDS", 10_000)  # so that only the limit per call applies
+    monkeypatch.setattr(sandbox, "SPARE_SECONDS", 10_000)  # only the limit per call applies
     outcome = run_sandboxed(calls, seconds=10_000, call_seconds=[0.5] * 4)
     assert outcome == Outcome("timeout", b"\0a\0" * 3 + b"\0")
     assert all_sandboxes_ended()
 
 
 @needs_sandbox
-def test_sleep_and_time_between_calls_do_not_count_as_cpu_time_of_a_call():
+def test_call_time_excludes_sleep_and_code_between_calls():
     busy = "import time\ndef work(s):\n    end = time.process_time() + s\n    while time.process_time() < end: pass\n"
     code = busy + "work(0.6)\nsend(b'\\0')\nwork(0.2)\ntime.sleep(0.8)\nsend(b'\\0')\nwork(0.6)\nsend(b'end')"
     assert run_sandboxed(code, seconds=100, call_seconds=[0.4]) == Outcome("ok", b"\0\0end")
 
 
 @needs_sandbox
-def test_forged_call_markers_do_not_lift_the_limit_on_total_cpu_time(monkeypatch):
+def test_forged_call_markers_do_not_lift_the_total_cpu_limit(monkeypatch):
     monkeypatch.setattr(sandbox, "SPARE_SECONDS", 0.5)
     assert run_sandboxed("send(b'\\0' * 2)\nwhile True: pass", seconds=100, call_seconds=[0.2]).status == "timeout"

@@ -93,7 +93,7 @@ class CodeGrader:
         return _Reference(lines[:-1], measurements["plain"], limits)
 
     def _solve(self, task: CodeTask, code: str, limits: list[float] | None) -> list[str]:
-        """Return the lines that the program sends. They are untrusted and are decoded only in the sandbox."""
+        """Return the lines that the program sends. The lines are untrusted and are decoded only in the sandbox."""
         groups = [json.loads(group) for group in task.groups]
         job = {"task": "solve", "code": code, "limits": limits, "groups": groups}
         job |= {"entry_point": task.entry_point, "convert": task.convert}

@@ -1,9 +1,9 @@
 """
 Code that runs in the sandbox: call a program's function on its inputs, or compare its outputs with expected outputs.
 
-The two tasks run in separate processes, and the first process never receives the expected outputs. A program can
-therefore pass only if it sends correct values. Values are sent as tagged JSON, because decoding JSON runs no code. The
-sandbox receives the text of this file, so this file imports only the standard library.
+The two tasks run in separate processes, and the process of the program never receives the expected outputs. The
+program can therefore pass only if it sends correct values. Values are sent as tagged JSON, because decoding JSON runs
+no code. The sandbox receives the text of this file, so this file imports only the standard library.
 """
 
 import base64
@@ -68,14 +68,14 @@ def decode(value: Any) -> Any:
     ((tag, content),) = value.items()
     if tag in _COLLECTIONS:
         return _COLLECTIONS[tag](decode(item) for item in content)
-    readers: dict[str, Any] = {
+    decoders: dict[str, Any] = {
         "d": lambda pairs: {decode(key): decode(item) for key, item in pairs},
         "i": lambda digits: int(digits, 16),
         "c": lambda parts: complex(*parts),
         "b": bytes.fromhex,
         "q": lambda parts: Fraction(int(parts[0], 16), int(parts[1], 16)),
     }
-    return readers[tag](content) if tag in readers else Opaque()
+    return decoders[tag](content) if tag in decoders else Opaque()
 
 
 CONVERSIONS: dict[str | None, Any] = {

@@ -56,15 +56,15 @@ def run_sandboxed(
     output_bytes: int = SANDBOX_OUTPUT_BYTES,
 ) -> Outcome:
     """
-    Run Python source code for at most `seconds` of wall-clock time. Its globals are `payload` and the function `send`,
-    which takes `bytes`. Thread-safe.
+    Run a Python program for at most `seconds` of wall-clock time. The globals of the program are `payload` and the
+    function `send`, which takes `bytes`. This function is thread-safe.
 
     `call_seconds` limits the CPU time of each call. The program must then send `MARK` before and after each call.
     """
     text = program.encode(errors="surrogatepass")
     limits = [len(text), memory_bytes, output_bytes, int(seconds) + 2]
     command = [*_bubblewrap(), "-P", "-S", "-s", "-c", START, *map(str, limits), *_python_path()]
-    # Write the output to a file in memory. The kernel limits its size, so no thread has to read from a pipe.
+    # Write the output to a file in memory. The kernel limits the file's size, so no thread has to read from a pipe.
     with open(os.memfd_create("output"), "rb", buffering=0) as output:
         process = subprocess.Popen(
             command,
@@ -73,7 +73,7 @@ def run_sandboxed(
             stderr=subprocess.PIPE,
             # With a fixed hash seed, sets have the same order in the reference and in the program.
             env={"PYTHONHASHSEED": "0"},
-            start_new_session=True,  # Ctrl-C interrupts only this process, and the sandbox ends with it
+            start_new_session=True,  # Ctrl-C interrupts only this process, which then ends the sandbox
             bufsize=0,
         )
         with process:
@@ -111,7 +111,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes]) -> psutil.Process:
         extra -= {"dev", Path(sys.base_prefix).parts[1]}
         is_writable = not os.statvfs(root).f_flag & os.ST_RDONLY
     except (OSError, psutil.Error) as error:
-        raise SandboxError(f"its isolation cannot be verified: {error}") from None
+        raise SandboxError(f"the isolation cannot be verified: {error}") from None
     if shared or extra or is_writable:
         exposed = [f"the {name} namespace" for name in shared] + [f"/{name}" for name in sorted(extra)[:3]]
         raise SandboxError(f"{shutil.which('bwrap')} exposes {', '.join(exposed) or 'a writable /'} to programs")
@@ -125,7 +125,8 @@ def _finish(
     """Send `data`, wait until the program ends or exceeds a limit, and return the status.
 
     CPU time is measured from outside the sandbox, because a program can change its own timers. The program is a
-    single process, because the filter blocks new ones. It can send false marks, so its total CPU time is also limited.
+    single process, because the filter blocks new processes. The program can send false marks, so its total CPU time is
+    also limited.
     """
     deadline, cpu_seconds, call_start, position, marks = time.monotonic() + seconds, 0.0, 0.0, 0, 0
     while (remaining := deadline - time.monotonic()) > 0:
@@ -182,8 +183,8 @@ def check_sandbox() -> None:
         outcome = run_sandboxed("import os\ntry: os.fork()\nexcept PermissionError: send(b'isolated')", seconds=60.0)
     except SandboxError as error:
         raise UserError(
-            f"Model-written code runs only in a sandbox, which cannot be created here ({error}): it requires Linux "
-            "with bubblewrap and libseccomp (`apt install bubblewrap libseccomp2` or `dnf install bubblewrap "
+            f"Model-written code runs only in a sandbox, which cannot be created here ({error}): the sandbox requires "
+            "Linux with bubblewrap and libseccomp (`apt install bubblewrap libseccomp2` or `dnf install bubblewrap "
             "libseccomp`) and user namespaces. In a container, allow namespaces (docker run --security-opt "
             "seccomp=unconfined --security-opt apparmor=unconfined), or grade on another machine."
         ) from None

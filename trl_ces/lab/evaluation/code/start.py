@@ -1,4 +1,4 @@
-"""First program in the sandbox: drop remaining privileges, report readiness, and run the untrusted program.
+"""First program in the sandbox. It drops privileges, reports readiness, and runs the untrusted program.
 
 sandbox.py passes this file's text to `python -c`, so this file imports only the standard library. Arguments: the
 program's length, the limits on address space, output and CPU seconds, and the import path. stdin: the program and its
@@ -24,7 +24,7 @@ ptrace process_vm_readv process_vm_writev pidfd_open pidfd_getfd
 unshare setns mount umount2 pivot_root chroot open_tree move_mount fsopen fsconfig fsmount fspick mount_setattr
 add_key request_key keyctl bpf perf_event_open userfaultfd io_uring_setup
 """
-# seccomp.h
+# Constants from seccomp.h.
 _ALLOW, _DENY = 0x7FFF0000, 0x00050000 | errno.EPERM
 
 
@@ -51,7 +51,7 @@ def filter_system_calls() -> None:
     for name in DENIED.split():
         number = seccomp.seccomp_syscall_resolve_name(name.encode())
         if seccomp.seccomp_rule_add_array(rules, _DENY, number, 0, None):
-            raise OSError(f"libseccomp does not know {name}: update it")
+            raise OSError(f"libseccomp does not know {name}: update libseccomp")
     if seccomp.seccomp_load(rules):
         raise OSError("the kernel does not support system call filters")
 

@@ -1,4 +1,4 @@
-"""Send weights by writing one file per update and sending its name to every worker."""
+"""Send weights by writing one file per update and sending the file's name to every worker."""
 
 from safetensors.torch import save_file
 
