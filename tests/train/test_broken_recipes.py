@@ -139,7 +139,7 @@ def error_of(capsys, monkeypatch):
         ({}, "solution_pattern: '('\n", ["missing )"]),
         ({}, "chat_template_kwargs: {a: " + "[" * 5000, ["not valid YAML"]),
         ({"report_to": "neptune"}, "", ["`report_to` is 'neptune', which is not installed"]),
-        ({"model_name_or_path": "./adapter"}, "", ["'./adapter' is an adapter", "of some/base", "merge_and_unload"]),
+        ({"model_name_or_path": "./adapter"}, "", ["'./adapter' is an adapter", "for some/base", "merge_and_unload"]),
         (
             {},
             "reward_model_name_or_path: ./judge\n",

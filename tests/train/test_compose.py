@@ -77,7 +77,7 @@ def test_an_incompatible_overlay_is_rejected(write, overlay, message):
 
 def test_a_later_overlay_cannot_replace_the_batch_size_of_colocate():
     assert compose(["R1-7B", "dler", "colocate"])["responses_per_step"] == 48
-    with pytest.raises(UserError, match=r"for the `dler` overlay, .* put `colocate` after `dler`"):
+    with pytest.raises(UserError, match=r"for the `dler` overlay and .* put `colocate` after `dler`"):
         compose(["R1-7B", "colocate", "dler"])
 
 

@@ -133,7 +133,7 @@ def clean_gold(gold: Any, pattern: str | None, location: str) -> str | None:
     if gold is None or (isinstance(gold, float) and not math.isfinite(gold)):
         return None
     if isinstance(gold, bool) or not isinstance(gold, str | int | float):
-        raise UserError(f"{location}: reference answer {gold!r:.80} is not text or a number; set `solution_column`.")
+        raise UserError(f"{location}: reference answer {gold!r:.80} is not text or a number: set `solution_column`.")
     text = str(gold).strip()
     if pattern is not None:
         matches = list(re.finditer(pattern, text))

@@ -146,7 +146,7 @@ def test_a_config_file_replaces_an_unavailable_model(recipe, tmp_path, capsys):
         ("--config RECIPE --gpus 4 --nodes 3", ["`--gpus` is 4", "the number of nodes (3)", "--nodes"]),
         ("--config RECIPE --device A900", ["A900", "A800", "H100"]),
         ("--config RECIPE --gpu_mem 24", ["`gpu_mem`", "Did you mean `gpu_memory`?"]),
-        ("--config RECIPE --gpus 3", ["`responses_per_step` is 8", "set --gpus to one of 1, 2, 4, 8"]),
+        ("--config RECIPE --gpus 3", ["`responses_per_step` is 8", "set `--gpus` to one of 1, 2, 4, 8"]),
         ("--config RECIPE --load_in_4bit true", ["does not support quantized weights"]),
         (
             "--config RECIPE --reward_model_name_or_path a/b",

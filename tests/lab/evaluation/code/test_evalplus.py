@@ -11,7 +11,9 @@ from trl_ces.support.errors import UserError
 
 def test_error_without_data_dir_names_the_download_url():
     url = "https://github.com/evalplus/mbppplus_release/releases/download/v0.2.0/MbppPlus.jsonl.gz"
-    with pytest.raises(UserError, match=rf"mbpp: .* code/MbppPlus.jsonl.gz with `--data_dir`\. .*{re.escape(url)}$"):
+    with pytest.raises(
+        UserError, match=rf"mbpp cannot be read .* code/MbppPlus.jsonl.gz with `--data_dir`\. .*{re.escape(url)}$"
+    ):
         load_benchmark("mbpp")
 
 
