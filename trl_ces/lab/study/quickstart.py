@@ -170,7 +170,8 @@ def outside_bands(measures: Measures) -> str:
     ]
     if not outside:
         return "All results lie within the expected 95 % range."
-    return f"Outside the expected 95 % range: {', '.join(outside)}. See docs/quickstart.md."
+    # 1 - 0.95^9 is 0.37; the nine values are correlated.
+    return f"Outside the expected 95 % range: {', '.join(outside)}. About one run in three has such a value."
 
 
 def examples(prompts: list[str], solutions: list[str], completions: dict[str, list[list[str]]], count: int = 2) -> str:
