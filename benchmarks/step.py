@@ -49,7 +49,7 @@ class Clock(TrainerCallback):
         trainer.add_callback(self)
 
     def switch(self, phase=None):
-        """Add the time since the last call to the current phase, and begin `phase` or, without it, end the phase."""
+        """Add the time since the last call to the current phase, end this phase, and begin `phase`, if given."""
         if torch.cuda.is_available():
             torch.cuda.synchronize()
             free, total = torch.cuda.mem_get_info()

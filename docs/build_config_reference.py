@@ -68,7 +68,7 @@ def describe_type(hint: typing.Any, choices: typing.Sequence[str] | None) -> str
 
 
 def to_markdown(text: str) -> str:
-    """Convert a help text to one Markdown paragraph, without TRL's cross-references, and escape HTML and asterisks."""
+    """Convert help text to one Markdown paragraph: remove cross-reference markup, escape HTML and asterisks."""
     text = re.sub(r"\[`~?([\w.]+)`\]", lambda match: f"`{match[1].rpartition('.')[2]}`", " ".join(text.split()))
     text = re.sub(r"\bdocs/(\w+)\.md", r"[\1.md](\1.md)", text)
     parts = re.split(r"(`[^`]*`)", text)

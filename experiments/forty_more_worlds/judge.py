@@ -1,7 +1,7 @@
 """
 Check expectations 1 to 4 of README.md against results.csv: `python experiments/forty_more_worlds/judge.py`.
 
-By default, the script counts tasks whose mean accuracy over seeds diverged; `--diverged runs` counts diverged runs.
+By default, the script counts tasks that diverged in their mean over seeds; `--diverged runs` counts diverged runs.
 """
 
 import argparse
@@ -20,7 +20,7 @@ def main() -> None:
         "--diverged",
         choices=["runs", "tasks"],
         default="tasks",
-        help="count diverged runs, or tasks whose mean accuracy over seeds diverged",
+        help="count diverged runs, or tasks that diverged in their mean over seeds",
     )
     args = parser.parse_args()
     rows = pandas.read_csv(args.results)
@@ -61,7 +61,8 @@ def main() -> None:
     expectations = {
         f"1 lower end of the interval: {lower_end:+.2f} points (required: above -1.5)": lower_end > -1.5,
         f"2 diverged with {RULE} but not with {BASELINE}: {sorted(only_rule) or 'no task'}": not only_rule,
-        f"3 {change:+.2f} points from {PAPER}, on {above.sum()} tasks with {PAPER} above {BASELINE}": change >= -1.5,
+        f"3 {change:+.2f} points from {PAPER} in the {above.sum()} tasks where {PAPER} beats {BASELINE}": change
+        >= -1.5,
         f"4 {tokens.mean():+.2f} tokens, shorter in {(tokens < 0).sum()} of {len(tasks)}": tokens.mean() <= 0
         and (tokens < 0).sum() >= 0.75 * len(tasks),
     }

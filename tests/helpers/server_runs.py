@@ -49,7 +49,7 @@ def stub_environment(**changes):
     return {**variables, "PYTHONPATH": os.pathsep.join([str(STUB), variables["PYTHONPATH"]])}
 
 
-class StandIn:
+class StandInClient:
     """Client of a running stand-in server."""
 
     def __init__(self, url, process=None):
@@ -60,9 +60,9 @@ class StandIn:
         with urlopen(Request(self.url + path, data), timeout=60) as response:
             return json.load(response)
 
-    def fail(self, path, what, skip=0, times=1):
-        """Make `times` requests to `path` fail after `skip` successful requests; see tests/helpers/vllm_server.py."""
-        self.request("/stand_in/faults", {"path": path, "what": what, "skip": skip, "times": times})
+    def fail(self, path, fault, skip=0, times=1):
+        """Make `times` requests to `path` fail with `fault` after `skip` successful requests (vllm_server.py)."""
+        self.request("/stand_in/faults", {"path": path, "what": fault, "skip": skip, "times": times})
 
     def clear_faults(self):
         """Remove all faults."""
@@ -114,7 +114,7 @@ def serve_in_process(model, *flags, port=0, development=True, folder=None):
         started = process.stdout.readline()
         match = re.search(r"http://\S+", started)
         assert match, f"the stand-in printed {started!r} instead of its URL"
-        yield StandIn(match[0], process)
+        yield StandInClient(match[0], process)
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -129,7 +129,7 @@ def serve_in_thread(model, *flags, development=True):
     server = vllm_server.Server(options, development)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     try:
-        yield StandIn(f"http://127.0.0.1:{server.server_port}"), server
+        yield StandInClient(f"http://127.0.0.1:{server.server_port}"), server
     finally:
         server.shutdown()
         server.server_close()

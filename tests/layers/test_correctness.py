@@ -19,7 +19,7 @@ SFT = {"shaping": "on_policy_sft", "epsilon": 1.0, "epsilon_high": 1e6}
 DYNAMIC_SAMPLING = {"shaping": "none", "dynamic_sampling": True}
 
 
-def script_of(accuracies=(1.0, 1.0, None, 0.0), bonus=1.0):
+def make_script(accuracies=(1.0, 1.0, None, 0.0), bonus=1.0):
     """Return a script with one group of completions of 20 tokens, all with the same bonus."""
     rows = [{"completion_ids": [5] * 19 + [1], "accuracy": value, "bonus": bonus} for value in accuracies]
     return {PROMPTS[0]: rows}
@@ -27,7 +27,7 @@ def script_of(accuracies=(1.0, 1.0, None, 0.0), bonus=1.0):
 
 def make_trainer(folder, rewards=REWARDS, script=None, **changes):
     sizes = {"per_device_train_batch_size": 4, "max_completion_length": 40, "ces_tau": 0.5}
-    return prepare_trainer(scripted_trainer(folder, script or script_of(), rewards, **{**sizes, **changes}))
+    return prepare_trainer(scripted_trainer(folder, script or make_script(), rewards, **{**sizes, **changes}))
 
 
 def rollout(trainer, size=4):
@@ -67,29 +67,29 @@ def test_every_scaling_excludes_unscored_completions(tmp_path, scale):
 
 
 def test_separately_normalized_rewards_exclude_unscored_completions(tmp_path):
-    script = script_of()
+    script = make_script()
     script[PROMPTS[0]][2]["bonus"] = 9.0  # would change the mean and the deviation of the bonus
     trainer = make_trainer(tmp_path, script=script, multi_objective_aggregation="normalize_then_sum")
     assert rollout(trainer)["advantages"].tolist() == pytest.approx(EXCLUDED, abs=1e-3)
 
 
 def test_the_layer_alone_excludes_unscored_completions(tmp_path):
-    class Alone(GroupRewards, RewardCalls):
+    class TrainerWithoutCorrectness(GroupRewards, RewardCalls):
         pass
 
-    trainer = make_trainer(tmp_path, [*REWARDS, zeros], trainer_class=Alone, shaping="none")
+    trainer = make_trainer(tmp_path, [*REWARDS, zeros], trainer_class=TrainerWithoutCorrectness, shaping="none")
     assert rollout(trainer)["advantages"].tolist() == pytest.approx(EXCLUDED, abs=1e-3)
 
 
 def test_a_row_with_an_invalid_accuracy_reward_is_excluded(tmp_path):
-    script = script_of((1.0, 1.0, math.nan, 0.0))
+    script = make_script((1.0, 1.0, math.nan, 0.0))
     trainer = make_trainer(tmp_path, script=script, on_reward_error="skip")
     assert rollout(trainer)["advantages"].tolist() == pytest.approx(EXCLUDED, abs=1e-3)
 
 
 @pytest.mark.parametrize("changes", [{}, DYNAMIC_SAMPLING], ids=["ces", "dynamic sampling"])
 def test_evaluation_metrics_exclude_unscored_completions(tmp_path, changes):
-    script = script_of(bonus=0.0)
+    script = make_script(bonus=0.0)
     script[PROMPTS[0]][2]["bonus"] = 1.0
     trainer = make_trainer(tmp_path, script=script, per_device_eval_batch_size=4, **changes)
     metrics = trainer.evaluate()
@@ -99,7 +99,7 @@ def test_evaluation_metrics_exclude_unscored_completions(tmp_path, changes):
 
 
 def test_unscored_completions_are_ignored_when_rewards_are_compared(tmp_path):
-    script = script_of((1.0, 1.0, None, 1.0), bonus=0.0)
+    script = make_script((1.0, 1.0, None, 1.0), bonus=0.0)
     script[PROMPTS[0]][2]["bonus"] = 1.0
     assert rollout(make_trainer(tmp_path, script=script))["equal_rewards"].all()
 
@@ -165,7 +165,7 @@ def test_a_graded_reward_stops_training_after_a_rollout_of_zeros(tmp_path):
 
 
 def test_a_graded_reward_stops_training_with_a_group_reward(tmp_path):
-    script = script_of((0.2, 0.4, 0.2, 0.4))
+    script = make_script((0.2, 0.4, 0.2, 0.4))
     with pytest.raises(RewardError, match=r"returned 0\.2"):
         make_trainer(tmp_path, [*REWARDS, zeros], script, shaping="none", max_steps=1).train()
 

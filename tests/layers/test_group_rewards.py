@@ -21,11 +21,11 @@ TRUNCATED = {1, 6}
 LIMIT = 40
 
 
-class Alone(GroupRewards, RewardCalls, GRPOTrainer):
+class GRPOTrainerWithGroupRewards(GroupRewards, RewardCalls, GRPOTrainer):
     pass
 
 
-def script_of(masked=False):
+def make_script(masked=False):
     generator = torch.Generator().manual_seed(0)
     return random_script(PROMPTS, OUTCOMES, generator, masked=masked, truncated=TRUNCATED)
 
@@ -38,7 +38,7 @@ def make_trainer(folder, rewards, trainer_class=CESTrainer, script=None, **chang
         "shuffle_dataset": False,
         **changes,
     }
-    script = script or script_of()
+    script = script or make_script()
     return scripted_trainer(folder, script, rewards, trainer_class=trainer_class, **arguments)
 
 
@@ -54,8 +54,8 @@ def make_recording_reward(rule):
 
 
 @pytest.mark.parametrize("masked", [False, True], ids=["", "tools"])
-def test_a_group_reward_receives_facts_about_whole_groups(tmp_path, masked):
-    script = script_of(masked)
+def test_a_group_reward_receives_data_for_whole_groups(tmp_path, masked):
+    script = make_script(masked)
     reward, calls = make_recording_reward(lambda groups: groups.lengths.float())
     make_trainer(tmp_path, [scripted_accuracy_reward, reward], script=script).train()
     (groups,) = calls
@@ -77,7 +77,7 @@ def test_weighted_group_rewards_are_logged_and_skip_unscored_completions(tmp_pat
     trainer = make_trainer(tmp_path, [scripted_accuracy_reward, reward], reward_weights=[1.0, 3.0])
     recorded_rewards = record_results(trainer, "_calculate_rewards")
     trainer.train()
-    script = script_of()
+    script = make_script()
     rates = [0.5, 1.0, 0.25, 0.25]  # 1 / G if no completion is correct
     expected = [
         [
@@ -94,7 +94,7 @@ def test_weighted_group_rewards_are_logged_and_skip_unscored_completions(tmp_pat
     assert entry["reward"] == pytest.approx(total, rel=1e-5)
 
 
-def test_a_group_reward_of_a_partial_is_named_after_its_function():
+def test_a_partial_group_reward_is_named_after_its_function():
     def shortest(groups, weight):
         return -weight * groups.lengths.float()
 
@@ -106,7 +106,7 @@ def test_a_group_reward_of_a_partial_is_named_after_its_function():
 
 def test_the_threshold_determines_correctness(tmp_path):
     reward, calls = make_recording_reward(lambda groups: torch.zeros_like(groups.rewards))
-    script = script_of()
+    script = make_script()
     for row in script["ab"]:
         row["accuracy"] = 0.6
     make_trainer(tmp_path, [scripted_accuracy_reward, reward], script=script, ces_correct_threshold=0.6).train()
@@ -124,7 +124,7 @@ def test_evaluation_uses_num_generations_eval(tmp_path):
 
 def test_grpo_trainer_supports_group_rewards_only_with_the_layer(tmp_path):
     rewards = [scripted_accuracy_reward, get_alp_length_reward(0.5)]
-    make_trainer(tmp_path / "layer", rewards, Alone, shaping="none").train()
+    make_trainer(tmp_path / "layer", rewards, GRPOTrainerWithGroupRewards, shaping="none").train()
     with pytest.raises(RuntimeError, match=r"alp_length_reward is a group reward.*GRPOTrainer"):
         make_trainer(tmp_path / "trl", rewards, GRPOTrainer).train()
 
@@ -214,7 +214,7 @@ def test_the_largest_float32_is_a_valid_reward(tmp_path):
 
 def test_a_group_reward_needs_an_accuracy_reward(tmp_path):
     alp = get_alp_length_reward(0.5)
-    for trainer_class in (CESTrainer, Alone):
+    for trainer_class in (CESTrainer, GRPOTrainerWithGroupRewards):
         with pytest.raises(
             ValueError, match=r"alp_length_reward is a group reward.*add an accuracy reward to `reward_funcs`"
         ):

@@ -1,4 +1,4 @@
-"""Check that install commands in messages use the source of the installed package."""
+"""Check that install commands in messages name the location that the package was installed from."""
 
 import json
 
@@ -28,6 +28,6 @@ class InstalledDistribution:
         ),
     ],
 )
-def test_the_install_command_uses_the_source_of_the_installed_package(record, line, monkeypatch):
+def test_the_install_command_names_the_original_location(record, line, monkeypatch):
     monkeypatch.setattr(imports, "distribution", lambda _: InstalledDistribution(record))
     assert install_line("vllm") == line

@@ -1,5 +1,5 @@
 r"""
-Rewrite conventional notations to one form: the reals, "no solution", integration constants, numbers with a base, the
+Rewrite conventional notations in one form: the reals, "no solution", integration constants, numbers with a base, the
 spelling of words, choices. This module does not compare values.
 
 | gold | equal | different |
@@ -83,7 +83,7 @@ _CONVENTIONS = [
 
 
 def condition(text: str) -> str:
-    r"""Rewrite `x \in S` to S, `\{x \mid c\}` to c, the reals to an interval, "no solution" to `\emptyset`."""
+    r"""Rewrite `x \in S` as S, `\{x \mid c\}` as c, the reals as an interval, "no solution" as `\emptyset`."""
     text = without_restatement(_MEMBERSHIP.sub("", tidy(text)).strip())
     text = re.sub(r"^\|\s*([A-Za-z])\s*\|\s*(<|\\leq)\s*([^<>=]+)$", r"-\3 \2 \1 \2 \3", text)
     text = _GROUPED_RESULT.sub(lambda digits: digits.group().replace(",", ""), text)
@@ -104,7 +104,7 @@ def condition(text: str) -> str:
 
 
 def without_integer(gold: str) -> str:
-    r"""Remove the condition `k\in\mathbb{Z}` or another quantifier from a gold."""
+    r"""Remove the condition `k\in\mathbb{Z}` or another quantifier from a gold answer."""
     return _INTEGER.sub("", _QUANTIFIED.sub("", gold)).strip() or gold
 
 
@@ -135,7 +135,7 @@ _DOMAIN = re.compile(  # (x \neq 0), for n \geq 1
 
 
 def with_constants_of(gold: str, answer: str) -> list[str]:
-    """Return versions of the answer that use the gold's constants, integers and variables, without a domain."""
+    """Return versions of the answer that use the gold's constants, integers and variables, without domains."""
     quantified, answer = _QUANTIFIED.search(answer), _QUANTIFIED.sub("", answer) or answer
     if not is_relation(gold) and (domain := _DOMAIN.search(answer)) and not is_relation(answer[: domain.start()]):
         answer = answer[: domain.start()]

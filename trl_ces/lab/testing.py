@@ -116,7 +116,7 @@ def _check_gradients(run: BoundRule, inputs: dict[str, Tensor], differentiates: 
         assert all(grad.isfinite().all() for grad in gradients), "A gradient is not finite (for example, sqrt at 0)."
         reached = {name for name, gradient in zip(leaves, gradients, strict=True) if gradient.any()}
     declared, reached = {differentiates} - {None}, reached - {"advantages"}
-    assert declared <= reached, f"No gradient reaches the {differentiates} that `differentiates` declares."
+    assert declared <= reached, f"`differentiates` is {differentiates!r}, but no gradient reaches these values."
     assert reached <= declared, f"A gradient reaches {reached - declared}, which `differentiates` does not declare."
 
 

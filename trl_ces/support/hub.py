@@ -34,7 +34,7 @@ def expand_home(name: str | Path) -> str:
 def try_hub_once(*names: str) -> None:
     """Switch this process and its children to offline mode if a name is a Hub id but the Hub does not respond.
 
-    Online, the Hub client would retry each file five times, which takes half a minute.
+    Otherwise, the Hub client would retry each file five times, which takes half a minute.
     """
     from huggingface_hub import constants, get_session
 

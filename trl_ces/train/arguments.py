@@ -37,15 +37,15 @@ class ScriptArguments:
     solution_pattern: str | None = field(
         default=None,
         metadata={
-            "help": "Regular expression with one group, for example `####\\s*(.+)` for GSM8K. The group of its "
-            "last match in the solution column is the reference answer."
+            "help": "Regular expression with one group, for example `####\\s*(.+)` for GSM8K. The reference "
+            "answer is what the group captures in the last match in the solution column."
         },
     )
     max_train_samples: int | None = field(
         default=None,
         metadata={
-            "help": "Number of training rows to draw with `dataset_seed`. Default: all rows, or 2000 problems of a "
-            "`dataset_builder`. The paper uses 2500."
+            "help": "Number of training rows to draw with `dataset_seed`. Default: all rows, or 2000 problems if "
+            "`dataset_builder` is set. The paper uses 2500."
         },
     )
     dataset_seed: int = field(default=42, metadata={"help": "Seed for drawing rows."})
@@ -143,7 +143,7 @@ class ScriptArguments:
         if self.dataset_builder is not None and (self.dataset_name or self.eval_dataset_name):
             raise ValueError(
                 "`dataset_builder` cannot be combined with `dataset_name` or `eval_dataset_name`: set one of them "
-                "to null. To hold out problems of a `dataset_builder`, set `num_eval_samples`."
+                "to null. To hold out some of the builder's problems, set `num_eval_samples`."
             )
         if self.prompt_template is not None:
             if self.prompt_template.count("{question}") != 1:
@@ -222,7 +222,7 @@ def coerce(value: Any, hint: Any) -> Any:
 
 
 def coerce_words(words: list[str], hint: Any) -> Any:
-    """Parse the words after a command-line flag as type `hint`; no words mean `True`, and `null` means `None`."""
+    """Parse the words after a flag as type `hint`. A flag without a value means `True`; `null` means `None`."""
     members = (() if typing.get_origin(hint) is list else typing.get_args(hint)) or (hint,)
     item = next((member for member in members if typing.get_origin(member) is list), None)
     if not words and bool in members:
@@ -287,7 +287,8 @@ def read_words(words: list[str], options: Iterable[str] = ()) -> CommandLine:
             check_key(name, "command line", [*options, *known])
         takes_value = accelerate_flags().get(name, True)
         if not values if name == "config" else len(values) != int(takes_value):
-            raise UserError(f"command line: `--{name}` takes {'a' if takes_value else 'no'} value, got {len(values)}.")
+            expected = "a value" if takes_value else "no value"
+            raise UserError(f"command line: `--{name}` takes {expected}; number of values given: {len(values)}.")
         if name == "config":
             line.config = values
         elif name == "accelerate_config":

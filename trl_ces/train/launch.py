@@ -76,7 +76,7 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
     if distributed_type == "DEEPSPEED" and find_spec("deepspeed") is None:
         raise UserError(f"{config_file} needs DeepSpeed: run `{install_line('deepspeed')}`.")
     expected_type = distributed_type if distributed_type in ("DEEPSPEED", "FSDP") else None
-    # With `-P`, files in the working directory do not replace modules that Python imports, such as `secrets`.
+    # `-P` keeps files in the working directory from shadowing standard modules such as `secrets`.
     python = [sys.executable, "-P"]
     worker = ["-m", WORKER, "--expect_processes", str(processes)]
     worker += ["--expect_distributed_type", expected_type] if expected_type else []
@@ -157,7 +157,7 @@ def run_training(launch: Launch, recipe: Recipe) -> int:
 
 
 def run_child(command: list[str], env: dict[str, str], signals: list[int] | None = None) -> int:
-    """Run a command that is killed if this process ends; forward and record Ctrl-C, SIGTERM and SIGHUP."""
+    """Run a command, and kill it if this process ends; forward and record Ctrl-C, SIGTERM and SIGHUP."""
     child: subprocess.Popen | None = None
     signals = [] if signals is None else signals
 
@@ -199,7 +199,7 @@ def run_child(command: list[str], env: dict[str, str], signals: list[int] | None
 
 
 def _stop_workers(launcher: int, number: int) -> bool:
-    """Signal the training processes, but not the launcher, which would soon kill them; return whether any exist."""
+    """Signal the workers but not the launcher, because a signaled launcher kills them; return whether any exist."""
     any_exists = False
     for process in [psutil.Process(launcher), *psutil.Process(launcher).children(recursive=True)]:
         with suppress(psutil.Error):

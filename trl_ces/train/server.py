@@ -1,4 +1,4 @@
-"""Command, health check and error messages for the vLLM server of `vllm_mode: server`."""
+"""Command, health check and error messages for the vLLM server that `vllm_mode: server` uses."""
 
 import shlex
 import time

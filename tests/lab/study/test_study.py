@@ -241,7 +241,7 @@ def test_a_folder_with_different_settings_is_rejected(tmp_path):
     check_unchanged(cell)  # `output_dir`, `run_name` and the types of `env` values are ignored
 
 
-def test_the_number_that_replaces_an_automatic_tau_is_accepted(tmp_path):
+def test_a_resolved_automatic_tau_is_not_a_changed_setting(tmp_path):
     cell = make_cell(tmp_path, ces_tau="auto")
     recipe = {"seed": 1, "model_name_or_path": "m", "dataset_name": "d"}
     cell.recipe_file.write_text(yaml.safe_dump(recipe | {"ces_tau": 0.1739}))
@@ -380,7 +380,7 @@ def test_each_variant_has_the_same_weight():
     assert tables.variants_table(DataFrame(rows[:4]), "DAPO") == []
 
 
-def test_equal_accuracies_do_not_count_as_higher():
+def test_equal_mean_accuracies_do_not_count_as_higher():
     # The differences -0.01, 0.03 and -0.02 do not sum to 0 in floating point.
     before, after = (0.57, 0.7, 0.9), (0.56, 0.73, 0.88)
     assert sum(b - a for a, b in zip(before, after, strict=True)) > 0
