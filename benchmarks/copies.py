@@ -84,7 +84,7 @@ def main() -> None:
     print("|---|--:|---|--:|--:|--:|--:|")
     for name, pairs in read_questions(options.data).items():
         questions = [(question, gold, formulas(question)) for question, gold in pairs[: options.first]]
-        accepted_longest: list[Row] = []  # rows with a longest formula that is accepted without the question
+        accepted_longest: list[Row] = []  # rows whose longest formula is accepted without the question
         for policy, choose in POLICIES.items():
             if policy in MODIFIED:
                 rows = [row._replace(copy=choose([row.copy])) for row in accepted_longest]

@@ -49,7 +49,7 @@ class Clock(TrainerCallback):
         trainer.add_callback(self)
 
     def switch(self, phase=None):
-        """Add the time since the last call to the current phase, end this phase, and begin `phase`, if given."""
+        """Credit the current phase with the time since the last call, and end it. Begin `phase`, if given."""
         if torch.cuda.is_available():
             torch.cuda.synchronize()
             free, total = torch.cuda.mem_get_info()

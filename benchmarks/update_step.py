@@ -44,7 +44,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         type=int,
         nargs="+",
         default=[1024, 8192, 32768],
-        help="vocabulary sizes of the `vocabulary` part",
+        help="vocabulary sizes to measure in the `vocabulary` part",
     )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0, help="random seed for completion lengths")
@@ -85,7 +85,7 @@ class Bench:
         return Workload(trainer, completions, prompts, micro_batch, self.model, self.options.device, **settings)
 
     def time_alternately(self, workloads: dict[str, Workload]) -> dict[str, list[float]]:
-        """Time the workloads alternately, after a warm-up turn, and return the seconds of each workload's turns."""
+        """Time the workloads in alternating turns after a warm-up turn; return each workload's times in seconds."""
         seconds: dict[str, list[float]] = {trainer: [] for trainer in workloads}
         for turn in range(self.options.repeats + 1):
             for trainer, workload in workloads.items():
@@ -150,7 +150,7 @@ def mixed_lengths(bench: Bench) -> None:
 
 
 def memory(bench: Bench) -> None:
-    """Compare the peak memory of a step at R1-like lengths, excluding the model, with one process per trainer."""
+    """Compare the peak memory of a step at R1-like lengths, without the model. Each trainer has its own process."""
     print("\nPeak memory of a step\n")
     line("rows per micro-batch", "TRL", "none / TRL", "ces / none")
     line(*["---:"] * 4)
@@ -161,7 +161,7 @@ def memory(bench: Bench) -> None:
 
 
 def relative_difference(expected: dict[str, torch.Tensor], actual: dict[str, torch.Tensor]) -> float:
-    """Return the norm of the difference between all gradients, divided by the norm of `expected`."""
+    """Return the norm of `expected` - `actual` over all gradients, divided by the norm of `expected`."""
     difference = sum((expected[name] - actual[name]).double().square().sum() for name in expected)
     return float((difference / sum(value.double().square().sum() for value in expected.values())).sqrt())
 

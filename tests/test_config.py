@@ -49,7 +49,7 @@ REJECTED = [
     ({"shaping": "ce"}, "`shaping` is 'ce'", "'none'"),
     *(({"ces_tau": value}, f"`ces_tau` is {value!r}", "[0, 1]") for value in (1.5, float("nan"), "0.01", True, None)),
     ({"ces_tau": "atuo"}, "`ces_tau` is 'atuo': it must be a number", "or `auto`"),
-    *(({"ces_tau": value}, f"`ces_tau` is {value!r}", "nine decimals") for value in (0.0123456789, 1 / 3)),
+    *(({"ces_tau": value}, f"`ces_tau` is {value!r}", "nine decimal places") for value in (0.0123456789, 1 / 3)),
     ({"ces_beta_correct": float("-inf")}, "`ces_beta_correct` is -inf", "0.4"),
     ({"ces_beta_incorrect": float("inf")}, "`ces_beta_incorrect` is inf", "finite"),
     ({"ces_cap_incorrect": 0.5}, "`ces_cap_incorrect` is 0.5", "[1, inf)"),

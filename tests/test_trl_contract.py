@@ -247,7 +247,7 @@ def test_a_rollout_may_have_any_number_of_groups(trainer, examples):
 
 
 def test_a_rollout_has_exactly_the_known_tensors(trainer, examples):
-    """Check the tensors listed in trl_ces/layers/rows.py. Rows with unknown tensors may keep their order."""
+    """Check the tensors listed in trl_ces/layers/rows.py. If there are unknown tensors, rows may stay unsorted."""
     batch = trainer._generate_and_score_completions(examples)
     assert set(batch) == {
         "prompt_ids",

@@ -32,7 +32,7 @@ RANGES: dict[str, Range] = {
     **TRL_RANGES,
     "ces_tau": (
         lambda tau: tau == AUTO or is_share(tau),
-        "it must be a number in [0, 1] with at most nine decimals (a share of tokens), or `auto`.",
+        "it must be a number in [0, 1] with at most nine decimal places (a share of tokens), or `auto`.",
     ),
     **dict.fromkeys(("ces_beta_correct", "ces_beta_incorrect"), BETA),
     **dict.fromkeys(("ces_cap_correct", "ces_cap_incorrect"), CAP),
@@ -83,9 +83,9 @@ class CESConfig(GRPOConfig):
     ces_tau: float | str = field(
         default=0.01,
         metadata={
-            "help": "tau of Eq. 5: share of a completion's tokens to shape, in [0, 1], with at most nine decimals. "
-            "`auto`: 2 / mean length of the first rollout, clamped to [0.01, 0.05]. Completions under about 40 "
-            "tokens are too short for CES."
+            "help": "tau of Eq. 5: share of a completion's tokens to shape, in [0, 1], with at most nine decimal "
+            "places. `auto`: 2 / mean length of the first rollout, clamped to [0.01, 0.05]. Completions under about "
+            "40 tokens are too short for CES."
         },
     )
     ces_beta_correct: float = field(

@@ -50,7 +50,7 @@ def test_processes_get_similar_numbers_of_tokens():
         loads = loads_of(lengths, 32)
         assert loads[0].sum().item() == pytest.approx(loads[1].sum().item(), rel=0.02)
         assert (loads[0] - loads[1]).abs().sum() / loads.sum() < 0.03  # also per micro-batch
-        # Loads are more even if mixed lengths add no padding.
+        # Pieces and packed rows mix lengths without padding, so their loads are more even.
         pieces = loads_of(lengths, 1, in_pieces=True)
         assert pieces.max() / pieces.min() < 1.03 < loads_of(lengths, 1).max() / loads_of(lengths, 1).min()
         packed = loads_of(lengths, 8, packed=True)  # 8 rows per micro-batch

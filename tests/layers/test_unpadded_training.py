@@ -98,7 +98,7 @@ def test_unknown_inputs_are_sorted_together_with_their_completions(tmp_path, cap
     for batch in trainer._buffered_inputs:
         assert torch.equal(batch["upstream"], batch["completion_ids"].sum(dim=1))
         assert batch["count"] == 7
-    assert "keep their order" not in caplog.text
+    assert "not sorted by length" not in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -132,15 +132,15 @@ def test_inputs_with_irregular_rows_prevent_sorting_and_cause_one_warning(
     trainer, _ = train(WithUnknownInput, tmp_path, max_steps=2, max_tokens_per_micro_batch=budget)
     ignored = " and `max_tokens_per_micro_batch` is ignored" if budget else ""
     assert not is_sorted_by_length(trainer)
-    assert [record.message for record in caplog.records if "keep their order" in record.message] == [
-        f"Rows keep their order{ignored} in rollouts with the following inputs, which do not have one row of known "
-        f"shape per completion on every process: {name}."
+    assert [record.message for record in caplog.records if "not sorted by length" in record.message] == [
+        f"Rows are not sorted by length{ignored} in rollouts with the following inputs, because on at least one "
+        f"process they do not have exactly one row of known shape per completion: {name}."
     ]
 
 
 @pytest.fixture(scope="module")
 def output_folders(tmp_path_factory):
-    """Run one process and two processes, and return their output folders."""
+    """Run the script with one process and then with two, and return the two output folders."""
     folder = tmp_path_factory.mktemp("exchanged")
     for processes in (1, 2):
         run_processes("unpadded_processes.py", folder / str(processes), processes, 280)
@@ -168,7 +168,7 @@ def test_a_token_budget_needs_a_whole_number_of_steps_per_rollout(tmp_path):
         )
 
 
-def test_pieces_log_the_loss_of_the_micro_batch(tmp_path):
+def test_a_micro_batch_in_pieces_logs_the_same_loss(tmp_path):
     step = {"shaping": "ces", "per_device_train_batch_size": 16, "gradient_accumulation_steps": 1}
     unsplit, _ = train(CESTrainer, tmp_path / "unsplit", **step)
     pieces, record = train(CESTrainer, tmp_path / "pieces", max_tokens_per_micro_batch=90, **step)

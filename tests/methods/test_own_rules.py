@@ -117,7 +117,7 @@ def add_on_selected(shaped, values):
 
 
 BROKEN = {
-    "No gradient reaches the entropies": lambda s, b, h, m: (s.advantages.detach(), s.selected),
+    "is 'entropies', but no gradient reaches": lambda s, b, h, m: (s.advantages.detach(), s.selected),
     "differ from A at tokens that are not in `selected`": lambda s, b, h, m: (s.advantages + 0.01 * m, s.selected),
     "A' depends on other rows": lambda s, b, h, m: add_on_selected(s, (s.advantages * s.selected).sum()),
     "A' depends on other rows of": lambda s, b, h, m: add_on_selected(s, b["truncated"].float().mean()),

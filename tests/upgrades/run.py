@@ -67,7 +67,7 @@ def make_environment(folder, requirements, latest=False):
     subprocess.run([*pip, "--upgrade", *requirements, torch_requirement()], check=True)
     tools = ["pytest", "pytest-timeout", "uv", "requests"]  # TRL's client for vLLM servers imports requests
     subprocess.run([*pip, "-e", str(ROOT), *tools, *requirements, torch_requirement()], check=True)
-    if latest:  # pip reports a conflict with trl_ces but installs the versions
+    if latest:  # pip reports a conflict with trl_ces but installs them anyway
         subprocess.run([*pip, "--upgrade", "trl", "transformers", torch_requirement()], check=True)
     return python
 

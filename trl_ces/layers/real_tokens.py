@@ -86,8 +86,8 @@ class RealTokens(Layer):
             return arrange_rows(buffer, self._per_step, layout, self.accelerator, self._padding, budget, unit)
         if not self._warned_of_irregular and self.accelerator.is_main_process:
             logger.warning(
-                "Rows keep their order%s in rollouts with the following inputs, which do not have one row of known "
-                "shape per completion on every process: %s.",
+                "Rows are not sorted by length%s in rollouts with the following inputs, because on at least one "
+                "process they do not have exactly one row of known shape per completion: %s.",
                 "" if budget is None else " and `max_tokens_per_micro_batch` is ignored",
                 ", ".join(irregular),
             )

@@ -41,7 +41,7 @@ def selection_size(lengths: Tensor, tau: float, multiplier: tuple[Tensor, Tensor
 
     Args:
         lengths (`Tensor`): Shape (B,), int64, |y|: tokens in the loss mask.
-        tau (`float`): Top-rate in [0, 1], with at most nine decimals.
+        tau (`float`): Top-rate in [0, 1], with at most nine decimal places.
         multiplier (`tuple[Tensor, Tensor]`, *optional*):
             Numerator and denominator of b, shape (B,), int64. `None` means b = 1, the paper's "w/o Dynamic b".
 

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from ..support.errors import nearest
 
-# If a share has at most nine decimals, the numerator of len * share * b fits in int64 for len * G < nine billion.
+# Decimal places of a share. With nine, the numerator of Eq. 5 fits in int64 if length * group size is below 9e9.
 MAX_DECIMALS = 9
-# Alternative remedy that ends error messages about TRL's settings.
+# Alternative remedy, appended to error messages about TRL's settings.
 OR_OFF = 'or set `shaping="none"` (a field of `CESConfig`)'
 
 # Function that raises an error about a setting; takes the setting's name and a clause with the remedy.
@@ -69,7 +69,8 @@ class Rule:
         check (`Callable[[CESConfig, Reject], None]`, *optional*):
             Rejects TRL settings and combinations of the rule's own settings that contradict the rule's definition.
         config_fields (`tuple[str, ...]`):
-            Settings of a built-in rule: keyword arguments of `function`, and `NAME_SETTING` fields of [`CESConfig`].
+            Names of a built-in rule's settings. Each is a keyword argument of `function` and the end of a field name
+            of [`CESConfig`], `NAME_SETTING`.
     """
 
     name: str
@@ -82,7 +83,7 @@ class Rule:
     config_fields: tuple[str, ...] = ()
 
     def read_settings(self, values: Mapping[str, Any], reject: Reject) -> dict[str, Any]:
-        """Complete `values` with the defaults; call `reject` for an unknown name or a value out of range."""
+        """Fill in the defaults that `values` lacks; call `reject` for an unknown name or a value out of range."""
         entries = {entry.name: entry for entry in dataclasses.fields(self.settings)} if self.settings else {}
         for name in values.keys() - entries.keys():
             names = ", ".join(entries) or "none"
@@ -113,9 +114,8 @@ def setting(default: Any, help: str, is_valid: Callable[[Any], bool] | None = No
 
 def share(default: float, help: str) -> Any:
     """Create a [`setting`] for a share of tokens in [0, 1]."""
-    reason = (
-        f"it must be a share of tokens in [0, 1] with at most {MAX_DECIMALS} decimals; {default:g} is the default."
-    )
+    limit = f"at most {MAX_DECIMALS} decimal places"
+    reason = f"it must be a share of tokens in [0, 1] with {limit}; {default:g} is the default."
     return setting(default, help, is_share, reason)
 
 
@@ -144,6 +144,6 @@ def _problem(entry: Any, value: Any) -> str | None:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return "it must be a number."
     elif type(value) is not type(entry.default):
-        return f"it must be a {type(entry.default).__name__}."
+        return f"it must be of type {type(entry.default).__name__}."
     is_valid = entry.metadata.get("is_valid")
     return None if is_valid is None or is_valid(value) else entry.metadata["reason"]

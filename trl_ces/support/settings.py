@@ -44,7 +44,7 @@ def _is_interval(value: Any) -> bool:
     return is_number(value) and value > 0 and (value < 1 or value == int(value))
 
 
-_STEPS = "it must be a whole number of steps >= 1, or a fraction of the total steps in (0, 1)"
+_STEPS = "it must be a whole number of steps (at least 1), or a fraction in (0, 1) of the total steps"
 _GROUPS: dict[str, Range] = {
     "temperature": number("(0, inf)", note="; at 0, all completions of a prompt would be identical, so use 1.0"),
     "repetition_penalty sapo_temperature_neg sapo_temperature_pos num_train_epochs": number("(0, inf)"),
@@ -175,12 +175,12 @@ def check_best_metric(config: Any, reject: Callable[[str, str], NoReturn]) -> No
         reject(name, "set `eval_strategy` and provide evaluation data, which this setting requires.")
     is_reward = re.fullmatch(r"(eval_)?(reward|rewards/.+/mean)", metric) is not None
     if config.greater_is_better is (False if is_reward else None):
-        remedy = f"a greater {metric} is better, so remove this setting." if is_reward else ""
+        remedy = f"a higher {metric} is better, so remove this setting." if is_reward else ""
         reject("greater_is_better", remedy or f"set it to true or false for {metric}.")
 
 
 def scheduler_kwargs(config: Any) -> dict[str, Any] | None:
-    """Return `lr_scheduler_kwargs`, and add `mode` for schedulers that read `metric_for_best_model`."""
+    """Return `lr_scheduler_kwargs`, with `mode` added for schedulers that read `metric_for_best_model`."""
     if config.lr_scheduler_type not in _BY_METRIC:
         return config.lr_scheduler_kwargs
     return {"mode": "max" if config.greater_is_better else "min", **(config.lr_scheduler_kwargs or {})}

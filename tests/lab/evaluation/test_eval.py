@@ -85,15 +85,15 @@ def test_evaluations_of_a_data_file_can_be_compared(workspace, tmp_path, capsys,
         load = lambda facts, *_, texts=texts: ScriptedBackend(facts.tokenizer, texts)  # noqa: E731
         monkeypatch.setattr("trl_ces.lab.evaluation.run.load_backend", load)
         assert main(["eval", *args, "--output_dir", name]) == 0
-    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("| Own problems"))
+    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("| Your problems"))
     assert row.split("|")[2].strip().startswith("50.0 [")  # before
     assert main(["compare", "before", "after"]) == 0
-    rows = [line.split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("| Own problems")]
+    rows = [line.split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("| Your problems")]
     assert [rows[0][2].strip()[:6], rows[0][4].strip()[:7], rows[1][2].strip()[:7]] == ["50.0 [", "100.0 [", "+50.0 ["]
     (tmp_path / "test.jsonl").write_text('{"question": "2+2=", "answer": 4}\n')
     assert main(["eval", *args, "--output_dir", "other"]) == 0
     assert main(["compare", "before", "other"]) == 2
-    assert "before and other contain different problems of data" in capsys.readouterr().err
+    assert "before and other used different data problems" in capsys.readouterr().err
 
 
 def test_the_model_is_read_before_the_benchmark(workspace, capsys, monkeypatch):

@@ -31,7 +31,7 @@ def test_shipped_cpu_rows_equal_the_computed_rows():
 
 
 @pytest.mark.slow
-def test_a_row_with_a_server_omits_memory_and_hours():
+def test_the_row_of_a_server_setup_omits_memory_and_hours():
     row = cells(costs_table(["R1-1.5B server"]))["R1-1.5B server"]
     assert row[1:6] == ["8 + 8 x A800", "zero2", "-", "-", "204"]
 

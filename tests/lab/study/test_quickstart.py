@@ -106,8 +106,8 @@ def test_a_failed_run_stops_the_other_runs(tmp_path, monkeypatch, capsys):
     (tmp_path / "worker.py").write_text(
         "import os, sys, time\nfrom pathlib import Path\nfile = Path(__file__).with_name('pid')\n"
         "if 'dapo' in sys.argv[-1]:\n    file.with_suffix('.new').write_text(str(os.getpid()))\n"
-        "    file.with_suffix('.new').rename(file)\n    time.sleep(100_000)\n"
-        "while not file.exists():\n    time.sleep(0.1)\nsys.exit('failed')\n"
+        "    file.with_suffix('.new').rename(file)\nwhile not file.exists():\n    time.sleep(0.1)\n"
+        "if sys.argv[-1].endswith('/ces.yaml'):\n    sys.exit('failed')\ntime.sleep(100_000)\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(quickstart, "WORKER", "worker")

@@ -217,7 +217,7 @@ _ALL = [
 ]
 BENCHMARKS = {benchmark.name: benchmark for benchmark in _ALL}
 OWN = "data"  # the user's own problems
-SETS = BENCHMARKS | {OWN: Benchmark(OWN, "Own problems", "own", "", 0, read_plain)}
+SETS = BENCHMARKS | {OWN: Benchmark(OWN, "Your problems", "own", "", 0, read_plain)}
 GROUPS = {
     group: [benchmark.name for benchmark in _ALL if benchmark.kind == kind]
     for group, kind in (("math12", "math"), ("reasoning", "choice"), ("code", "code"))

@@ -17,10 +17,10 @@ from .samples import SAMPLES, Sample, differences, read_samples, read_settings_f
 from .tables import markdown, percent
 
 SUMMARY, TABLE = "summary.json", "table.md"
-KINDS = {"math": "Average", "choice": "Average of multiple choice", "code": "Average of code", "own": "Own problems"}
+KINDS = {"math": "Average", "choice": "Multiple-choice average", "code": "Code average", "own": "Your problems"}
 BUDGETS_NOTE = (
-    "Acc within: % of completions that are correct within the token budget. Area: mean accuracy over all budgets "
-    "up to the largest."
+    "Acc within: % of completions that are correct within the token budget. Area: mean accuracy over every "
+    "budget from 0 to the largest one shown."
 )
 # A question is simple if more than this share of the reference model's completions is correct (paper, section 5.2).
 SIMPLE_ABOVE = 0.5
@@ -179,7 +179,7 @@ def shared_benchmarks(runs: Sequence[Run]) -> list[str]:
     for run, name in product(runs[1:], shared):
         if run.settings["data"][name] != runs[0].settings["data"][name]:
             raise UserError(
-                f"{runs[0].name} and {run.name} contain different problems of {name}: run both evaluations with "
+                f"{runs[0].name} and {run.name} used different {name} problems: run both evaluations with "
                 "the same data and `--max_problems`."
             )
     return shared
@@ -297,6 +297,6 @@ def _notes(comparison: dict[str, Any]) -> str:
         titles = [SETS[name].title for name in comparison["left_out"]]
         notes.append(f"Omitted because not every run includes them: {', '.join(titles)}.")
     for name, settings in comparison["differing"].items():
-        changes = "; ".join(f"`{key}` {old!r} and {new!r}" for key, (old, new) in settings.items())
-        notes.append(f"Settings that differ from those of {comparison['runs'][0]}: {name} ({changes}).")
+        changes = ", ".join(f"`{key}` {new!r} instead of {old!r}" for key, (old, new) in settings.items())
+        notes.append(f"{name} has different settings from {comparison['runs'][0]}: {changes}.")
     return " ".join(notes)

@@ -32,7 +32,7 @@ def _make_problems(
     from datasets import Dataset
 
     if not tasks:
-        raise UserError("`dataset_kwargs` is empty: list tasks of reasoning-gym, such as `{products: {}}`.")
+        raise UserError("`dataset_kwargs` is empty: name reasoning-gym tasks, such as `{products: {}}`.")
     problems_by_task = []
     for index, (task, settings) in enumerate(tasks.items()):
         task_count = count // len(tasks) + (index < count % len(tasks))
