@@ -106,7 +106,7 @@ def line(*cells: object) -> None:
 
 
 def peak(options: argparse.Namespace, trainer: str, rows: int) -> int:
-    """Measure a step's peak memory in a separate process, in bytes."""
+    """Return a step's peak memory in bytes, measured in a separate process."""
     args = [sys.executable, __file__, "--peak_of", trainer, str(rows)]
     for name in ("device", "shape", "attention", "rows", "longest", "seed"):
         args += [f"--{name}", str(getattr(options, name))]
@@ -150,7 +150,7 @@ def mixed_lengths(bench: Bench) -> None:
 
 
 def memory(bench: Bench) -> None:
-    """Compare the peak memory of a step at R1-like lengths, without the model. Each trainer has its own process."""
+    """Compare the peak memory of a step at R1-like lengths, excluding the model's memory; one process per trainer."""
     print("\nPeak memory of a step\n")
     line("rows per micro-batch", "TRL", "none / TRL", "ces / none")
     line(*["---:"] * 4)
@@ -224,7 +224,7 @@ def main(argv: list[str] | None = None) -> int:
     parameters = sum(parameter.numel() for parameter in bench.model.parameters())
     print(
         f"{name}, {torch.get_num_threads()} thread(s), torch {torch.__version__}, Qwen2 of shape {options.shape} "
-        f"({parameters / 1e6:.1f} million weights), {str(options.dtype).removeprefix('torch.')}, "
+        f"({parameters / 1e6:.1f} million parameters), {str(options.dtype).removeprefix('torch.')}, "
         f"{options.attention} attention, {options.repeats} repeats; large matrix multiplication: "
         f"{bench.matrix_rate / 1e12:.3g} TFLOP/s"
     )

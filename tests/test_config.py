@@ -35,7 +35,7 @@ def test_defaults_match_the_paper_and_dapo(tmp_path):
     assert {name: getattr(config, name) for name in expected} == expected
 
 
-def test_every_added_field_has_a_help_text():
+def test_every_added_field_has_help_text():
     added = set(CESConfig.__dataclass_fields__) - set(GRPOConfig.__dataclass_fields__)
     assert {name for name in added if CESConfig.__dataclass_fields__[name].metadata.get("help")} == added
 
@@ -278,7 +278,7 @@ def test_sequence_ratios_with_vllm_cause_a_warning(tmp_path, mode):
 
 @pytest.mark.parametrize(("greater", "metric"), [(True, "eval_rewards/f/mean"), (False, "completions/mean_length")])
 @pytest.mark.parametrize("scheduler", ["reduce_lr_on_plateau", "greedy"])
-def test_metric_schedulers_get_the_direction_of_their_metric(tmp_path, scheduler, greater, metric):
+def test_metric_schedulers_use_the_direction_of_their_metric(tmp_path, scheduler, greater, metric):
     changes = {"lr_scheduler_type": scheduler, "metric_for_best_model": metric, **WITH_EVALUATION}
     changes |= {} if greater else {"greater_is_better": False}
     for make in (CESConfig, lambda **fields: CESConfig.from_grpo(GRPOConfig(**fields))):

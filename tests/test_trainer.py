@@ -255,22 +255,25 @@ def test_the_accuracy_reward_is_found_by_name(names, name, index):
 @pytest.mark.parametrize(
     ("names", "name", "sentence"),
     [
-        (["format", "length"], None, "0 of them have 'accuracy' in their name"),
-        (["accuracy_a", "accuracy_b"], None, "2 of them have 'accuracy' in their name"),
-        (["format", "length"], "exact", "0 of them are named 'exact'"),
-        (["exact", "exact"], "exact", "2 of them are named 'exact'"),
+        (["format", "length"], None, "0 of the rewards (format, length) have 'accuracy' in their name"),
+        (
+            ["accuracy_a", "accuracy_b"],
+            None,
+            "2 of the rewards (accuracy_a, accuracy_b) have 'accuracy' in their name",
+        ),
+        (["format", "length"], "exact", "0 of the rewards (format, length) are named 'exact'"),
+        (["exact", "exact"], "exact", "2 of the rewards (exact, exact) are named 'exact'"),
     ],
 )
 def test_the_error_for_an_ambiguous_accuracy_reward_lists_the_names(names, name, sentence):
     with pytest.raises(ValueError) as error:
         accuracy_reward_index(names, name)
     assert sentence in str(error.value)
-    assert f", one of {', '.join(names)}: " in str(error.value)
     assert str(error.value).count(".") == 1  # one sentence
 
 
 def test_an_unknown_reward_name_is_rejected_before_the_model_is_loaded(tmp_path):
-    with pytest.raises(ValueError, match=r"Set `ces_accuracy_reward` .*: 0 of them are named 'exact'"):
+    with pytest.raises(ValueError, match=r"0 of the rewards .* are named 'exact': set `ces_accuracy_reward` "):
         CESTrainer(
             "no/such-model",
             reward_funcs=[vowel_accuracy_reward],

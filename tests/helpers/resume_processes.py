@@ -1,4 +1,4 @@
-"""Train from the start or from a given checkpoint. Started by test_resume.py; not a test file.
+"""Train from scratch or from a given checkpoint. Started by test_resume.py; not a test file.
 
 `{rank}` in the checkpoint's path is replaced with the rank of the process, to emulate machines without a shared disk.
 """

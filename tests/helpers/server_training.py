@@ -27,7 +27,7 @@ RECIPE = {
     "max_completion_length": 12,
     "num_generations": 4,
     "responses_per_step": 8,
-    "responses_per_rollout": 16,  # two steps per rollout, so that some checkpoints are inside a rollout
+    "responses_per_rollout": 16,  # two steps per rollout, so that some checkpoints fall in the middle of a rollout
     "per_device_train_batch_size": 4,
     "ces_tau": 0.3,
     "max_steps": 6,

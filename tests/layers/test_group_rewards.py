@@ -219,5 +219,5 @@ def test_a_group_reward_needs_an_accuracy_reward(tmp_path):
             ValueError, match=r"alp_length_reward is a group reward.*add an accuracy reward to `reward_funcs`"
         ):
             make_trainer(tmp_path, [alp], trainer_class, shaping="none")
-        with pytest.raises(ValueError, match="Set `ces_accuracy_reward` to the name"):
+        with pytest.raises(ValueError, match="set `ces_accuracy_reward` to the name"):
             make_trainer(tmp_path, [scripted_bonus_reward, alp], trainer_class, shaping="none")

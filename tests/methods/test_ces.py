@@ -1,4 +1,4 @@
-"""Compare the functions of methods/ces.py with values computed by hand in the comments."""
+"""Compare the functions in methods/ces.py with hand-computed values; the comments show the arithmetic."""
 
 import math
 import re
@@ -30,7 +30,7 @@ def bools(*values):
     return torch.tensor(values, dtype=torch.bool)
 
 
-def test_a_fair_coin_has_one_bit():
+def test_a_fair_coin_has_one_bit_of_entropy():
     assert entropy_in_bits(torch.tensor([math.log(2), math.log(8)])).tolist() == pytest.approx([1.0, 3.0])
 
 
@@ -68,7 +68,7 @@ def test_selection_size_is_the_exact_floor_up_to_12000_tokens():
             assert k.tolist() == [length * hundredths * correct // 1200 for length in range(12001)]
 
 
-def test_without_a_multiplier_the_selection_is_a_constant_share():
+def test_without_a_multiplier_a_constant_share_of_tokens_is_selected():
     assert selection_size(ints(99, 100, 250), 0.01).tolist() == [0, 1, 2]
     assert selection_size(ints(99, 100, 250), 0.005).tolist() == [0, 0, 1]
 
@@ -119,7 +119,7 @@ def test_the_cap_limits_shaping_and_gradients_of_incorrect_completions():
     torch.testing.assert_close(entropies.grad, torch.tensor([[0.4, 0.4, 0.4], [0.0, 0.0, 0.5], [0.0, 0.0, 0.0]]))
 
 
-def test_the_cap_on_correct_completions_has_the_opposite_sign():
+def test_the_cap_on_correct_completions_limits_the_decrease():
     # kappa = 2. A = 1: 1 - min(0.4 H, 0.5). A = 0 or below: the bound is 0. Incorrect: no cap.
     entropies = torch.tensor([[2.0, 1.25, 0.5]] * 4, requires_grad=True)
     selected = torch.ones(4, 3, dtype=torch.bool)
@@ -133,7 +133,7 @@ def test_the_cap_on_correct_completions_has_the_opposite_sign():
     torch.testing.assert_close(entropies.grad, expected)
 
 
-def test_capped_shaping_moves_no_advantage_across_0():
+def test_capped_shaping_never_moves_an_advantage_across_0():
     # This includes incorrect completions with A > 0 (from a format reward) and correct completions with A < 0.
     generator = torch.Generator().manual_seed(0)
     advantages = 3 * torch.randn(64, generator=generator)
@@ -212,7 +212,7 @@ def test_unscored_and_masked_completions_are_not_shaped():
 
 
 def test_tool_output_is_neither_counted_nor_selected():
-    # In the first row, the policy generated 2 of 4 tokens, so k = floor(2 * 1 * 1/2) = 1: the token of higher entropy.
+    # In the first row, the policy generated 2 of 4 tokens, so k = floor(2 * 1 * 1/2) = 1: the higher-entropy token.
     mask = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1]])
     shaped = conditional_entropy_shaping(micro_batch(), NATS, mask, tau=1.0, beta_correct=0.1, beta_incorrect=0.2)
     assert shaped.selected.int().tolist() == [[0, 1, 0, 0], [1, 1, 0, 0]]
@@ -273,7 +273,7 @@ def test_negative_betas_cause_a_warning(correct, incorrect, parts):
 @pytest.mark.parametrize(
     ("length", "tau"), [(3983, 0.01), (200, 0.01), (70, 0.0286), (40, 0.05), (25, 0.05), (2, 0.05), (0, 0.05)]
 )
-def test_automatic_tau_selects_two_tokens_within_its_limits(length, tau):
+def test_automatic_tau_selects_two_tokens_unless_clamped(length, tau):
     assert automatic_tau(length) == tau
 
 

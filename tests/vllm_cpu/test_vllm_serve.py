@@ -1,4 +1,4 @@
-"""Test the health check, generation, and the expected weight sync error of the real `vllm serve` on a CPU.
+"""Test the real `vllm serve` on a CPU: health check, generation, and the weight sync error expected without CUDA.
 
 Other tests use the stand-in in tests/helpers/vllm_server.py.
 """

@@ -17,7 +17,7 @@ docs/tutorial.md explains each step, and docs/quickstart.md explains these resul
 
 
 class StageLine:
-    """Terminal line with a stage's title and progress, and with the duration at the end of the stage."""
+    """Terminal line that shows a stage's title and progress, then its duration when the stage ends."""
 
     def __init__(self, title: str):
         self.title = title

@@ -1,6 +1,6 @@
 r"""
-Parse statements: the name in `x = 2`, the result of `\log_2 32 = 5`, the interval of `x < 1`. Texts must be tidied.
-This module needs no computer algebra.
+Parse statements: the name in `x = 2`, the result of `\log_2 32 = 5`, the interval of `x < 1`.
+All texts must be normalized by `tidy` first. This module does not use computer algebra.
 
 | gold | equal | different |
 |---|---|---|
@@ -53,7 +53,7 @@ _DOUBTFUL = re.compile(r"\b(?:not|wrong|false|incorrect|half|twice|double|guess|
 
 
 def may_be_named(text: str) -> bool:
-    r"""Whether a question can ask for this text: a name or `m+n`, but not a side of an equation such as `x^2-4y`."""
+    r"""Whether a question can ask for `text`: true for `x` or `m+n`, false for a side of an equation, `x^2-4y`."""
     if names := re.fullmatch(rf"\(\s*({_VARIABLE}(?:\s*,\s*{_VARIABLE})+)\s*\)", text):
         parts = [part.strip().lstrip("\\") for part in names.group(1).split(",")]
         return parts == sorted(parts)

@@ -1,7 +1,7 @@
 """
 Group rewards: reward functions that need all completions of a prompt.
 
-TRL calls a reward function with the rows of one process, but a group may be split over several processes. The
+TRL calls a reward function with the rows of one process, but a group may be split across several processes. The
 `GroupRewards` layer instead computes these rewards from the gathered rollout, for any number of processes.
 """
 
@@ -27,8 +27,9 @@ def group_reward(rule: Callable[[Groups], Tensor]) -> Callable[..., Any]:
 
     Args:
         rule (`Callable[[Groups], Tensor]`):
-            Takes the [`Groups`] of a rollout (P prompts with G completions each, gathered over processes), and returns
-            rewards of shape (P, G), finite for scored completions. Every process calls the rule with the same groups.
+            Takes the [`Groups`] of a rollout (P prompts with G completions each, gathered from all processes), and
+            returns rewards of shape (P, G), finite for scored completions. Every process calls the rule with the same
+            groups.
 
     Returns:
         `Callable`: The reward function, with the name of `rule`. Its `of_groups` attribute is `rule`.
@@ -86,10 +87,10 @@ def accuracy_reward_index(names: list[str], name: str | None) -> int:
         return 0
     matches = [index for index, entry in enumerate(names) if (entry == name if name else "accuracy" in entry.lower())]
     if len(matches) != 1:
+        listed = f"{len(matches)} of the rewards ({', '.join(names) or 'none'})"
         kind = f"are named {name!r}" if name else "have 'accuracy' in their name"
         raise ValueError(
-            "Set `ces_accuracy_reward` to the name of the reward that determines correctness, one of "
-            f"{', '.join(names) or 'none'}: {len(matches)} of them {kind}."
+            f"{listed} {kind}: set `ces_accuracy_reward` to the name of the reward that determines correctness."
         )
     return matches[0]
 

@@ -208,7 +208,8 @@ def test_top_limits_pairs_and_auto_tau_depends_on_length(tmp_path, capsys):
     assert weights == sorted(weights, reverse=True)
     share = 100 * sum(weights[:3]) / sum(weights)
     assert (
-        f"{len(weights) - 3} more pairs are not shown (--top). The rows above make up {share:.1f} % of count x" in text
+        f"{len(weights) - 3} more pairs are not shown (--top). The rows above account for {share:.1f} % of count x"
+        in text
     )
     assert inspect(capsys, *args, numbers["tau"])[1] == rows
 

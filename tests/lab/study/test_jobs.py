@@ -33,8 +33,8 @@ def shell_run(tmp_path, name, *scripts):
     return Pending(name, folder, steps, {"CELL": name})
 
 
-def test_runs_are_concurrent_and_each_slot_has_its_devices(tmp_path):
-    # Each run waits until a second run has started, so sequential execution would never end.
+def test_runs_are_concurrent_and_each_slot_has_its_own_devices(tmp_path):
+    # Each run waits until a second run has started, so running them sequentially would hang.
     wait_for_two_runs = (
         "echo $CELL $SLOT > out; touch ../$CELL.on; until [ $(ls ../*.on | wc -l) -ge 2 ]; do sleep 0.05; done"
     )
@@ -162,7 +162,7 @@ def write_study(folder, keys=None, **overrides):
         ({"model_builder": None, "model_builder_kwargs": None, "model_name_or_path": "./no"}, "has no config.json"),
         (
             {"reward_funcs": ["think_format_reward", "get_soft_overlong_punishment"]},
-            "DAPO, seed 0: Set `ces_accuracy_reward` to the name",
+            "DAPO, seed 0: 0 of the rewards .*: set `ces_accuracy_reward` to the name",
         ),
     ],
 )

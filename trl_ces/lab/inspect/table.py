@@ -1,4 +1,4 @@
-"""Printed report of `trl-ces inspect`, and its JSON file."""
+"""The report that `trl-ces inspect` prints, and its JSON version."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def report(facts: dict[str, Any], pairs: pd.DataFrame, tokenizer: Any, top: int,
         weight = pairs["count"] * pairs.entropy
         part = percent(weight[:top].sum() / weight.sum() if weight.any() else math.nan)
         hidden = len(pairs) - top
-        note = f"\n{hidden} more pairs are not shown (--top). The rows above make up {part} % of count x entropy."
+        note = f"\n{hidden} more pairs are not shown (--top). The rows above account for {part} % of count x entropy."
     table = pairs_table(pairs[:top], tokenizer, with_correct=not math.isnan(facts["accuracy"]))
     parts = [summary(facts), table + note, explanation(facts, shorter_share(pairs))]
     if reason is not None:
@@ -73,7 +73,7 @@ def summary(facts: dict[str, Any]) -> str:
 
 
 def pairs_table(pairs: pd.DataFrame, tokenizer: Any, with_correct: bool) -> str:
-    """Render one line per pair, with the likelier alternative on the left, at most 119 columns wide."""
+    """Render a table at most 119 columns wide, one line per pair, with the likelier alternative on the left."""
     per_token = [*TOKEN_COLUMNS, CORRECT_COLUMN] if with_correct else TOKEN_COLUMNS
     left_width = sum(width + 2 for _, _, width in PAIR_COLUMNS) - 2
     numbers = sum(width + 2 for _, _, width in per_token)
@@ -110,7 +110,7 @@ def pairs_table(pairs: pd.DataFrame, tokenizer: Any, with_correct: bool) -> str:
 def explanation(facts: dict[str, Any], shorter: float) -> str:
     """Explain what the numbers mean for training with CES; `shorter`: see [`shorter_share`]."""
     text = (
-        "CES lowers the entropy of correct completions at these tokens, which makes the likelier alternative (mostly "
+        "CES lowers the entropy of correct completions at these tokens, which makes the likelier alternative (usually "
         "the left one) even likelier. "
     )
     if math.isnan(shorter):
@@ -149,7 +149,7 @@ def explanation(facts: dict[str, Any], shorter: float) -> str:
     elif facts["accuracy"] >= RARELY_CORRECT:  # not NaN
         limit = min(facts["max_new_tokens"], math.ceil(2 * facts["mean_length"]))
         paragraphs.append(
-            "For short completions, use the `ces_mai` overlay; for accuracy, use `on_policy_sft` with "
+            "To shorten completions, use the `ces_mai` overlay; to maximize accuracy, use `on_policy_sft` with "
             f"`--max_completion_length {limit}`. If some problems require longer completions, use `ces_correct_only`."
         )
     return "\n".join(textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs)

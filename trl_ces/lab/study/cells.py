@@ -29,7 +29,7 @@ KEYS = {
 OPTIONS = ("evaluation", "accelerate_config", "num_processes", "keep_checkpoints")
 # Recipe fields that the study sets for each run.
 SET_BY_STUDY = ("output_dir", "run_name", "seed", "resume_from_checkpoint")
-# Recipe fields that determine the model before training.
+# Recipe fields that determine the untrained model.
 MODEL_FIELDS = ("model_name_or_path", "model_revision", "model_builder", "model_builder_kwargs")
 
 
@@ -61,7 +61,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Study:
-    """A checked study; docs/study.md describes its keys. `cells` has the order of the rows in the result tables."""
+    """A checked study; docs/study.md describes its keys. `cells` is in the order of the rows in the result tables."""
 
     output_dir: Path
     baseline: str
@@ -168,7 +168,7 @@ def _check_values(content: dict[str, Any]) -> None:
             raise UserError(f"`{group}` sets `{conflicts[0]}`, which the study sets for each run: remove this field.")
     for method, fields in methods.items():
         if not all(isinstance(name, str) for name in _config_names(fields)):
-            raise UserError(f"the method {method!r} needs `config`: a recipe, or a recipe and overlays as a list.")
+            raise UserError(f"the method {method!r} needs `config`: a recipe, or a list of a recipe and its overlays.")
 
 
 def _fill(value: Any, variant: str, seed: int) -> Any:

@@ -23,7 +23,7 @@ GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 
 def fetch(name: str = HUB_ID) -> str:
-    """Return the Hub id if the Hub or its cache has the model, else a local directory; a `model_builder` for recipes.
+    """Return the Hub id if the Hub or its cache has the model, else a directory. Recipes use it as `model_builder`.
 
     The directory is in `TRL_CES_CACHE` (default `~/.cache/trl_ces`). Other names are returned unchanged.
     """
