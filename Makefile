@@ -21,10 +21,8 @@ VLLM ?= $(shell grep '^vllm==' constraints-gpu.txt)
 BIN = $(VENV)/bin
 # Install torch first, in a separate command, so that no other package pulls in a different build.
 TORCH = $(shell grep '^torch==' constraints.txt)
-# Compiling every module of every package would take minutes. Python compiles the modules that it imports.
-PIP_OPTIONS = --quiet --disable-pip-version-check --no-compile
-PIP = $(BIN)/python -m pip install $(PIP_OPTIONS) -c constraints.txt
-VLLM_PIP = $(VLLM_VENV)/bin/python -m pip install $(PIP_OPTIONS) -c tests/vllm_cpu/constraints.txt
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+VLLM_PIP = $(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c tests/vllm_cpu/constraints.txt
 
 .PHONY: quickstart test test-slow test-vllm trl-fingerprints vllm-signatures test-upgrades coverage docs lint format clean
 

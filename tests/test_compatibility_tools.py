@@ -133,7 +133,7 @@ def test_the_reward_of_an_environment_determines_correctness(tmp_path, rewards, 
 
 def test_an_environment_with_a_reward_function_requires_ces_accuracy_reward(tmp_path):
     columns = {"prompt": [question("pay")] * 2, "owed": [2, 2]}
-    with pytest.raises(ValueError, match=r"Set `ces_accuracy_reward` .*, one of quiet_reward, Till: "):
+    with pytest.raises(ValueError, match=r"0 of the rewards \(quiet_reward, Till\) .* set `ces_accuracy_reward` "):
         chat_trainer(tmp_path, [quiet_reward], qwen_tokenizer(), columns, environment_factory=Till)
 
 

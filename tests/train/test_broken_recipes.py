@@ -127,7 +127,7 @@ def error_of(capsys, monkeypatch):
         ({"model_name_or_path": "runs/a/b"}, "", ["'runs/a/b' has no config.json"]),  # two slashes, so not a Hub id
         ({"model_name_or_path": "./modle"}, "", ["'./modle' has no config.json", "Did you mean `model`?"]),
         ({"reward_weights": "[1, 0]"}, "", ["`reward_weights` has 2 numbers for 1 rewards", "of accuracy_reward,"]),
-        ({"reward_funcs": "[think_format_reward, get_soft_overlong_punishment]"}, "", ["Set `ces_accuracy_reward`"]),
+        ({"reward_funcs": "[think_format_reward, get_soft_overlong_punishment]"}, "", ["set `ces_accuracy_reward`"]),
         ({"reward_funcs": "[get_mai_length_reward]"}, "", ["is a group reward", "add an accuracy reward"]),
         (
             {"dataset_name": "null"},

@@ -61,7 +61,7 @@ def make_environment(folder, requirements, latest=False):
     python = folder / "bin" / "python"
     if not python.exists():
         venv.create(folder, with_pip=True)
-    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     index = ["--index-url", os.environ["TORCH_INDEX"]] if os.environ.get("TORCH_INDEX") else []
     subprocess.run([*pip, *index, torch_requirement()], check=True)
     subprocess.run([*pip, "--upgrade", *requirements, torch_requirement()], check=True)

@@ -93,7 +93,7 @@ def test_an_untrained_model_that_all_seeds_share_has_one_cell(tmp_path):
         ({"methods": {}}, "`baseline` '' is not one of the `methods`"),
         ({"methods": {"CES": "arithmetic"}}, "expected a name and a mapping of fields"),
         ({"methods": {"CES": {"ces_tau": 1}}}, "'CES' needs `config`"),
-        ({"methods": {"CES": {"config": ["arithmetic", 3]}}}, "a recipe, or a recipe and overlays as a list"),
+        ({"methods": {"CES": {"config": ["arithmetic", 3]}}}, "a recipe, or a list of a recipe and its overlays"),
         ({"methods": {"CES": {"config": ["arithmetic", "dappo"]}}}, "Did you mean `dapo`"),
         ({"methods": {"a b": {"config": "arithmetic"}, "A-B": {"config": "arithmetic"}}}, "share a folder"),
         ({"baseline": "dapo"}, "`baseline` 'dapo' is not one of the `methods`: DAPO, CES w/o b."),
