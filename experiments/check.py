@@ -3,8 +3,8 @@ Recompute the numbers in docs/results.md and README.md: `python experiments/chec
 
 For each experiment, the script prints the differences from DAPO in accuracy (points) and length (tokens), and the
 number of diverged runs, computed from results.csv. It fails and lists the mismatches if docs/results.md lacks a row of
-this table, if README.md lacks a row of its own table, or if an interval in the "Does it help?" section of either page
-is not in the table.
+this table, if README.md lacks a row of its own table, if an interval in the "Does it help?" section of either page is
+not in the table, or if this section lacks a count from `claims`.
 """
 
 import re
@@ -38,7 +38,10 @@ def main() -> None:
     intervals |= {interval.lstrip("-+") for interval in intervals}  # pages have "11.5 ± 8.8 tokens shorter"
     for page in (results, readme):
         section = page.partition("\n## Does it help?\n")[2].partition("\n## ")[0]
-        mismatches += [interval for interval in re.findall(INTERVAL, section) if interval not in intervals]
+        text = " ".join(section.split())  # intervals and counts may be broken over two lines
+        mismatches += [interval for interval in re.findall(INTERVAL, text) if interval not in intervals]
+        mismatches += [claim for claim in claims(table) if claim not in text]
+        mismatches += [base_range()] if page is results and base_range() not in text else []
         if not section:
             mismatches.append('no section "## Does it help?"')
     if mismatches:
@@ -79,6 +82,24 @@ def readme_rows(table: str) -> list[str]:
     """Return the lines of README.md's table: differences and diverged runs of CES in paper_dose."""
     cells = re.findall(r"^\| paper_dose, (.+?) \| .+? \| (.+?); (.+?); (\d+)/(\d+) \|", table, re.M)
     return ["| {} | {} | {} | {} of {} |".format(*row) for row in cells]
+
+
+def claims(table: str) -> list[str]:
+    """Return counts that both pages state in sentences: pairs with shorter completions, and diverged runs of CES."""
+    results = read("paper_dose")
+    lengths = results.pivot(index=["variant", "seed"], columns="method", values="length_tokens")
+    differences = (lengths["CES"] - lengths[BASELINE]).dropna()
+    ranges = "under 40 %|over 60 %"
+    counts = re.findall(rf"^\| forty_more_worlds, (?:{ranges}) \| .+? \| .+?; .+?; (\d+)/(\d+) \|", table, re.M)
+    [weak, strong] = [f"{diverged} of {runs}" for diverged, runs in counts]
+    return [f" {(differences < 0).sum()} of {len(differences)} pairs", f" {weak} runs", f" {strong} "]
+
+
+def base_range() -> str:
+    """Return the range of base accuracies in paper_dose, as stated in docs/results.md."""
+    results = read("paper_dose")
+    base = results[results["method"] == BEFORE]["accuracy"]
+    return f"base accuracy {100 * base.min():.0f} to {100 * base.max():.0f} %"
 
 
 def read(experiment: str) -> pandas.DataFrame:

@@ -102,10 +102,10 @@ def test_failed_training_error_shows_the_last_log_line(tmp_path, monkeypatch, ca
     assert len((tmp_path / "dapo.log").read_text().splitlines()) == 1
 
 
-def test_a_failed_run_stops_the_other_runs(tmp_path, monkeypatch, capsys):
+def test_all_methods_train_at_once_and_a_failed_run_stops_the_others(tmp_path, monkeypatch, capsys):
     (tmp_path / "worker.py").write_text(
         "import os, sys, time\nfrom pathlib import Path\nfile = Path(__file__).with_name('pid')\n"
-        "if 'dapo' in sys.argv[-1]:\n    file.with_suffix('.new').write_text(str(os.getpid()))\n"
+        "if 'correct_only' in sys.argv[-1]:\n    file.with_suffix('.new').write_text(str(os.getpid()))\n"
         "    file.with_suffix('.new').rename(file)\nwhile not file.exists():\n    time.sleep(0.1)\n"
         "if sys.argv[-1].endswith('/ces.yaml'):\n    sys.exit('failed')\ntime.sleep(100_000)\n"
     )
