@@ -131,7 +131,7 @@ def test_the_reward_of_an_environment_determines_correctness(tmp_path, rewards, 
     assert trainer.state.log_history[-1]["ces/group_accuracy"] == 0.25
 
 
-def test_an_environment_with_a_reward_function_requires_ces_accuracy_reward(tmp_path):
+def test_an_environment_reward_next_to_a_reward_function_requires_ces_accuracy_reward(tmp_path):
     columns = {"prompt": [question("pay")] * 2, "owed": [2, 2]}
     with pytest.raises(ValueError, match=r"0 of the rewards \(quiet_reward, Till\) .* set `ces_accuracy_reward` "):
         chat_trainer(tmp_path, [quiet_reward], qwen_tokenizer(), columns, environment_factory=Till)
@@ -158,7 +158,7 @@ def test_rollouts_of_an_environment_without_a_reward_are_not_shaped(tmp_path):
 
 # Thinking templates.
 
-PLAIN_TEMPLATES = {
+THINKING_TEMPLATES = {
     "R1-Distill": (r1_tokenizer, {}, True),
     "qwen3.5 thinking": (lambda: qwen_tokenizer(qwen3_5_think_chat_template), {}, True),
     "qwen3": (qwen_tokenizer, {}, False),
@@ -166,9 +166,9 @@ PLAIN_TEMPLATES = {
 }
 
 
-@pytest.mark.parametrize("template", PLAIN_TEMPLATES)
+@pytest.mark.parametrize("template", THINKING_TEMPLATES)
 def test_rewards_receive_thinking_prefilled_from_the_template(tmp_path, template):
-    make_tokenizer, template_kwargs, prefilled = PLAIN_TEMPLATES[template]
+    make_tokenizer, template_kwargs, prefilled = THINKING_TEMPLATES[template]
     received = []
 
     def accuracy(completions, thinking_prefilled, **kwargs):

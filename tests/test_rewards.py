@@ -48,7 +48,7 @@ def test_thinking_opened_by_a_string_prompt_is_detected():
     assert think_format_reward(["a</think>b"] * 3, prompts=prompts) == [1.0, 0.0, 0.0]
 
 
-def test_an_unusable_reference_answer_returns_none_and_warns_once(caplog):
+def test_the_reward_is_none_and_warns_once_if_the_reference_answer_is_unusable(caplog):
     rewards._warn_once.cache_clear()
     completions, solution = [r"\boxed{1}"] * 5, ["1", r"\frac{", r"\frac{", "", None]
     prompts = ["One?"] * 5

@@ -22,7 +22,7 @@ from trl_ces.train.recipe import load_recipe, make_recipe, recipe_fields, shippe
 PACKAGE = Path(__file__).parents[1] / "trl_ces"
 
 
-def test_no_token_is_printed_by_env_or_an_error(capsys, monkeypatch):
+def test_the_env_command_and_error_messages_do_not_print_tokens(capsys, monkeypatch):
     for name, token in TOKENS.items():
         monkeypatch.setenv(name, token)
     main(["env"])
@@ -109,7 +109,7 @@ OTHER_NAMES = (
 )
 
 
-def test_names_of_text_tokens_are_not_secrets():
+def test_harmless_names_and_values_are_not_secrets():
     names = [name for name in recipe_fields() if name != "hub_token"]
     assert [name for name in (*names, *GENERATION, *OTHER_NAMES) if is_secret(name)] == []
     reject_secrets({"token": True, "password": None, "eos_token": "<|im_end|>", "x_token": 5, "secret": ""}, "file")

@@ -8,13 +8,13 @@ import pandas
 
 RESULTS = Path(sys.argv[1]) if sys.argv[1:] else Path(__file__).with_name("results.csv")
 STYLES = {"CES": ("tab:red", "x"), "CES and MAI, correct answers only": ("tab:blue", "o")}
-NAMES = ("the paper's CES", "ces_mai, the frozen rule")
+NAMES = ("CES at tau 0.2", "ces_mai at tau 0.2")
 
 
 def main() -> None:
     rows = pandas.read_csv(RESULTS)
     means = rows.groupby(["variant", "method"])[["accuracy", "length_tokens"]].mean().unstack("method")
-    before = 100 * means["accuracy"]["Before training"]
+    base_accuracy = 100 * means["accuracy"]["Before training"]
     plt.rcParams["axes.unicode_minus"] = False  # use the same minus sign as in the tables
     figure, panels = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
     for panel, measure, scale, unit in zip(
@@ -22,7 +22,7 @@ def main() -> None:
     ):
         for (method, (color, marker)), name in zip(STYLES.items(), NAMES, strict=True):
             difference = scale * (means[measure][method] - means[measure]["DAPO"])
-            panel.scatter(before, difference, color=color, marker=marker, s=25, label=name)
+            panel.scatter(base_accuracy, difference, color=color, marker=marker, s=25, label=name)
         panel.axhline(0, color="black", linewidth=0.8)
         panel.set(xlabel="accuracy of the base model, %", ylabel=f"difference from DAPO: {unit}")
     panels[1].set_yscale("symlog", linthresh=10)

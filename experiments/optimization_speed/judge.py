@@ -1,4 +1,4 @@
-"""Print the table of README.md from results.csv: `python experiments/optimization_speed/judge.py`."""
+"""Print the table in README.md from results.csv: `python experiments/optimization_speed/judge.py`."""
 
 from pathlib import Path
 

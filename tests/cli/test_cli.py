@@ -96,7 +96,7 @@ def test_a_smoke_run_prints_measured_and_planned_gpu_memory(
     recipe = write_recipe_with_gpus(job, recipe_gpus, tmp_path)[0] if recipe_gpus else job[0]
     monkeypatch.setattr(launch, "device_count", lambda: 2)
 
-    def train(launch, recipe):
+    def train(launch, recipe, checkpoint):
         folder = Path(recipe.setting("output_dir"))
         assert (folder.parent, launch.num_processes) == (tmp_path, 2)
         assert (recipe.setting("max_steps"), recipe.setting("max_completion_length")) == (2, 512)
@@ -121,7 +121,7 @@ def test_a_smoke_run_reports_unreadable_gpu_memory(job, tmp_path, monkeypatch, c
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(launch, "device_count", lambda: 2)
 
-    def train(launch, recipe):
+    def train(launch, recipe, checkpoint):
         (Path(recipe.setting("output_dir")) / "trainer_state.json").touch()
         return 0
 
@@ -133,7 +133,7 @@ def test_a_smoke_run_reports_unreadable_gpu_memory(job, tmp_path, monkeypatch, c
 
 def test_train_prints_a_note_before_it_replaces_a_trained_model(training_run, monkeypatch, capsys):
     _, output = training_run
-    monkeypatch.setattr("trl_ces.cli.train.run_training", lambda launch, recipe: 0)
+    monkeypatch.setattr("trl_ces.cli.train.run_training", lambda *_: 0)
     args = ["train", "--config", str(output / "recipe.yaml"), "--overwrite_output_dir", "true"]
     assert main(args) == 0
     note = f"Note: {output} contains a trained model, which this run will replace.\n"
@@ -184,7 +184,7 @@ def test_one_process_is_started_directly(job):
     plan = plan_launch(job, "--max_steps", "3")
     assert plan.num_processes == 1
     assert plan.command[1:] == [
-        "-P", "-m", "trl_ces.cli.train_worker", "--expect_processes", "1"
+        "-P", "-m", "trl_ces.train.worker", "--expect_processes", "1"
     ]  # fmt: skip
     assert plan.with_recipe(Path("r.yaml"), "here")[6:] == [
         "--recipe",
@@ -384,7 +384,7 @@ def test_a_broken_pipe_is_raised_if_stdout_is_open(monkeypatch, capfd):
 def test_the_checks_use_the_environment_variables_of_the_recipe(job, tmp_path, monkeypatch, name, tries_hub):
     hub_calls = []
     monkeypatch.setattr("trl_ces.cli.train.try_hub_once", lambda *names: hub_calls.append(names))
-    monkeypatch.setattr("trl_ces.cli.train.run_training", lambda launch, recipe: 0)
+    monkeypatch.setattr("trl_ces.cli.train.run_training", lambda *_: 0)
     monkeypatch.setenv(name, "")  # so that monkeypatch later removes the value that the command sets
     source = f"import os\nassert os.environ[{name!r}] == 'x'\ndef own(**kwargs): ...\n"
     (tmp_path / "own_rewards.py").write_text(source)

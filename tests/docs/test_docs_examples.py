@@ -51,7 +51,7 @@ def test_the_group_reward_is_1_up_to_the_mean_correct_length(tmp_path, monkeypat
     scored = torch.tensor([[True, True, True, False], [True] * 4])
     lengths = torch.tensor([[10, 20, 3, 12], [5, 6, 7, 8]])
     groups = Groups(correct, scored, torch.zeros(2, 4, dtype=torch.bool), lengths, correct.float(), 64)
-    assert brief.of_groups(groups).tolist() == [[1, 0, 0, 0], [0] * 4]  # the mean length of correct completions is 15
+    assert brief.group_rule(groups).tolist() == [[1, 0, 0, 0], [0] * 4]  # the mean length of correct completions is 15
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda file: file.stem)

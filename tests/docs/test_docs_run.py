@@ -14,9 +14,8 @@ import yaml
 from docs_blocks import BLOCK, DOCS, PAGES, ROOT, blocks, commands, write_tutorial
 from fixtures_evaluation import write_model
 
-from trl_ces.cli import train_worker
 from trl_ces.cli.main import COMMANDS, main
-from trl_ces.train import launch
+from trl_ces.train import launch, worker
 from trl_ces.train.launch import WORKER
 
 # Flags of accelerate that occur in the docs.
@@ -86,7 +85,7 @@ def one_process(monkeypatch):
         assert command[:4] == [sys.executable, "-P", "-m", WORKER]
         for name, value in env.items():
             monkeypatch.setenv(name, str(value))
-        return train_worker.main(command[4:])
+        return worker.main(command[4:])
 
     monkeypatch.setattr(launch, "run_child", run_in_process)
 

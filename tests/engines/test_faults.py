@@ -108,7 +108,7 @@ def test_a_full_disk_is_reported_and_the_resumed_run_matches(job, tmp_path, stan
     first, second = [node.wait() for node in nodes]
     assert second.code == 2
     (sentence,) = second.error_messages()
-    assert f"The disk of {outputs[1]} is full" in sentence
+    assert f"The disk that holds {outputs[1]} is full" in sentence
     assert first.code == 1
     assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in first.error_messages()[0]
     # The first machine saved the training state; the second saved the rollout rows and random state of its process.

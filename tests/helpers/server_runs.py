@@ -61,7 +61,7 @@ class StandInClient:
             return json.load(response)
 
     def fail(self, path, fault, skip=0, times=1):
-        """Make `times` requests to `path` fail with `fault` after `skip` successful requests (vllm_server.py)."""
+        """Let `skip` requests to `path` pass, then make the next `times` fail with `fault` (vllm_server.py)."""
         self.request("/stand_in/faults", {"path": path, "what": fault, "skip": skip, "times": times})
 
     def clear_faults(self):

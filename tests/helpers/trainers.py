@@ -17,7 +17,7 @@ PROMPTS = [f"{a}+{b}=" for a in range(4) for b in range(4)]
 
 
 def vowel_accuracy_reward(completions, **kwargs):
-    """Return 1.0 if the first three characters include a vowel, which about half of all random completions do."""
+    """Return 1.0 if the first three characters include a vowel, as in about half of all random completions."""
     return [float(any(character in "aeiou" for character in text[:3])) for text in completions]
 
 
@@ -53,7 +53,7 @@ def scripted_trainer(folder, script, rewards=(scripted_accuracy_reward, scripted
 
 
 def prepare_trainer(trainer):
-    """Prepare the trainer to compute a rollout or a loss outside `train`."""
+    """Prepare the trainer to generate a rollout or compute a loss outside `train`."""
     trainer.model.train()
     trainer.current_gradient_accumulation_steps = trainer.args.gradient_accumulation_steps
     return trainer
@@ -72,7 +72,7 @@ def record_results(trainer, name):
 
 
 def with_reference(model, folder):
-    """Save the model to the path from which TRL loads the reference model."""
+    """Save the model in `folder` so that TRL loads it as the reference model."""
     model.save_pretrained(folder / "start")
     model.config._name_or_path = str(folder / "start")
     return model

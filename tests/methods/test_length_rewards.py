@@ -191,7 +191,7 @@ def test_a_factory_takes_the_settings_of_its_function(name):
     for settings in SETTINGS[name]:
         reward, groups = factory(**settings), groups_of([GROUPS["mixed"], GROUPS["graded"]])
         assert reward.__name__ == f"{name}_length_reward"
-        assert torch.equal(reward.of_groups(groups), function(groups, **settings))
+        assert torch.equal(reward.group_rule(groups), function(groups, **settings))
 
 
 def test_a_factory_checks_its_settings():

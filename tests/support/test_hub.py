@@ -64,9 +64,9 @@ def test_an_unreachable_hub_is_tried_once(monkeypatch, capsys):
 def test_train_checks_the_hub_for_the_model_and_the_data(tmp_path, monkeypatch, changes, names):
     calls = []
     monkeypatch.setattr(train, "try_hub_once", lambda *names: calls.append(names))
-    monkeypatch.setattr(train, "check", lambda line, recipe: None)
-    monkeypatch.setattr(train, "run_training", lambda launch, recipe: 0)
+    monkeypatch.setattr(train, "check", lambda *_: None)
+    monkeypatch.setattr(train, "run_training", lambda *_: 0)
     recipe = tmp_path / "my.yaml"
     recipe.write_text(f"model_name_or_path: owner/model\ndataset_name: owner/data\noutput_dir: {tmp_path}/out\n")
-    assert train.run(["--config", str(recipe), *changes]) == 0
+    assert train.run(["--config", str(recipe), "--use_cpu", "true", *changes]) == 0
     assert calls == names

@@ -61,7 +61,7 @@ def files_in(folder):
 
 
 def test_train_suggests_a_local_model_with_a_similar_name(job, capsys, monkeypatch):
-    monkeypatch.setattr("trl_ces.cli.train.run_training", lambda launch, recipe: 0)
+    monkeypatch.setattr("trl_ces.cli.train.run_training", lambda *_: 0)
     monkeypatch.setattr("trl_ces.cli.train.try_hub_once", lambda *names: None)
     (job / "runs").mkdir()
     (job / "model").rename(job / "runs" / "mine")

@@ -20,10 +20,10 @@ def test_a_factory_gets_its_settings_from_the_recipe_or_the_command_line():
     }
     accuracy, alp = load_rewards(content)
     assert (accuracy.__name__, alp.__name__) == ("accuracy_reward", "alp_length_reward")
-    assert alp.of_groups.keywords == {"beta": 0.5, "normalizer": None, "correct_only": False}
+    assert alp.group_rule.keywords == {"beta": 0.5, "normalizer": None, "correct_only": False}
     overrides = {"reward_kwargs": ["{get_alp_length_reward: {beta: 2, normalizer: 7}}"]}
     _, alp = load_rewards(content, **overrides)
-    assert alp.of_groups.keywords == {"beta": 2, "normalizer": 7, "correct_only": False}
+    assert alp.group_rule.keywords == {"beta": 2, "normalizer": 7, "correct_only": False}
 
 
 def test_factories_of_trl_are_called_with_their_settings():

@@ -11,10 +11,9 @@ import pytest
 from train_jobs import make_job
 from trainers import tiny_trainer
 
-from trl_ces.cli import train_worker
 from trl_ces.cli.main import main
 from trl_ces.support.locks import TRAINING_LOCK, lock_file, write_pid
-from trl_ces.train import launch
+from trl_ces.train import launch, worker
 from trl_ces.train.callbacks import SaveOnSigterm
 from trl_ces.train.checkpoints import find_damage
 
@@ -50,7 +49,7 @@ def job(tmp_path, monkeypatch, request):
     def train_here(command, env, received=None):
         for name, value in env.items():
             monkeypatch.setenv(name, str(value))
-        return train_worker.main(command[command.index(launch.WORKER) + 1 :])
+        return worker.main(command[command.index(launch.WORKER) + 1 :])
 
     monkeypatch.setattr(launch, "run_child", train_here)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -77,7 +76,7 @@ def test_a_checkpoint_contains_a_manifest_and_the_recipe(job):
 def test_one_process_per_node_prints_the_error(tmp_path, monkeypatch, capsys, local_rank, count):
     monkeypatch.setenv("RANK", "9")
     monkeypatch.setenv("LOCAL_RANK", local_rank)
-    assert train_worker.main(["--recipe", str(tmp_path / "missing.yaml")]) == 2
+    assert worker.main(["--recipe", str(tmp_path / "missing.yaml")]) == 2
     assert capsys.readouterr().err.count("trl-ces train: error: ") == count
 
 

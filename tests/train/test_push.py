@@ -79,10 +79,10 @@ def test_a_public_or_unwritable_repository_is_rejected_before_training(hub, run,
     hub.repos["me/live"] = Repo(private=False)
     with pytest.raises(UserError, match=r"me/live is public.+`hub_private_repo: false`.+`hub_model_id`"):
         make_push(run).open()
-    with pytest.raises(UserError, match=r"other/live cannot be opened \(403.*`push_to_hub: false`"):
+    with pytest.raises(UserError, match=r"other/live cannot be accessed \(403.*`push_to_hub: false`"):
         Push(CESConfig(**settings(run, hub_model_id="other/live"))).open()
     monkeypatch.setenv("HF_TOKEN", "hf_old")
-    with pytest.raises(UserError, match=r"me/live cannot be opened \(.*401"):
+    with pytest.raises(UserError, match=r"me/live cannot be accessed \(.*401"):
         make_push(run).open()
 
 

@@ -27,7 +27,7 @@ DISK_FULL = "Error while serializing: I/O error: No space left on device (os err
 NO_SYSTEM = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
 
 
-def test_a_chat_template_without_system_messages_is_explained():
+def test_the_error_explains_that_the_chat_template_rejects_system_messages():
     recipe = make_recipe({"model_name_or_path": "gemma", "output_dir": "out", "dataset_name": "d"}, "my.yaml")
     tokenizer, prompt = tiny_tokenizer(chat_template=NO_SYSTEM), make_prompt("1+2=", "Think.", "here")
     with pytest.raises(TemplateError) as caught:
@@ -37,9 +37,9 @@ def test_a_chat_template_without_system_messages_is_explained():
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), SafetensorError(DISK_FULL)])
-def test_a_full_disk_is_explained(error):
+def test_the_error_for_a_full_disk_names_the_output_directory(error):
     recipe = make_recipe({"model_name_or_path": "m", "output_dir": "out", "dataset_name": "d"}, "my.yaml")
-    assert _known_problem(error, recipe) == f"The disk of {Path('out').absolute()} is full ({error})."
+    assert _known_problem(error, recipe) == f"The disk that holds {Path('out').absolute()} is full ({error})."
     assert _known_problem(OSError(errno.EACCES, "Permission denied"), recipe) is None
 
 
@@ -61,7 +61,7 @@ def test_the_resume_hint_does_not_name_a_checkpoint_of_another_run(tmp_path, mon
     for file in names.values():
         os.utime(file / "trainer_state.json", (1, 1))
     (tmp_path / TRAINING_LOCK).touch()
-    os.utime(tmp_path / TRAINING_LOCK, (2, 2))  # the file system's clock is behind
+    os.utime(tmp_path / TRAINING_LOCK, (2, 2))  # simulate a file system whose clock is behind
     trainer = tiny_trainer(tmp_path, resume_from_checkpoint=resume_from and resume_from.format(**names), max_steps=90)
     fields = {"model_name_or_path": "m", "dataset_name": "d", "output_dir": str(tmp_path)}
 

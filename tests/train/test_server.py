@@ -13,6 +13,7 @@ from tiny import save_tiny
 from trl_ces.support.errors import UserError
 from trl_ces.train import checks
 from trl_ces.train.arguments import read_words
+from trl_ces.train.launch import make_launch
 from trl_ces.train.server import check_server, server_command, server_failure
 
 
@@ -74,7 +75,7 @@ def test_only_the_machine_with_rank_0_checks_the_server(tmp_path, monkeypatch, f
     fields = {"vllm_mode": mode, "use_cpu": True, "bf16": False, "output_dir": str(tmp_path / "out")}
     fields |= {"dataset_name": str(tmp_path / "rows.jsonl"), "num_generations": 4, "per_device_train_batch_size": 4}
     recipe = server_recipe(tmp_path / "model", **fields)
-    checks.check(read_words(["--num_processes", "2", *flags]), recipe)
+    checks.check(recipe, make_launch(read_words(["--num_processes", "2", *flags]), recipe))
     assert recipes == ([recipe] if checked else [])
 
 

@@ -61,7 +61,7 @@ def test_the_previous_checkpoint_is_used_if_a_save_fills_the_disk(tmp_path, monk
     assert newest_checkpoint(tmp_path) == tmp_path / "checkpoint-2"
     content = {"model_name_or_path": "m", "dataset_name": "d", "output_dir": str(tmp_path)}
     problem = _known_problem(caught.value, make_recipe(content, "test"))
-    assert problem.startswith(f"The disk of {tmp_path} is full (")
+    assert problem.startswith(f"The disk that holds {tmp_path} is full (")
 
 
 def test_the_previous_checkpoint_is_kept_until_the_new_one_is_complete(tmp_path):

@@ -68,7 +68,8 @@ def run(argv: list[str]) -> int:
 def _start(line: CommandLine, recipe: Recipe) -> int:
     """Check a run and start its training processes."""
     os.environ.update(recipe.env)  # modules that the checks import may read `env`
-    launch = check(line, recipe)
+    launch = make_launch(line, recipe)
+    checkpoint = check(recipe, launch)
     output_dir, script = Path(recipe.setting("output_dir")), recipe.script
     try:
         output_dir.mkdir(parents=True, exist_ok=True)
@@ -85,7 +86,7 @@ def _start(line: CommandLine, recipe: Recipe) -> int:
     if needs_hub and not {"HF_ENDPOINT", "HF_HUB_OFFLINE"} & recipe.env.keys():
         try_hub_once(str(recipe.model.model_name_or_path), *([script.dataset_name] if script.dataset_name else []))
     print(end="", flush=True)
-    return run_training(launch, recipe)
+    return run_training(launch, recipe, checkpoint)
 
 
 def _smoke(line: CommandLine, recipe: Recipe, words: list[str]) -> int:

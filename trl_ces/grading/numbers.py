@@ -14,8 +14,8 @@ from fractions import Fraction
 from ..support.comparison import NUMBER_WORDS
 from .notation import unwrap
 
-_MULTIPLES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-_MULTIPLES |= {"百": 100, "千": 10**3, "万": 10**4, "亿": 10**8}
+_MULTIPLIERS = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_MULTIPLIERS |= {"百": 100, "千": 10**3, "万": 10**4, "亿": 10**8}
 
 MAX_DIGITS = 400
 _DECIMAL = r"(?:\d+(?:\.\d*)?|\.\d+)"
@@ -29,9 +29,9 @@ _REPEATING = re.compile(
     r"(\d*)\.(\d*)(?:\\(?:overline|bar)\s*\{(\d+)\}|\((\d+)\)|\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?)"
     r"(?:\\[cl]?dots|\.\.\.)?"
 )
-# 0.333\ldots: the period occurs at least three times, or twice if it has several digits
+# 0.333\ldots: a repeated digit must occur at least three times, a longer repeated block twice
 _CONTINUED = re.compile(r"(\d*)\.(\d*?)(?:(\d+?)\3{2,}|(\d{2,}?)\4)\s*\\[cl]?dots")
-_MULTIPLE = re.compile(rf"([\d.,]*\d|[A-Za-z]+)\s*({'|'.join(_MULTIPLES)})", re.IGNORECASE)
+_WITH_MULTIPLIER = re.compile(rf"([\d.,]*\d|[A-Za-z]+)\s*({'|'.join(_MULTIPLIERS)})", re.IGNORECASE)
 
 
 def number(text: str) -> Fraction | None:
@@ -60,19 +60,19 @@ def number(text: str) -> Fraction | None:
     if match := _SCIENTIFIC.fullmatch(text) or _POWER_OF_TEN.fullmatch(text):
         exponent = int(match[2] or match[3])
         return Fraction(match[1]) * Fraction(10) ** exponent if abs(exponent) <= MAX_DIGITS else None
-    if match := _MULTIPLE.fullmatch(text):
+    if match := _WITH_MULTIPLIER.fullmatch(text):
         value = number(match[1])
-        return None if value is None else value * _MULTIPLES[match[2].lower()]
+        return None if value is None else value * _MULTIPLIERS[match[2].lower()]
     return _parse_words(text.lower())
 
 
-_PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "eighth": 8, "tenth": 10}
+_DENOMINATORS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "eighth": 8, "tenth": 10}
 
 
 def _parse_words(text: str) -> Fraction | None:
     """Parse `twenty-five`, `one half` and `three quarters`."""
     first, _, second = text.replace("-", " ").partition(" ")
-    count, part = NUMBER_WORDS.get(first), _PARTS.get(second) or _PARTS.get(second.removesuffix("s"))
+    count, part = NUMBER_WORDS.get(first), _DENOMINATORS.get(second) or _DENOMINATORS.get(second.removesuffix("s"))
     if count is None or not second:
         return Fraction(100) if text == "hundred" else None if count is None else Fraction(count)
     ones = NUMBER_WORDS.get(second, 0)

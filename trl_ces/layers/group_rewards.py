@@ -36,6 +36,6 @@ class GroupRewards(Correctness):
             self.reward_funcs = funcs
         for column, func in enumerate(funcs):
             if is_group_reward(func):
-                rule, name = cast(Any, func).of_groups, self.reward_func_names[column]
+                rule, name = cast(Any, func).group_rule, self.reward_func_names[column]
                 rewards[:, column] = call_group_reward(rule, self._groups, name, self.args.on_reward_error)
         return rewards

@@ -11,7 +11,7 @@ from .arrangement import arrange, piece_sizes, sort_by_length
 from .padding import PaddingSupport, Span
 from .rows import Padding, gather_rows
 
-# Key in a micro-batch for the number of rows of each piece. Without this key, the micro-batch is one piece.
+# Micro-batch key that holds the number of rows in each piece. A micro-batch without this key is a single piece.
 PIECES = "piece_sizes"
 
 
@@ -19,7 +19,7 @@ def movable_entries(
     micro_batches: Sequence[dict[str, Any]], layout: dict[str, Padding | None], processes: int
 ) -> dict[str, bool]:
     """
-    Return whether the rows of each entry can be moved. An entry must have one row per completion; with several
+    Return, for each entry, whether its rows can be moved. An entry must have one row per completion; with several
     processes, it must also be in `layout` or one-dimensional. `None` and 0-dimensional tensors are omitted.
     """
     movable: dict[str, bool] = {}
@@ -47,9 +47,9 @@ def arrange_rows(
     """
     Move rows between the micro-batches of each optimizer step, and between processes; see [`arrange`].
 
-    All of this process's `micro_batches` must have the same number of rows (see [`movable_entries`]). An optimizer
-    step has `per_step` micro-batches. Row lengths are rounded up to a multiple of `multiple`. With a `budget`, this
-    function also adds `PIECES`; see [`piece_sizes`].
+    All entries must be movable (see [`movable_entries`]), and `micro_batches` must have the same number of rows. An
+    optimizer step has `per_step` micro-batches. Row lengths are rounded up to a multiple of `multiple`. With a
+    `budget`, this function also adds `PIECES`; see [`piece_sizes`].
     """
     names = [name for name, values in micro_batches[0].items() if values is not None and values.dim() > 0]
     processes, result = accelerator.num_processes, []
@@ -103,7 +103,7 @@ def forward_batches(
     multiple: int = 1,
 ) -> list[list[int]]:
     """
-    Return the row numbers of each forward pass that computes old or reference log-probs, without gradients.
+    Return the row indices of each forward pass that computes old or reference log-probs, without gradients.
 
     Every rank has the same number of rows. Without a `budget` of token positions, a forward pass has `batch_size`
     rows.
@@ -121,10 +121,10 @@ def forward_batches(
 def without_sync(accelerator: Any, model: Any) -> Iterator[None]:
     """Accumulate gradients without reducing them, except under FSDP, where they would stay unsharded."""
     state, synced = accelerator.gradient_state, accelerator.sync_gradients
-    defers = synced and accelerator.distributed_type != DistributedType.FSDP
+    use_no_sync = synced and accelerator.distributed_type != DistributedType.FSDP
     state._set_sync_gradients(False)
     try:
-        with accelerator.no_sync(model) if defers else nullcontext():
+        with accelerator.no_sync(model) if use_no_sync else nullcontext():
             yield
     finally:
         state._set_sync_gradients(synced)

@@ -68,7 +68,8 @@ class UpstreamFixes(Layer):
         In TRL, each rank leaves the loop after its own last tool call. If generation needs all ranks (a server, tensor
         parallelism, sharded weights), the other ranks wait forever, or completions are assigned to the wrong rows.
 
-        Upstream: `_tool_call_loop` of trl 1.16; no known issue. Obsolete once TRL counts rounds over all ranks.
+        Upstream: `_tool_call_loop` of trl 1.16; no upstream issue found. Obsolete once TRL
+        keeps all ranks in the loop until the last tool call.
         """
         self._in_tool_loop = PartialState().num_processes > 1 and not self._is_vlm
         outputs = super()._tool_call_loop(*args, **kwargs)
@@ -95,11 +96,11 @@ def restore_mode(model: torch.nn.Module) -> Iterator[None]:
     """
     Restore the model's mode. After continuous batching, TRL leaves the model in training mode, even in evaluation.
 
-    Upstream: `_generate_single_turn` of trl 1.16; no known issue. Obsolete once TRL restores the mode.
+    Upstream: `_generate_single_turn` of trl 1.16; no upstream issue found. Obsolete once TRL restores the mode.
     """
     training = model.training
     yield
-    if model.training != training:  # otherwise, keep the modes of submodules, which may differ
+    if model.training != training:  # if unchanged, keep the modes of submodules, which may differ
         model.train(training)
 
 
@@ -109,7 +110,7 @@ def set_timeout(session: Any, seconds: float) -> None:
 
     TRL's client waits forever. After a retry, a restarted server would generate with its initial weights.
 
-    Upstream: trl issue 6973, closed without a timeout in trl 1.16.0. Obsolete once TRL's client accepts a timeout.
+    Upstream: trl issue 6973, which is closed, but trl 1.16.0 sets no timeout. Obsolete once TRL's client accepts one.
     """
     # urllib3 is installed with `requests`, which only TRL's vLLM client needs.
     from urllib3.exceptions import ReadTimeoutError
@@ -135,7 +136,7 @@ def seed_colocated_vllm(args: Any, process_index: int) -> None:
 
     TRL seeds the engine with the rank or group number, and the engine reseeds torch, numpy and random.
 
-    Upstream: `_init_vllm` of trl 1.16's `VLLMGeneration`; no known issue. Obsolete once TRL uses `seed`.
+    Upstream: `_init_vllm` of trl 1.16's `VLLMGeneration`; no upstream issue found. Obsolete once TRL uses `seed`.
     """
     set_seed(args.seed + process_index // args.vllm_tensor_parallel_size)
 
@@ -168,13 +169,13 @@ def keep_awake(generation: Any) -> Iterator[None]:
 
 def keep_float32_outputs(plugin: Any) -> None:
     """
-    Keep log-probs and entropies in float32 under FSDP2, as under other engines.
+    Keep log-probs and entropies in float32 under FSDP2, as DDP and DeepSpeed do.
 
     With `bf16`, accelerate makes FSDP2 cast a model's outputs to bfloat16. Importance ratios are then wrong by a few
     percent, and distinct entropies that Eq. 5 must rank become equal.
 
-    Upstream: `set_mixed_precision` of accelerate 1.15's FSDP plugin also sets `output_dtype`; no known issue. Obsolete
-    once accelerate leaves `output_dtype` unset.
+    Upstream: `set_mixed_precision` of accelerate 1.15's FSDP plugin also sets `output_dtype`; no upstream issue found.
+    Obsolete once accelerate leaves `output_dtype` unset.
     """
     policy = None if plugin is None else plugin.mixed_precision_policy
     if isinstance(policy, MixedPrecisionPolicy):
@@ -185,7 +186,7 @@ def register_lm_head(model: Any, plugin: Any) -> None:
     """
     Register the LM head's weight, which TRL's loss reads, as an external parameter under ZeRO-3.
 
-    ZeRO-3 does not trace this weight. If it has at most 100,000 elements, a run resumed inside a rollout fails with
+    ZeRO-3 does not trace this weight. If it has at most 100,000 elements, a run resumed within a rollout fails with
     "tracing error" after a sync to vLLM.
 
     Upstream: `ZeROOrderedDict` of DeepSpeed 0.19.8; its issue 3599 reports the same error with a different cause.
@@ -207,8 +208,8 @@ def replay_offloaded_adam(optimizer: Any) -> None:
     Adam's C++ code keeps the powers of beta as running products in float32, but a new process computes them with
     `std::pow`, which rounds differently.
 
-    Upstream: `IncrementStep` of DeepSpeed 0.19.8, since pull request 7982; no known issue. Obsolete once DeepSpeed
-    computes the power at each step.
+    Upstream: `IncrementStep` of DeepSpeed 0.19.8, since pull request 7982; no upstream issue found. Obsolete once
+    DeepSpeed computes the power at each step.
     """
     adam = optimizer
     while hasattr(adam, "optimizer"):

@@ -32,7 +32,7 @@ def group_reward(rule: Callable[[Groups], Tensor]) -> Callable[..., Any]:
             groups.
 
     Returns:
-        `Callable`: The reward function, with the name of `rule`. Its `of_groups` attribute is `rule`.
+        `Callable`: The reward function, with the name of `rule`. Its `group_rule` attribute is `rule`.
 
     Raises:
         `RuntimeError`: Raised by the reward function if a trainer without the `GroupRewards` layer calls it.
@@ -56,7 +56,7 @@ def group_reward(rule: Callable[[Groups], Tensor]) -> Callable[..., Any]:
     # Partials and callable objects have no `__name__` that `wraps` could copy.
     raise_error.__name__ = getattr(_unwrap(rule), "__name__", type(rule).__name__)
     del raise_error.__wrapped__  # otherwise, the reward function would have the rule's signature
-    raise_error.of_groups = rule  # type: ignore[attr-defined]
+    raise_error.group_rule = rule  # type: ignore[attr-defined]
     return raise_error
 
 
@@ -67,7 +67,7 @@ def _unwrap(func: Any) -> Any:
 
 def is_group_reward(func: Any) -> bool:
     """Return whether `func` was created by [`group_reward`]."""
-    return hasattr(func, "of_groups")
+    return hasattr(func, "group_rule")
 
 
 def reward_name(func: Any) -> str:
@@ -118,7 +118,7 @@ def check_rewards(config: Any, funcs: list[Any]) -> None:
     if weights is not None and len(weights) != len(names):
         raise ValueError(
             f"`reward_weights` has {len(weights)} numbers for {len(names)} rewards: give one number for each of "
-            f"{', '.join(names)}, in this order."
+            f"{', '.join(names)}, in that order."
         )
     if config.needs_accuracy or any(map(is_group_reward, funcs)):
         accuracy_column(config.ces_accuracy_reward, names, funcs)

@@ -15,7 +15,7 @@ UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 @contextmanager
 def atomic_file(file: Path) -> Iterator[Path]:
-    """Yield a temporary path that replaces `file` at the end, so that an interrupted write keeps the old file."""
+    """Yield a temporary path that replaces `file` at the end, so that an interrupted write leaves `file` intact."""
     partial = file.with_name(file.name + ".partial")
     try:
         yield partial
@@ -54,7 +54,7 @@ def parse_rows(content: bytes, file: Path) -> list[dict[str, Any]]:
             location = f"{file}, row {number}"
             if not isinstance(row, dict) or (len(rows) == 1 and file.suffix == ".json" and not is_array):
                 raise ValueError(f"one {'object' if isinstance(row, dict) else kind(row)}")
-            if has_surrogates:  # reject half of a surrogate pair, which is not a character
+            if has_surrogates:  # reject unpaired surrogates, which UTF-8 cannot encode
                 json.dumps(row, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         if isinstance(error, json.JSONDecodeError):

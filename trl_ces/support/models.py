@@ -21,7 +21,7 @@ def check_not_adapter(name: str) -> None:
 
 def check_policy(model: Any, tokenizer: Any) -> None:
     """Raise `UserError` if all weights are frozen, or if the tokenizer has tokens without an embedding."""
-    # Ignore the adapter `ref`, TRL's copy for the reference model, which may be frozen or trainable.
+    # Ignore the adapter `ref`, TRL's copy of the policy's adapter for the reference model.
     if not any(weight.requires_grad for name, weight in model.named_parameters() if ".ref." not in name):
         raise UserError(
             "All weights of the model are frozen (`requires_grad` is false), so nothing is trainable: load an adapter "
@@ -50,7 +50,7 @@ def check_reward_model(reward: Any) -> None:
             config, _ = PreTrainedConfig.get_config_dict(reward)
         except OSError:  # loading the model will raise a clear error
             return
-        # transformers does not save its default of two labels. TRL adds a random head to models without a head.
+        # Without these keys, a config has two labels (a default that is not saved) or no head (TRL adds a random one).
         labels = config.get("num_labels") or len(config.get("id2label") or "12") if "auto_map" not in config else 1
     if labels != 1:
         name = reward if isinstance(reward, str) else type(reward).__name__

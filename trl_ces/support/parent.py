@@ -19,7 +19,7 @@ def kill_with_parent() -> None:
 
 
 def prepare_child() -> None:
-    """Kill a new child when its parent ends, and block SIGINT until the child handles it (see `train_worker`)."""
+    """Kill a new child when its parent ends, and block SIGINT until the child handles it (see train/worker.py)."""
     kill_with_parent()
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
 

@@ -1,11 +1,11 @@
-"""The paper's system prompt, chat templates and `<think>` tags. Imports only the standard library at module level."""
+"""The paper's system prompt and helpers for chat templates. Imports only the standard library at module level."""
 
 from typing import Any
 
 from .errors import UserError
 
 # This prompt is from the paper's appendix "Evaluation prompt". It is also used for training, because the paper does
-# not state a training prompt (docs/deviations.md, row 25).
+# not give a training prompt (docs/deviations.md, row 25).
 PAPER_SYSTEM_PROMPT = (
     "You are a helpful and harmless assistant. You should think step-by-step. "
     "Please put your final answer within \\boxed{}."

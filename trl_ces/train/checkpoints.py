@@ -125,7 +125,7 @@ def newest_checkpoint(
     return None
 
 
-def resume_hint(output_dir: Path, length: Length, since: float, resumed_from: str | None) -> str:
+def resume_hint(output_dir: Path, length: Length, since: float, resumed_from: str | Path | None) -> str:
     """Explain how to resume a run that started at time `since`, possibly from the checkpoint `resumed_from`."""
     checkpoint = newest_checkpoint(output_dir, length, since, thorough=False) or (resumed_from and Path(resumed_from))
     if not checkpoint:

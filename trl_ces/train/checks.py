@@ -1,7 +1,6 @@
 """Check a training run without loading a model and without network access, except to the vLLM server."""
 
 import sys
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,9 +11,9 @@ from ..support.hub import is_local, nearest_model
 from ..support.imports import import_path, install_line
 from ..support.models import check_not_adapter, check_reward_model
 from ..support.prompts import check_chat_template
-from .arguments import RESUME, CommandLine
+from .arguments import RESUME
 from .data import check_source
-from .launch import Launch, make_launch
+from .launch import Launch
 from .lookup import find_reward_functions
 from .push import check_push
 from .recipe import Recipe
@@ -22,9 +21,8 @@ from .resume import check_resume
 from .server import check_server
 
 
-def check(line: CommandLine, recipe: Recipe) -> Launch:
-    """Check a run and return its launch settings."""
-    launch = make_launch(line, recipe)
+def check(recipe: Recipe, launch: Launch) -> Path | None:
+    """Check a run and return the checkpoint to resume from, if any."""
     output_dir, script = Path(recipe.setting("output_dir")), recipe.script
     config = recipe.check_training(launch.num_processes)
     _check_rewards(recipe, config)
@@ -36,8 +34,7 @@ def check(line: CommandLine, recipe: Recipe) -> Launch:
             f"`eval_strategy` is {strategy!r} {'with' if has_data else 'without'} evaluation data: set it to steps or "
             "epoch if `num_eval_samples` or `eval_dataset_name` is set, and to no otherwise."
         )
-    if recipe.setting(RESUME):
-        launch = replace(launch, checkpoint=str(check_resume(recipe, output_dir, config)))
+    checkpoint = check_resume(recipe, output_dir, config) if recipe.setting(RESUME) else None
     prompt, model = check_source(script), str(recipe.model.model_name_or_path)
     if script.model_builder is None and is_local(model):  # the trainer checks models on the Hub
         check_chat_template(prompt, model, trust_remote_code=recipe.setting("trust_remote_code"))
@@ -45,7 +42,7 @@ def check(line: CommandLine, recipe: Recipe) -> Launch:
         check_push(recipe.setting("hub_model_id") or output_dir.resolve().name)
     if recipe.setting("use_vllm") and recipe.setting("vllm_mode") == "server" and launch.machine_rank == 0:
         check_server(recipe)  # last, because this check may wait
-    return launch
+    return checkpoint
 
 
 def _check_rewards(recipe: Recipe, config: CESConfig) -> None:

@@ -28,7 +28,7 @@ from .arguments import RESUME, CommandLine
 from .checkpoints import Length, resume_hint
 from .recipe import RECIPE, Recipe, find_config
 
-WORKER = "trl_ces.cli.train_worker"
+WORKER = "trl_ces.train.worker"
 LAUNCHERS = ("torch.distributed.run", "accelerate.commands.launch")
 REPORTED = "TRL_CES_REPORTED"  # environment variable: path of the file that a worker creates after printing its error
 ENDED = "ended"  # name of the file that a worker creates after saving the model, or a checkpoint after a signal
@@ -44,9 +44,8 @@ class Launch:
     command: list[str]
     env: dict[str, str] = field(default_factory=dict)
     machine_rank: int = 0
-    checkpoint: str | None = None  # path of the checkpoint to resume from
 
-    def with_recipe(self, file: Path, checkpoint: str | bool | None) -> list[str]:
+    def with_recipe(self, file: Path, checkpoint: Path | None) -> list[str]:
         """Return the command with the path of the composed recipe and the checkpoint to resume from."""
         return [*self.command, "--recipe", str(file), *([f"--{RESUME}", str(checkpoint)] if checkpoint else [])]
 
@@ -132,7 +131,7 @@ def _share_cores(processes: int, *settings: Mapping[str, Any]) -> dict[str, str]
     return {THREADS: str(max(1, cores // max(1, processes)))}
 
 
-def run_training(launch: Launch, recipe: Recipe) -> int:
+def run_training(launch: Launch, recipe: Recipe, checkpoint: Path | None = None) -> int:
     """Run this machine's training processes, and print how to resume if a process is killed or fails."""
     output_dir, signals = Path(recipe.setting("output_dir")), list[int]()
     start_time = (output_dir / TRAINING_LOCK).stat().st_mtime  # same clock as the checkpoints' modification times
@@ -140,7 +139,7 @@ def run_training(launch: Launch, recipe: Recipe) -> int:
         error_file, file = Path(folder) / "reported", Path(folder) / RECIPE
         file.write_text(recipe.to_yaml(), encoding="utf-8")
         env = {**recipe.env, **launch.env, REPORTED: str(error_file)}
-        code, end_file = run_child(launch.with_recipe(file, launch.checkpoint), env, signals), Path(folder) / ENDED
+        code, end_file = run_child(launch.with_recipe(file, checkpoint), env, signals), Path(folder) / ENDED
         if signals or (code == 0 and end_file.exists()):
             return code if end_file.exists() else code or 128 + signals[0]
         if error_file.exists():
@@ -150,7 +149,7 @@ def run_training(launch: Launch, recipe: Recipe) -> int:
     outcome += "" if code else " before the model was saved (did a reward function call `os._exit`?)"
     print(
         f"trl-ces train: error: training {outcome}; see the first error above, if any. "
-        f"{resume_hint(output_dir, length, start_time, launch.checkpoint)}",
+        f"{resume_hint(output_dir, length, start_time, checkpoint)}",
         file=sys.stderr,
     )
     return code or 1

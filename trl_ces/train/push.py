@@ -47,10 +47,10 @@ class Push:
             status = error.response.status_code if isinstance(error, HfHubHTTPError) else 500
             if status in (400, 401, 403, 404):
                 raise UserError(
-                    f"{self.repo_id} cannot be opened ({first_line(error)}): check `hub_model_id` and whether your "
+                    f"{self.repo_id} cannot be accessed ({first_line(error)}): check `hub_model_id` and whether your "
                     "token has write access, or set `push_to_hub: false`."
                 ) from error
-            print(f"The Hub is not available ({first_line(error)}); retrying after training.", flush=True)
+            print(f"The Hub is not available ({first_line(error)}); trying again after training.", flush=True)
 
     def upload(self) -> None:
         """Upload the saved run, or print the command that repeats the push if the upload fails."""

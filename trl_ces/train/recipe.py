@@ -72,6 +72,8 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
     sections = content.pop(OVERLAYS, None) or {}
     if not isinstance(sections, dict) or not all(isinstance(section, dict) for section in sections.values()):
         raise UserError(f"{first}: `{OVERLAYS}`: expected a mapping from overlay names to mappings.")
+    if not overlays:
+        return content
     batches_from = rule_from = None  # names of the overlays that set the batch sizes and the token rule
     for file in overlays:
         changes, section = read_yaml(file), sections.get(file.stem, {})
@@ -100,8 +102,6 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
                     default = recipe_fields()[name].default if name in recipe_fields() else None
                     value = _extend(content.get(name, default), value, f"{source}: `{key}`")
                 content[name] = value
-    if not overlays:
-        return content
     from ..methods import BUILT_IN  # imports torch, which `--help` does not need
 
     other_rules = [(name, rule) for name, rule in BUILT_IN.items() if name != content.get(RULE, "ces")]

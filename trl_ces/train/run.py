@@ -217,5 +217,5 @@ def _known_problem(error: Exception, recipe: Recipe) -> str | None:
     # `torch.save` raises a RuntimeError without the operating system's message.
     disk_errors = (*map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)), "unexpected pos")
     if isinstance(error, (OSError, RuntimeError, SafetensorError)) and any(text in str(error) for text in disk_errors):
-        return f"The disk of {recipe.setting('output_dir')} is full ({error})."
+        return f"The disk that holds {recipe.setting('output_dir')} is full ({error})."
     return None

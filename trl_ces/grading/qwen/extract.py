@@ -5,7 +5,7 @@ thinking.
 
 import re
 
-from .normalise import normalise
+from .normalize import normalize
 
 # Golds and answers of Minerva Math keep their units.
 _KEEPS_UNITS = frozenset({"minerva_math"})
@@ -29,7 +29,7 @@ def prepare_gold(gold: str, benchmark: str | None = None) -> str:
         gold = gold.strip().strip("$")
     if benchmark == "tabmwp":
         gold = _plain_number(gold)
-    return normalise(normalise(gold.strip()))
+    return normalize(normalize(gold.strip()))
 
 
 def _plain_number(gold: str) -> str:
@@ -47,13 +47,13 @@ def _plain_number(gold: str) -> str:
 def extract(completion: str, benchmark: str | None = None) -> str:
     """Extract an answer by the first of the script's six rules that matches, and normalize it."""
     keep_units = benchmark in _KEEPS_UNITS
-    return normalise(_clean(_stated_answer(completion), keep_units), keep_units)
+    return normalize(_clean(_stated_answer(completion), keep_units), keep_units)
 
 
 def _clean(text: str, keep_units: bool) -> str:
     text = re.sub(r"\n\s*", "", text).strip()
     text = text.removeprefix(":").removesuffix(".").removesuffix("/")
-    return normalise(text, keep_units)
+    return normalize(text, keep_units)
 
 
 def _stated_answer(completion: str) -> str:

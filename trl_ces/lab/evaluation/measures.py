@@ -3,9 +3,10 @@
 A completion counts at a budget if it is correct and not longer than the budget. The length includes the text after the
 final box. A truncated completion can count only at the largest budget.
 
-The area is the mean accuracy over all budgets from 0 to the limit, in [0, 1]. It equals the mean of 1 - tokens / limit
-over all completions, where incorrect completions contribute 0. The reasoning efficiency gap (REG, arXiv 2506.07104)
-compares the areas of two models. Unlike the mean length, the area shows whether a model is accurate at every budget.
+The area under the accuracy-budget curve is the mean accuracy over all budgets from 0 to the limit. It equals the mean
+of 1 - tokens / limit over all completions, where incorrect completions contribute 0. The reasoning efficiency gap
+(REG, arXiv 2506.07104) compares the areas of two models. Unlike the mean length, the area shows whether a model is
+accurate at every budget.
 """
 
 import math

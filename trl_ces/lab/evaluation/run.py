@@ -62,7 +62,7 @@ class Request:
     problems: list[Problem]  # one problem, or a code problem and its counterpart in the stricter set
     sample: int  # index among the problem's completions
     prompt: list[int]  # token ids
-    thinking_prefilled: bool  # whether the prompt opens `<think>`
+    thinking_prefilled: bool  # whether the prompt ends with `<think>`
     seed: int  # sampling seed, below 2^31
 
     @property
@@ -188,7 +188,7 @@ def run_evaluation(
     """
     check_model(settings.model)
     settings = choose_backend(settings)
-    facts = read_model(settings)  # read the model first, because the problems may have to be downloaded
+    facts = read_model(settings)  # first, so that an invalid model fails before any download
     problems = _load_problems(settings)
     prompts = _encode(settings, facts, problems)
     requests = list_requests(settings, problems, prompts)
@@ -228,7 +228,7 @@ def evaluate(
     model_dir: str | Path, benchmarks: str | Sequence[str] | None = None, correctness: str = "correct", **options: Any
 ) -> dict[str, dict[str, float]]:
     """
-    Measure accuracy and length on benchmarks; an `evaluation` function for studies.
+    Measure accuracy and length on benchmarks. Studies can use this as their `evaluation` function.
 
     Args:
         model_dir (`str` or `Path`): Hub id, or directory of a saved model, where the completions are also stored.

@@ -14,7 +14,7 @@ from ...support.locks import lock_file, write_pid
 from ...train.arguments import CommandLine
 from ...train.checkpoints import newest_checkpoint
 from ...train.checks import check
-from ...train.launch import device_count, read_accelerate_config, whole_number
+from ...train.launch import device_count, make_launch, read_accelerate_config, whole_number
 from ...train.recipe import find_config
 from .cells import Cell, Study
 from .comparison import Results, accuracy_reward_name
@@ -103,11 +103,13 @@ def share_devices(study: Study, jobs: int) -> tuple[int, list[dict[str, str]]]:
 def _pending_run(study: Study, cell: Cell, flags: dict[str, list[str]]) -> Pending:
     """List a cell's remaining steps: train or resume training, then measure. `flags` are passed to accelerate."""
     checkpoint = newest_checkpoint(cell.folder) if cell.has_training else None
-    launch = check(CommandLine(accelerate_config=study.accelerate_config, accelerate_flags=flags), cell.checked_recipe)
+    line = CommandLine(accelerate_config=study.accelerate_config, accelerate_flags=flags)
+    launch = make_launch(line, cell.checked_recipe)
+    check(cell.checked_recipe, launch)
     steps = []
     if not is_training_complete(cell):
         begin, finish = partial(begin_training, cell, launch.num_processes), partial(finish_training, cell)
-        command = launch.with_recipe(cell.recipe_file.resolve(), None if checkpoint is None else str(checkpoint))
+        command = launch.with_recipe(cell.recipe_file.resolve(), checkpoint)
         steps.append(Step(command, cell.folder / "train.log", begin, finish))
     if study.evaluation is not None:
         command, log = measuring_command(cell, study.evaluation), cell.folder / "evaluation.log"

@@ -1,6 +1,6 @@
 r"""
-Normalize answers like the Qwen2.5-Math evaluation script. This removes units, single letters and `x=`. Every search is
-linear or bounded by `MAX_NORMALISED`.
+Normalize answers as the Qwen2.5-Math evaluation script does, for example by removing units and `x=`. Regular
+expressions are only applied to texts of at most `MAX_NORMALIZED` characters.
 """
 
 import re
@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from ...support.comparison import NUMBER_WORDS
 
-# From longer texts, only spaces are removed: a truncated box may extend over the whole completion.
-MAX_NORMALISED = 2_000
+# Only whitespace is removed from longer texts. An unclosed `\boxed{` can extend to the end of the completion.
+MAX_NORMALIZED = 2_000
 
 # Words to remove unless they touch a letter, digit or underscore. The list is our own; "dollars" is not removed.
 _SINGULAR = """
@@ -24,7 +24,7 @@ acre hectare cent rupee euro percent apple orange banana pear egg cookie cake bo
 card ticket coin flower tree bag bottle piece item toy shirt tile stone brick boy girl person worker friend player
 passenger monkey dog cat bird cow horse way step number side digit question game goal vote
 """
-# An option's letter, a space and one more character are removed together: `a x`, `b >`.
+# Also remove an option letter with a space and one more character: `a x`, `b >`.
 _OPTION = r"[abc] ."
 _UNITS = re.compile(
     rf"(?<!\w)(?:{_OPTION}|{'|'.join(_SINGULAR.split())}|(?:{'|'.join(_SINGULAR_AND_PLURAL.split())})s?)(?!\w)"
@@ -59,15 +59,15 @@ _SHORT_FRACTION = re.compile(r"\\frac\s*(?:\{([^{}]*)\}|(\w))\s*(?:\{([^{}]*)\}|
 _SLASH = re.compile(r"(-?\d+)/(-?\d+)")
 
 
-def normalise(text: str, keep_units: bool = False) -> str:
+def normalize(text: str, keep_units: bool = False) -> str:
     r"""Rewrite an answer as the script does."""
-    if len(text) > MAX_NORMALISED:
+    if len(text) > MAX_NORMALIZED:
         return "".join(text.split())  # bypass the cache: thousands of long answers would fill memory
-    return _normalise(text, keep_units)
+    return _normalize(text, keep_units)
 
 
 @lru_cache(maxsize=8192)
-def _normalise(text: str, keep_units: bool) -> str:
+def _normalize(text: str, keep_units: bool) -> str:
     text = _before_units(text)
     text = _TRAILING_TEXT.sub("", text).strip() or text
     if not keep_units:
@@ -99,11 +99,11 @@ def _after_units(text: str) -> str:
     if equals and "=" not in right and len(left.strip()) <= 2:
         text = right
     text = _SHORT_ROOT.sub(r"\\sqrt{\1}", text)
-    text = _SHORT_FRACTION.sub(_whole_fraction, "".join(text.split()))
+    text = _SHORT_FRACTION.sub(_brace_fraction, "".join(text.split()))
     return _SLASH.sub(r"\\frac{\1}{\2}", text) if _SLASH.fullmatch(text) else text
 
 
-def _whole_fraction(match: re.Match[str]) -> str:
+def _brace_fraction(match: re.Match[str]) -> str:
     long_top, short_top, long_bottom, short_bottom = match.groups()
     top = short_top if long_top is None else long_top
     return rf"\frac{{{top}}}{{{short_bottom if long_bottom is None else long_bottom}}}"

@@ -16,10 +16,10 @@ if __name__ == "__main__":  # before the imports, which take seconds
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
 from ..support.errors import UserError, ignore_deprecations
-from ..train.arguments import RESUME
-from ..train.launch import ENDED, REPORTED
-from ..train.recipe import load_recipe
-from ..train.run import StoppedTraining, train
+from .arguments import RESUME
+from .launch import ENDED, REPORTED
+from .recipe import load_recipe
+from .run import StoppedTraining, train
 
 
 def main(args: list[str]) -> int:
