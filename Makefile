@@ -1,6 +1,6 @@
 # Targets run in the virtual environment .venv, which is created if necessary.
 #   make quickstart   train a small model with DAPO, CES and ces_correct_only, and compare them
-#   make test         run tests, lint and type checks (about 9 minutes on 2 cores)
+#   make test         run tests, lint and type checks (4 to 9 minutes on 2 cores)
 #   make test-slow    run the tests that take over 20 seconds each
 #   make docs         build the documentation site and check every link
 #   make test-upgrades   test assumptions about TRL with the oldest and newest supported TRL and transformers

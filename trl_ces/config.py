@@ -70,7 +70,7 @@ class CESConfig(GRPOConfig):
     shaping: str = field(
         default="ces",
         metadata={
-            "help": "Rule that computes A', (B, T), from the advantages A, (B,). `ces`: Eqs. 2-7 of arXiv "
+            "help": "Rule that turns advantages A (B,) into A' (B, T). `ces`: Eqs. 2-7 of arXiv "
             "2605.19358. `none`: DAPO; on a CPU, bit-identical to TRL's trainer if `trim_padding` and "
             "`arrange_by_length` are off. `entropy_advantage`: arXiv 2506.14758. `on_policy_sft`: arXiv "
             "2602.13407. `my_package.rules:my_rule`, or a name registered by an installed package: a "
