@@ -88,6 +88,28 @@ def test_a_dataset_without_a_prompt_column_is_rejected(tmp_path, name):
         tiny_trainer(tmp_path, more={name: data})
 
 
+def solution_reward(prompts, completions, solution, thinking_prefilled, weight=1.0, **kwargs):
+    return [weight] * len(completions)
+
+
+def test_a_dataset_without_a_column_that_a_reward_requires_is_rejected(tmp_path):
+    columns = {"prompt": ["1 + 1"] * 4, "answer": ["2"] * 4}
+    with pytest.raises(
+        ValueError, match=r"solution_reward needs the column `solution`, but `train_dataset` has the c"
+    ):
+        tiny_trainer(tmp_path, solution_reward, columns)
+    transformed = Dataset.from_dict(columns).with_transform(lambda rows: {**rows, "solution": rows["answer"]})
+    for data in (Dataset.from_dict({**columns, "solution": ["2"] * 4}), transformed):
+        tiny_trainer(
+            tmp_path, [solution_reward, vowel_accuracy_reward], more={"train_dataset": data, "eval_dataset": data}
+        )
+
+
+def test_an_empty_list_of_rewards_is_rejected(tmp_path):
+    with pytest.raises(ValueError, match="`reward_funcs` is empty: pass at least one reward function"):
+        tiny_trainer(tmp_path, [])
+
+
 @pytest.mark.parametrize("metric", ["eval_ces/group_accuracy", "completions/min_terminated_length"])
 def test_metrics_that_every_evaluation_logs_are_accepted(tmp_path, metric):
     tiny_trainer(tmp_path, metric_for_best_model=metric, greater_is_better=True, **WITH_EVALUATION)

@@ -142,7 +142,15 @@ def test_negative_betas_cause_one_warning_only_with_ces(tmp_path, caplog, change
 def test_a_tau_that_shapes_no_token_causes_a_warning(tmp_path, caplog):
     make_trainer(tmp_path, ces_tau=0.001, max_steps=2).train()
     assert caplog.text.count("No token will be shaped: a completion of at most 40 tokens") == 1
-    assert caplog.text.count("No token of the first rollout is shaped") == 1
+    assert "No token of the first rollout is shaped" not in caplog.text
+
+
+def test_a_first_rollout_too_short_for_tau_causes_one_warning(tmp_path, caplog):
+    rows = [{"completion_ids": [2] * 30, "accuracy": float(row % 2), "bonus": 0.0} for row in range(4)]
+    script = {"1+2=": rows, "3+4=": rows}
+    changes = {"max_completion_length": 40, "max_steps": 2, "per_device_train_batch_size": 4, "ces_tau": 0.03}
+    scripted_trainer(tmp_path, script, [scripted_accuracy_reward], **changes).train()
+    assert caplog.text.count("No token of the first rollout is shaped: its longest completion has 30 tokens") == 1
 
 
 def test_auto_tau_is_computed_from_the_first_rollout_without_changing_the_config(tmp_path, caplog):
@@ -154,8 +162,11 @@ def test_auto_tau_is_computed_from_the_first_rollout_without_changing_the_config
     trainer.train()
     means = [entry["completions/mean_length"] for entry in trainer.state.log_history[:2]]
     assert trainer.args.ces_tau == automatic_tau(means[0]) != automatic_tau(means[1])
-    assert caplog.text.count(f"`ces_tau: auto` resolved to {trainer.args.ces_tau:g}, based on the first") == 1
-    assert "too short for CES" not in caplog.text
+    assert (
+        caplog.text.count(f"`ces_tau: auto` resolved to {trainer.args.ces_tau:g}: 2 / {means[0]:.0f} tokens, from")
+        == 1
+    )
+    assert "under about 40 tokens" not in caplog.text
     assert config.ces_tau == "auto"
 
 
@@ -163,7 +174,7 @@ def test_auto_tau_of_short_completions_causes_a_warning(tmp_path, caplog):
     trainer = make_trainer(tmp_path, ces_tau="auto", max_steps=1)
     trainer.train()
     assert trainer.args.ces_tau == 0.05
-    assert "Completions under about 40 tokens are too short for CES." in caplog.text
+    assert "Completions under about 40 tokens need a `ces_tau` above 0.05" in caplog.text
 
 
 def test_an_evaluation_before_the_first_rollout_computes_its_own_tau(tmp_path):

@@ -84,8 +84,8 @@ class CESConfig(GRPOConfig):
         default=0.01,
         metadata={
             "help": "tau of Eq. 5: share of a completion's tokens to shape, in [0, 1], with at most nine decimal "
-            "places. `auto`: 2 / mean length of the first rollout, clamped to [0.01, 0.05]. Completions under about "
-            "40 tokens are too short for CES."
+            "places. `auto`: 2 / mean length of the first rollout, clamped to [0.01, 0.05]. In completions "
+            "under 40 tokens, it shapes at most one."
         },
     )
     ces_beta_correct: float = field(

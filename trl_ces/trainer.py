@@ -45,6 +45,7 @@ from .layers import (
 )
 from .layers.divergence import DivergenceWatch
 from .layers.first_rollout import rounding_warning
+from .layers.reward_calls import check_columns
 from .layers.rows import NUM_ITEMS, rows_of_process
 from .methods.ces import (
     AUTO,
@@ -134,9 +135,9 @@ class Shaping(Correctness):
         if self.args.ces_tau == AUTO:
             mean = lengths.float().mean().item()
             self.args.ces_tau = automatic_tau(mean)
-            result = f"`ces_tau: auto` resolved to {self.args.ces_tau:g}, based on the first rollout's mean length."
+            result = f"`ces_tau: auto` resolved to {self.args.ces_tau:g}: 2 / {mean:.0f} tokens, from 0.01 to 0.05."
             self._log_warning(f"{result} {short_completion_warning(mean)}".rstrip())
-        if is_first:
+        if is_first and not unshaped_warning(self.args.ces_tau, self.args.max_completion_length):
             self._log_warning(unshaped_rollout_warning(cast(float, self.args.ces_tau), lengths))
 
     def _generate_and_score_completions(self, inputs):
@@ -314,6 +315,9 @@ class CESTrainer(
         for name in ("train_dataset", "eval_dataset"):
             if isinstance(rows := arguments.get(name), Dataset) and "prompt" not in rows.column_names:
                 raise ValueError(f"`{name}` has no `prompt` column. Its columns are {rows.column_names}.")
+            # A rollout function or a transform can add columns.
+            if isinstance(rows, Dataset) and not kwargs.get("rollout_func") and rows.format["type"] != "custom":
+                check_columns(reward_funcs, rows.column_names, name)
         if isinstance(data, Dataset) and data and not arguments.get("rollout_func"):
             name = model if isinstance(model, str) else get_config_model_id(model.config)
             revision = (args.model_init_kwargs or {}).get("revision")

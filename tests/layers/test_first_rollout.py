@@ -48,7 +48,11 @@ def test_a_first_rollout_without_a_learning_signal_causes_a_warning(rollout, war
 @pytest.mark.parametrize(
     ("completion", "row", "example"),
     [
-        ([{"role": "assistant", "content": None}], {}, "For example, the accuracy reward received ''."),
+        (
+            [{"role": "assistant", "content": None}],
+            {},
+            "For example, the accuracy reward received messages that end with ''.",
+        ),
         ("5", {"answer": True, "other": 7}, "For example, the accuracy reward received '5'."),
         (
             "7",

@@ -149,7 +149,7 @@ def test_the_error_has_a_hint_if_messages_are_read_as_text():
     def judge_reward(completions, **kwargs):
         raise ConnectionError("no judge")
 
-    with pytest.raises(RewardError, match="raised ConnectionError: no judge: return a finite number"):
+    with pytest.raises(RewardError, match="raised ConnectionError: no judge: correct the function, or"):
         guard(judge_reward, "some_reward", "stop")(prompts=["2+2="], completions=chats)
 
 
@@ -226,10 +226,13 @@ def test_the_trainer_keeps_the_users_reward_objects(tmp_path):
 
 
 def test_guards_are_removed_after_an_error(tmp_path):
-    trainer = make_trainer(tmp_path, "stop", [failing])
-    with pytest.raises(RewardError, match=r"'failing' raised TypeError: .*solution"):
+    def parse_reward(completions, **kwargs):
+        return [float(text) for text in completions]
+
+    trainer = make_trainer(tmp_path, "stop", [parse_reward])
+    with pytest.raises(RewardError, match="'parse_reward' raised ValueError: could not convert string to float"):
         rewards_of(trainer)
-    assert trainer.reward_funcs == [failing]
+    assert trainer.reward_funcs == [parse_reward]
 
 
 def test_skipped_rows_are_excluded_from_group_means_and_shaping(tmp_path):

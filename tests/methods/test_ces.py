@@ -293,7 +293,7 @@ def test_completions_too_short_for_tau_cause_a_warning(tau, longest, warning):
 )
 def test_completions_under_40_tokens_are_too_short_for_any_tau(tau, longest, is_too_short):
     warning = unshaped_warning(tau, longest)
-    assert warning.endswith("Completions under about 40 tokens are too short for CES.") == is_too_short
+    assert ("Completions under about 40 tokens need a `ces_tau` above 0.05" in warning) == is_too_short
     assert bool(warning) == is_too_short
 
 

@@ -171,7 +171,7 @@ def test_an_invalid_recipe_causes_a_one_line_error(job, error_of, changes, extra
     [
         (["--max_steps"], ["`max_steps`", "expected int", "0 values"]),
         (["--model_builder", "trl_ces.lab.tasks.smollm2.fech"], ["`model_builder`", "no 'fech'", "`fetch`"]),
-        (["--reward_funcs", "no.such.reward"], ["`reward_funcs`", "'no.such.reward' cannot be imported"]),
+        (["--reward_funcs", "no.such.reward"], ["'no.such.reward' cannot be imported", "working directory /"]),
         (["--output_dir", "data.jsonl"], ["`output_dir`", "data.jsonl", "choose another"]),
         (["--accelerate_config", "zero33"], ["accelerate configuration zero33", "Did you mean `zero3`"]),
         (["--accelerate_config", "zero3"], ['[deepspeed]"']),
@@ -214,12 +214,14 @@ def test_an_invalid_command_line_causes_a_one_line_error(job, error_of, monkeypa
     [
         (["--config", "nowhere"], ["The recipe nowhere does not exist", "R1-7B, "]),
         (["--config", "smollm_135m"], ["Did you mean `smollm2_135m`"]),
+        (["--config", "recpie.yaml"], ["Did you mean `recipe.yaml`"]),
         (["--config", "runs/old/colocate.yaml"], ["Did you mean `colocate`"]),
         (["--config", "alp"], ["recipes/methods/alp.yaml is an overlay", "--config R1-7B alp`"]),
         (["mine.yaml"], ["`--config mine.yaml`"]),
     ],
 )
-def test_the_error_for_a_missing_recipe_suggests_a_fix(error_of, args, parts):
+def test_the_error_for_a_missing_recipe_suggests_a_fix(job, error_of, args, parts):
+    write(job)
     error = error_of(*args)
     assert all(part in error for part in parts), error
 

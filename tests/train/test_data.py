@@ -321,7 +321,8 @@ def test_the_reference_answer_is_the_captured_group_of_the_last_match():
         ({"prompt_column": "quest"}, r"0 of them match `prompt_column` \(quest\)\. Did you mean `question`"),
         (
             {"solution_column": "gold"},
-            r"The columns of .* are question, final_answer, answer: 0 of them match `solution_column` \(gold\)",
+            r"The columns of .* are question, final_answer, answer: 0 of them match `solution_column` \(gold\)\. "
+            r"Did you mean `(final_)?answer`",
         ),
         ({}, r"2 of them match `solution_column` \(solution, final_answer, answer\): set `solution_column`"),
     ],

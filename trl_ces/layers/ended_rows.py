@@ -16,11 +16,13 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache, GenerationConfig
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+from transformers.generation.utils import ALL_CACHE_NAMES
 
 from .layer import Layer
 from .padding import padding_support
 
 PIECE = 16  # number of tokens between checks for ended rows
+CACHE = "cache" if "cache" in ALL_CACHE_NAMES else "past_key_values"  # renamed in transformers 5.24
 TEXT_INPUTS = {"input_ids", "attention_mask", "generation_config"}
 
 
@@ -95,7 +97,7 @@ def generate_in_pieces(
         settings = copy.copy(generation_config)
         settings.max_new_tokens = min(piece, longest - length)
         width = ids.size(1)
-        ids = generate(input_ids=ids, attention_mask=mask, past_key_values=cache, generation_config=settings)
+        ids = generate(input_ids=ids, attention_mask=mask, generation_config=settings, **{CACHE: cache})
         new_ids = ids[:, width:]
         completions[rows, length : length + new_ids.size(1)] = new_ids
         length += new_ids.size(1)

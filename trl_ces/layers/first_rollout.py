@@ -59,7 +59,8 @@ def describe_example(reward: Any, completion: Any, row: Mapping[str, Any]) -> st
     text = str(completion if isinstance(completion, str) else completion[-1].get("content") or "")
     gold = "" if row.get("solution") is None else f" with the reference answer {str(row['solution'])[:_MAX_SHOWN]!r}"
     shown = f"{'...' if len(text) > _MAX_SHOWN else ''}{text[-_MAX_SHOWN:]!r}"
-    example = f"For example, the accuracy reward received {shown}{gold}."
+    form = "" if isinstance(completion, str) else "messages that end with "
+    example = f"For example, the accuracy reward received {form}{shown}{gold}."
     names = [parameter.name for parameter in parameters_of(reward)]
     numbers = [name for name in names if type(row.get(name)) in (int, float)]
     if numbers:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from trl.trainer.utils import is_async_callable
 
+from ..methods.group_reward import reward_name
 from ..methods.groups import Groups
 from .layer import Layer
 from .turns import read_turns
@@ -27,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 # Keyword arguments that reward functions receive in addition to TRL's.
 REWARD_KEYWORDS = ("thinking_prefilled", "last_turns")
+# TRL's keyword arguments. It also passes all dataset columns except `prompt` and `completion`.
+TRL_KEYWORDS = ("prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric", "environments")
 LARGEST = torch.finfo(torch.float32).max  # TRL stores rewards as float32
 SKIP_WARNING = "%s; %d of %d completions get no reward from this function."
 
@@ -75,6 +78,22 @@ def parameters_of(func: Callable) -> list[inspect.Parameter]:
         return list(inspect.signature(func).parameters.values())
     except ValueError:
         return []
+
+
+def check_columns(funcs: Any, columns: list[str], dataset: str) -> None:
+    """Raise `ValueError` if a reward function has a required parameter that is not a column of the dataset."""
+    for func in funcs if isinstance(funcs, list) else [funcs]:
+        if not callable(func) or isinstance(func, torch.nn.Module):
+            continue
+        kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        required = {
+            entry.name for entry in parameters_of(func) if entry.kind in kinds and entry.default is entry.empty
+        }
+        if missing := sorted(required - {*columns, *TRL_KEYWORDS, *REWARD_KEYWORDS}):
+            raise ValueError(
+                f"The reward function {reward_name(func)} needs the column `{missing[0]}`, but `{dataset}` has the "
+                f"columns {columns}: rename a column, or give the parameter a default value."
+            )
 
 
 def supported_arguments(func: Callable, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -170,10 +189,11 @@ def _check(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) ->
         location = f" for row {row} of {count} (prompt {examples[0]}, completion {examples[1]})"
     message = f"The reward function {name!r} {problem}{location}"
     if on_error == "stop":
+        advice = "return a finite number for each completion, or None to leave it unscored"
+        cause = rewards if isinstance(rewards, BaseException) else None
         raise RewardError(
-            f"{message}: return a finite number for each completion, or None to leave it unscored, or set "
-            '`on_reward_error="skip"`.'
-        ) from (rewards if isinstance(rewards, BaseException) else None)
+            f'{message}: {"correct the function" if cause else advice}, or set `on_reward_error="skip"`.'
+        ) from cause
     logger.warning(SKIP_WARNING, message, num_unscored, count)
     return valid_rewards
 

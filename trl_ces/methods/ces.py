@@ -177,8 +177,10 @@ def automatic_tau(mean_length: float) -> float:
 
 
 def short_completion_warning(length: float) -> str:
-    """Return a warning if completions of about `length` tokens are too short for CES, else an empty string."""
-    return "" if length * LARGEST_AUTO >= 2 else "Completions under about 40 tokens are too short for CES."
+    """Return a warning if `ces_tau: auto` shapes at most one token of `length`, else an empty string."""
+    if length * LARGEST_AUTO >= 2:
+        return ""
+    return "Completions under about 40 tokens need a `ces_tau` above 0.05, with which a weak model can diverge."
 
 
 def unshaped_warning(tau: float | str, longest: int | None) -> str:

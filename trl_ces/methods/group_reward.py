@@ -115,6 +115,8 @@ def accuracy_column(name: str | None, names: list[str], funcs: list[Any]) -> int
 def check_rewards(config: Any, funcs: list[Any]) -> None:
     """Raise `ValueError` if the reward names or weights in a `CESConfig` do not match the reward functions."""
     names, weights = [reward_name(func) for func in funcs], config.reward_weights
+    if not funcs:
+        raise ValueError("`reward_funcs` is empty: pass at least one reward function.")
     if weights is not None and len(weights) != len(names):
         raise ValueError(
             f"`reward_weights` has {len(weights)} numbers for {len(names)} rewards: give one number for each of "

@@ -10,9 +10,9 @@ class UserError(ValueError):
     """Invalid input. The message says how to fix it, and the command line prints it without a traceback."""
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """Return `" Did you mean ...?"` with the most similar known word, or an empty string if no word is similar."""
-    matches = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    matches = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
     return f" Did you mean `{matches[0]}`?" if matches else ""
 
 

@@ -36,6 +36,8 @@ def import_path(path: str, field: str) -> Any:
         problem = None if name in vars(module) else f"{module_name} has no {name!r}.{nearest(name, vars(module))}"
     except (Exception, SystemExit) as error:  # user code may raise any exception
         problem = f"{path!r} cannot be imported: {type(error).__name__}: {error}."
+        if isinstance(error, ModuleNotFoundError):
+            problem += f" Installed packages and the working directory {Path.cwd()} were searched."
     if problem is not None:
         other = sys.modules.get(file.stem)  # absent if the user's own module failed
         is_hidden = file.is_file() and other is not None and getattr(other, "__file__", None) != str(file)

@@ -120,7 +120,8 @@ def find_column(columns: Sequence[str], field: str, name: str | None, known: Seq
     """Return the column that the recipe key `field` specifies, or by default the only column with a `known` name."""
     matches = [column for column in columns if (column in known if name is None else column == name)]
     if len(matches) != 1:
-        hint = f".{nearest(name, columns)}" if name else f": set `{field}`."
+        usual = [column for column in columns if column in known]
+        hint = f".{nearest(name, usual, cutoff=0) or nearest(name, columns)}" if name else f": set `{field}`."
         raise UserError(
             f"The columns of {source} are {', '.join(columns)}: {len(matches)} of them match `{field}` "
             f"({name or ', '.join(known)}){hint}"

@@ -22,8 +22,6 @@ def find_reward_functions(recipe: Recipe) -> list[Callable[..., list[float | Non
     rewards: list[Any] = [_find(name, settings.get(name), recipe) for name in names]
     if recipe.script.reward_model_name_or_path is not None:
         rewards.append(recipe.script.reward_model_name_or_path)
-    if not rewards:
-        raise UserError("`reward_funcs` is empty: list at least one reward function.")
     return rewards
 
 
@@ -49,7 +47,7 @@ def _find(name: str, settings: dict[str, Any] | None, recipe: Recipe) -> Callabl
     if "." not in name and name not in known:
         raise UserError(
             f"`reward_funcs`: unknown reward {name!r}.{nearest(name, sorted(known))} Use one of "
-            f"{', '.join(sorted(known))}, or a dotted path."
+            f"{', '.join(sorted(known))}, or a dotted path such as `my_rewards.my_reward`."
         )
     function = known[name] if name in known else import_path(name, "reward_funcs")
     if settings is None and not name.rpartition(".")[2].startswith("get_"):

@@ -101,7 +101,8 @@ def test_samples_store_the_correctness_of_both_graders(workspace, tmp_path, scri
 
 def test_final_answer_inside_prefilled_thinking_does_not_count(workspace, tmp_path, scripted):
     write_model(tmp_path / "thinker", chat_template="{% for m in messages %}{{ m['content'] }}{% endfor %}<think>\n")
-    summary, _ = run(workspace, tmp_path / "out", model=str(tmp_path / "thinker"), benchmarks=["aime24"])
+    summary, messages = run(workspace, tmp_path / "out", model=str(tmp_path / "thinker"), benchmarks=["aime24"])
+    assert "the grader found no final answer in any of the" in messages
     assert summary["benchmarks"]["aime24"]["correct"]["accuracy"]["mean"] == 0.0
     # The paper's script accepts a boxed answer in the thinking block.
     assert summary["benchmarks"]["aime24"]["correct_qwen"]["accuracy"]["mean"] > 0

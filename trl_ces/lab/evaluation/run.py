@@ -21,7 +21,7 @@ from .generate import TransformersBackend, VllmBackend
 from .measures import CORRECTNESS
 from .models import EncodedPrompts, ModelFacts, check_context, check_model, encode_prompts, fingerprint, read_model
 from .results import SUMMARY, TABLE, results_table, summarize
-from .samples import FIELDS, GENERATED, Key, Sample, key_of, open_samples
+from .samples import FIELDS, GENERATED, Key, Sample, key_of, missing_answers_note, open_samples
 from .settings import EvaluationSettings, default_folder, make_settings
 
 
@@ -209,6 +209,8 @@ def run_evaluation(
         summary = summarize(run_settings, file.samples)
         write_json(output_dir / SUMMARY, summary)
         write_text(output_dir / TABLE, results_table(summary))
+    if note := missing_answers_note(file.samples):
+        report(note)
     return summary
 
 
