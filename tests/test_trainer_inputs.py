@@ -1,5 +1,6 @@
 """Check that CESTrainer rejects unsupported models, tokenizers and metrics."""
 
+import functools
 from functools import partial
 
 import pytest
@@ -98,6 +99,12 @@ def test_a_dataset_without_a_column_that_a_reward_requires_is_rejected(tmp_path)
         ValueError, match=r"solution_reward needs the column `solution`, but `train_dataset` has the c"
     ):
         tiny_trainer(tmp_path, solution_reward, columns)
+
+    @functools.wraps(solution_reward)
+    def wrapped_reward(completions, answer, **kwargs):
+        return solution_reward(completions=completions, solution=answer, **kwargs)
+
+    tiny_trainer(tmp_path, wrapped_reward, columns)
     transformed = Dataset.from_dict(columns).with_transform(lambda rows: {**rows, "solution": rows["answer"]})
     for data in (Dataset.from_dict({**columns, "solution": ["2"] * 4}), transformed):
         tiny_trainer(

@@ -72,10 +72,10 @@ class RewardCalls(Layer):
             self.reward_funcs = funcs
 
 
-def parameters_of(func: Callable) -> list[inspect.Parameter]:
+def parameters_of(func: Callable, follow_wrapped: bool = True) -> list[inspect.Parameter]:
     """Return the parameters of a reward function, or an empty list for compiled code without a signature."""
     try:
-        return list(inspect.signature(func).parameters.values())
+        return list(inspect.signature(func, follow_wrapped=follow_wrapped).parameters.values())
     except ValueError:
         return []
 
@@ -86,9 +86,10 @@ def check_columns(funcs: Any, columns: list[str], dataset: str) -> None:
         if not callable(func) or isinstance(func, torch.nn.Module):
             continue
         kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        required = {
-            entry.name for entry in parameters_of(func) if entry.kind in kinds and entry.default is entry.empty
-        }
+        parameters = parameters_of(
+            func, follow_wrapped=False
+        )  # a decorator may add arguments
+        required = {entry.name for entry in parameters if entry.kind in kinds and entry.default is entry.empty}
         if missing := sorted(required - {*columns, *TRL_KEYWORDS, *REWARD_KEYWORDS}):
             raise ValueError(
                 f"The reward function {reward_name(func)} needs the column `{missing[0]}`, but `{dataset}` has the "
