@@ -86,9 +86,7 @@ def check_columns(funcs: Any, columns: list[str], dataset: str) -> None:
         if not callable(func) or isinstance(func, torch.nn.Module):
             continue
         kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        parameters = parameters_of(
-            func, follow_wrapped=False
-        )  # a decorator may add arguments
+        parameters = parameters_of(func, follow_wrapped=False)  # a decorator may add arguments
         required = {entry.name for entry in parameters if entry.kind in kinds and entry.default is entry.empty}
         if missing := sorted(required - {*columns, *TRL_KEYWORDS, *REWARD_KEYWORDS}):
             raise ValueError(

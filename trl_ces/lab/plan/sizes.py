@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ...config import CESConfig
 from ...support.errors import UserError, first_line, hub_errors
-from ...support.hub import try_hub_once
+from ...support.hub import is_local, nearest_model, try_hub_once
 from ...train.data import check_rows
 
 if TYPE_CHECKING:
@@ -172,6 +172,8 @@ def find_shape(name: str, builder: str | None = None, config_file: str | None = 
         if builder in BUILT_SHAPES:
             return ModelShape(json.dumps(BUILT_SHAPES[str(builder)]))
         try_hub_once(name)
+    if is_local(config_file or name) and not folder.exists():
+        raise UserError(f"The path {str(folder)!r} does not exist.{nearest_model(str(folder))}")
     config_errors: tuple[type[Exception], ...] = (*hub_errors(), ValueError, KeyError)
     try:
         config = AutoConfig.from_pretrained(folder if folder.exists() else config_file or name)
