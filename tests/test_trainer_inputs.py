@@ -95,10 +95,15 @@ def solution_reward(prompts, completions, solution, thinking_prefilled, weight=1
 
 def test_a_dataset_without_a_column_that_a_reward_requires_is_rejected(tmp_path):
     columns = {"prompt": ["1 + 1"] * 4, "answer": ["2"] * 4}
-    with pytest.raises(
-        ValueError, match=r"solution_reward needs the column `solution`, but `train_dataset` has the c"
-    ):
+    with pytest.raises(ValueError, match=r"solution_reward needs the column `solution`, but .*: rename"):
         tiny_trainer(tmp_path, solution_reward, columns)
+
+    with pytest.raises(ValueError, match=r"needs the column `prompt`, but .* only .*, prompts, .*: use `prompts`"):
+        tiny_trainer(tmp_path, lambda prompt, completions: [0.0] * len(completions))
+    complete = Dataset.from_dict({**columns, "solution": ["2"] * 4})
+    for eval_data in (Dataset.from_dict(columns), {"some": complete, "other": Dataset.from_dict(columns)}):
+        with pytest.raises(ValueError, match=r"`solution`, but .* with `eval_dataset`"):
+            tiny_trainer(tmp_path, solution_reward, more={"train_dataset": complete, "eval_dataset": eval_data})
 
     @functools.wraps(solution_reward)
     def wrapped_reward(completions, answer, **kwargs):
@@ -106,7 +111,7 @@ def test_a_dataset_without_a_column_that_a_reward_requires_is_rejected(tmp_path)
 
     tiny_trainer(tmp_path, wrapped_reward, columns)
     transformed = Dataset.from_dict(columns).with_transform(lambda rows: {**rows, "solution": rows["answer"]})
-    for data in (Dataset.from_dict({**columns, "solution": ["2"] * 4}), transformed):
+    for data in (complete, transformed):
         tiny_trainer(
             tmp_path, [solution_reward, vowel_accuracy_reward], more={"train_dataset": data, "eval_dataset": data}
         )

@@ -174,7 +174,7 @@ def test_auto_tau_of_short_completions_causes_a_warning(tmp_path, caplog):
     trainer = make_trainer(tmp_path, ces_tau="auto", max_steps=1)
     trainer.train()
     assert trainer.args.ces_tau == 0.05
-    assert "Completions under about 40 tokens need a `ces_tau` above 0.05" in caplog.text
+    assert "shaping two tokens needs a `ces_tau` above 0.05" in caplog.text
 
 
 def test_an_evaluation_before_the_first_rollout_computes_its_own_tau(tmp_path):

@@ -278,8 +278,9 @@ class CESTrainer(
     Raises:
         `ImportError`: The installed TRL is not supported.
         `ValueError`: See [`CESConfig`]. Also raised if the accuracy reward is ambiguous and `shaping="ces"`,
-            `dynamic_sampling` or a group reward needs it, or if `dynamic_sampling` is used with a dataset that is
-            streamed or contains images.
+            `dynamic_sampling` or a group reward needs it, if `dynamic_sampling` is used with a dataset that is
+            streamed or contains images, if a dataset lacks `prompt` or a column that a reward function requires, or if
+            `reward_funcs` is empty.
     """
 
     _tag_names = ["trl", "ces"]  # noqa: RUF012
@@ -313,11 +314,13 @@ class CESTrainer(
         arguments = dict(zip(("train_dataset", "eval_dataset", "processing_class"), positional, strict=False)) | kwargs
         data, tokenizer = arguments.get("train_dataset"), arguments.get("processing_class")
         for name in ("train_dataset", "eval_dataset"):
-            if isinstance(rows := arguments.get(name), Dataset) and "prompt" not in rows.column_names:
-                raise ValueError(f"`{name}` has no `prompt` column. Its columns are {rows.column_names}.")
-            # A rollout function or a transform can add columns.
-            if isinstance(rows, Dataset) and not kwargs.get("rollout_func") and rows.format["type"] != "custom":
-                check_columns(reward_funcs, rows.column_names, name)
+            value = arguments.get(name)
+            for rows in value.values() if isinstance(value, dict) else [value]:
+                if isinstance(rows, Dataset) and "prompt" not in rows.column_names:
+                    raise ValueError(f"`{name}` has no `prompt` column. Its columns are {rows.column_names}.")
+                # A rollout function or a transform can add columns.
+                if isinstance(rows, Dataset) and not arguments.get("rollout_func") and rows.format["type"] != "custom":
+                    check_columns(reward_funcs, rows.column_names, name)
         if isinstance(data, Dataset) and data and not arguments.get("rollout_func"):
             name = model if isinstance(model, str) else get_config_model_id(model.config)
             revision = (args.model_init_kwargs or {}).get("revision")

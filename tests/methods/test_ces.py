@@ -291,9 +291,10 @@ def test_completions_too_short_for_tau_cause_a_warning(tau, longest, warning):
     ("tau", "longest", "is_too_short"),
     [(0.01, 39, True), ("auto", 19, True), ("auto", 20, False), (0.01, None, False), ("auto", None, False)],
 )
-def test_completions_under_40_tokens_are_too_short_for_any_tau(tau, longest, is_too_short):
+def test_the_warning_for_completions_under_40_tokens_names_the_tau_for_two_tokens(tau, longest, is_too_short):
     warning = unshaped_warning(tau, longest)
-    assert ("Completions under about 40 tokens need a `ces_tau` above 0.05" in warning) == is_too_short
+    assert ("shaping two tokens needs a `ces_tau` above 0.05" in warning) == is_too_short
+    assert ("Set `ces_tau` to `auto`." in warning) == (longest == 39)
     assert bool(warning) == is_too_short
 
 

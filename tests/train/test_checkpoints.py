@@ -112,7 +112,7 @@ def test_the_resume_hint_names_a_checkpoint_of_the_same_run(tmp_path):
     new = checkpoint(tmp_path, 4)
     assert resume_hint(tmp_path, LENGTH, 2.0, None).endswith(f"{new} {RESUME}{new}`.")
     os.utime(new / "trainer_state.json", (1, 1))  # saved before the run was resumed from it
-    assert resume_hint(tmp_path, LENGTH, 2.0, str(new)).endswith(f"{RESUME}{new}`.")
+    assert resume_hint(tmp_path, LENGTH, 2.0, new).endswith(f"{RESUME}{new}`.")
 
 
 RUN = {"model_name_or_path": "m", "dataset_name": "d", "max_steps": 20, "learning_rate": 1e-3}

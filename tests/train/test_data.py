@@ -324,6 +324,7 @@ def test_the_reference_answer_is_the_captured_group_of_the_last_match():
             r"The columns of .* are question, final_answer, answer: 0 of them match `solution_column` \(gold\)\. "
             r"Did you mean `(final_)?answer`",
         ),
+        ({"solution_column": "final_anwser"}, r"\(final_anwser\)\. Did you mean `final_answer`"),
         ({}, r"2 of them match `solution_column` \(solution, final_answer, answer\): set `solution_column`"),
     ],
 )

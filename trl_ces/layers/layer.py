@@ -38,7 +38,7 @@ class Layer(GRPOTrainer):
     def _generate_single_turn(self, *args, **kwargs):
         # Ignore the sampling defaults in the model's generation config. TRL passes the model's end tokens itself, and
         # passes all sampling parameters to vLLM.
-        neutral = GenerationConfig(do_sample=True, top_k=0)  # transformers' default is 50
+        neutral = GenerationConfig(do_sample=True, top_k=0)  # transformers warns about top_k without do_sample
         with replace_generation_config(self.accelerator.unwrap_model(self.model), neutral):
             return super()._generate_single_turn(*args, **kwargs)
 

@@ -88,10 +88,13 @@ def check_columns(funcs: Any, columns: list[str], dataset: str) -> None:
         kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         parameters = parameters_of(func, follow_wrapped=False)  # a decorator may add arguments
         required = {entry.name for entry in parameters if entry.kind in kinds and entry.default is entry.empty}
-        if missing := sorted(required - {*columns, *TRL_KEYWORDS, *REWARD_KEYWORDS}):
+        passed = {*columns} - {"prompt", "completion"} | {*TRL_KEYWORDS, *REWARD_KEYWORDS}
+        if missing := sorted(required - passed):
+            plural = f"{missing[0]}s"
+            remedy = f"use `{plural}`" if plural in TRL_KEYWORDS else "rename a column"
             raise ValueError(
-                f"The reward function {reward_name(func)} needs the column `{missing[0]}`, but `{dataset}` has the "
-                f"columns {columns}: rename a column, or give the parameter a default value."
+                f"The reward function {reward_name(func)} needs the column `{missing[0]}`, but rewards receive only "
+                f"{', '.join(sorted(passed))} with `{dataset}`: {remedy}, or give the parameter a default value."
             )
 
 

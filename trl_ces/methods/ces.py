@@ -180,7 +180,7 @@ def short_completion_warning(length: float) -> str:
     """Return a warning if `ces_tau: auto` shapes at most one token of `length`, else an empty string."""
     if length * LARGEST_AUTO >= 2:
         return ""
-    return "Completions under about 40 tokens need a `ces_tau` above 0.05, with which a weak model can diverge."
+    return "Under 40 tokens, shaping two tokens needs a `ces_tau` above 0.05, with which a weak model can diverge."
 
 
 def unshaped_warning(tau: float | str, longest: int | None) -> str:
@@ -207,7 +207,8 @@ def unshaped_rollout_warning(tau: float, lengths: Tensor) -> str:
 
 def _advice(length: float) -> str:
     """Return advice for a tau that is too small for completions of about `length` tokens."""
-    return short_completion_warning(length) or "Set `ces_tau` to `auto`."
+    auto = "Set `ces_tau` to `auto`." if length * LARGEST_AUTO >= 1 else ""
+    return f"{auto} {short_completion_warning(length)}".strip()
 
 
 def negative_beta_warning(beta_correct: float, beta_incorrect: float) -> str:

@@ -36,7 +36,6 @@ def hub_errors() -> tuple[type[Exception], ...]:
 
 
 def ignore_deprecations() -> None:
-    """Ignore deprecation warnings about names that TRL, transformers and this package still use."""
-    # transformers 5.24 renamed the argument `past_key_values` to `cache` but accepts the old name until version 6.
-    for name in (r"(is_)?gradient_checkpointing(_\w+)?", r"torch\.distributed\.\w+", "past_key_values"):
+    """Ignore deprecation warnings about names that TRL and transformers still use."""
+    for name in (r"(is_)?gradient_checkpointing(_\w+)?", r"torch\.distributed\.\w+"):
         warnings.filterwarnings("ignore", message=f"`{name}` is deprecated", category=FutureWarning)

@@ -121,7 +121,9 @@ def find_column(columns: Sequence[str], field: str, name: str | None, known: Seq
     matches = [column for column in columns if (column in known if name is None else column == name)]
     if len(matches) != 1:
         usual = [column for column in columns if column in known]
-        hint = f".{nearest(name, usual, cutoff=0) or nearest(name, columns)}" if name else f": set `{field}`."
+        hint = f": set `{field}`."
+        if name:
+            hint = f".{nearest(name, columns, cutoff=0.8) or nearest(name, usual, cutoff=0) or nearest(name, columns)}"
         raise UserError(
             f"The columns of {source} are {', '.join(columns)}: {len(matches)} of them match `{field}` "
             f"({name or ', '.join(known)}){hint}"

@@ -22,6 +22,8 @@ def find_reward_functions(recipe: Recipe) -> list[Callable[..., list[float | Non
     rewards: list[Any] = [_find(name, settings.get(name), recipe) for name in names]
     if recipe.script.reward_model_name_or_path is not None:
         rewards.append(recipe.script.reward_model_name_or_path)
+    if not rewards:
+        raise UserError("`reward_funcs` is empty: list at least one reward function.")
     return rewards
 
 

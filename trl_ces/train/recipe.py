@@ -55,8 +55,8 @@ def find_config(name: str, kind: str | None = None) -> Path:
         return file
     if name in shipped:
         return shipped[name]
-    local = [str(path) for path in Path(name).parent.glob("*.yaml")] if kind is None else []
-    hint = nearest(name, local) or nearest(file.stem, shipped) or f" Shipped files: {', '.join(shipped)}."
+    local = [str(path) for path in file.parent.glob("*.yaml")] if kind is None else []
+    hint = nearest(name, [*local, *shipped]) or nearest(file.stem, shipped) or f" Shipped files: {', '.join(shipped)}."
     label = {None: "recipe", "accelerate": "accelerate configuration"}.get(kind, kind)
     raise UserError(f"The {label} {name} does not exist (searched from {Path.cwd()}).{hint}")
 

@@ -195,7 +195,9 @@ def test_a_config_file_takes_precedence_over_known_shapes(tmp_path, monkeypatch)
     (tmp_path / "config.json").write_text('{"hidden_size": 16}')
     with pytest.raises(UserError, match="Cannot read the model configuration"):
         find_shape(name, config_file=str(tmp_path))
-    with pytest.raises(UserError, match=r"modle' does not exist\. Did you mean `.*model`"):
+    with pytest.raises(
+        UserError, match=r"\(this path does not exist\): set `--model_config` .* Did you mean `.*model`"
+    ):
         find_shape(str(tmp_path / "modle"))
     with pytest.raises(UserError, match="--model_config"):
         find_shape("nobody/nothing")

@@ -15,14 +15,15 @@ from ...grading.grader import grade_many
 from ...support.errors import UserError
 from ...support.files import write_json, write_text
 from ...support.imports import install_line
-from .benchmarks import SETS, Problem, choose, data_digest, load_benchmark, load_own
+from .benchmarks import SETS, Benchmark, Problem, choose, data_digest, load_benchmark, load_own
 from .code.grader import CodeGrader, check_code
 from .generate import TransformersBackend, VllmBackend
 from .measures import CORRECTNESS
 from .models import EncodedPrompts, ModelFacts, check_context, check_model, encode_prompts, fingerprint, read_model
 from .results import SUMMARY, TABLE, results_table, summarize
-from .samples import FIELDS, GENERATED, Key, Sample, key_of, missing_answers_note, open_samples
+from .samples import FIELDS, GENERATED, Key, Sample, key_of, open_samples
 from .settings import EvaluationSettings, default_folder, make_settings
+from .tables import percent
 
 
 def choose_backend(settings: EvaluationSettings) -> EvaluationSettings:
@@ -209,9 +210,20 @@ def run_evaluation(
         summary = summarize(run_settings, file.samples)
         write_json(output_dir / SUMMARY, summary)
         write_text(output_dir / TABLE, results_table(summary))
-    if note := missing_answers_note(file.samples):
-        report(note)
+    for name in settings.benchmarks:
+        report_missing_answers(SETS[name], [sample for sample in file.samples if sample["benchmark"] == name], report)
     return summary
+
+
+def report_missing_answers(benchmark: Benchmark, samples: Sequence[Sample], report: Callable[[str], None]) -> None:
+    """Report if the grader found no final answer in any completion of a benchmark without code."""
+    if benchmark.kind != "code" and samples and all(sample["final_answer"] is None for sample in samples):
+        truncated = sum(sample["finish_reason"] == "length" for sample in samples) / len(samples)
+        report(
+            f"Note: the grader found no final answer in any of the {len(samples)} completions of {benchmark.title} "
+            f"({percent(truncated)} % truncated), for example in {samples[0]['text'][-80:]!r}. docs/grading.md lists "
+            "the accepted forms, such as \\boxed{}."
+        )
 
 
 def collect_settings(settings: EvaluationSettings, facts: ModelFacts, problems: Sequence[Problem]) -> dict[str, Any]:

@@ -39,16 +39,6 @@ def read_samples(file: Path) -> tuple[list[Sample], int]:
     return [json.loads(line) for line in content[:length].split(b"\n")[:-1]], length
 
 
-def missing_answers_note(samples: Sequence[Sample]) -> str:
-    """Return a note if the grader found no final answer in any completion, else an empty string."""
-    if not samples or any(sample["final_answer"] is not None for sample in samples):
-        return ""
-    return (
-        f"Note: the grader found no final answer in any of the {len(samples)} completions (for example, "
-        f"{samples[0]['text'][-80:]!r}). docs/grading.md lists the accepted forms, such as \\boxed{{}}."
-    )
-
-
 class SampleFile:
     """The samples.jsonl file of a directory, opened for appending."""
 

@@ -172,14 +172,15 @@ def find_shape(name: str, builder: str | None = None, config_file: str | None = 
         if builder in BUILT_SHAPES:
             return ModelShape(json.dumps(BUILT_SHAPES[str(builder)]))
         try_hub_once(name)
-    if is_local(config_file or name) and not folder.exists():
-        raise UserError(f"The path {str(folder)!r} does not exist.{nearest_model(str(folder))}")
     config_errors: tuple[type[Exception], ...] = (*hub_errors(), ValueError, KeyError)
     try:
+        if is_local(config_file or name) and not folder.exists():
+            raise FileNotFoundError("this path does not exist")
         config = AutoConfig.from_pretrained(folder if folder.exists() else config_file or name)
     except config_errors as error:
+        hint = nearest_model(name) if is_local(name) else ""
         raise UserError(
             f"Cannot read the model configuration of {config_file or name!r} ({first_line(error)}): set "
-            "`--model_config` to the model's config.json or to the directory of that file."
+            f"`--model_config` to the model's config.json or to the directory of that file.{hint}"
         ) from error
     return ModelShape(json.dumps(config.to_diff_dict() | {"model_type": config.model_type}, default=str))
