@@ -2,7 +2,8 @@
 Measure the entropy of correct and incorrect completions during training: `python experiments/paper_dose/entropy.py`.
 
 For every checkpoint of the study, the script samples two completions for each of 100 held-out problems. It writes
-entropy.csv (entropies in bits per token) and skips runs that the file already contains.
+entropy.csv (entropies in bits per token) and skips runs that the file already contains. Then it prints the table in
+README.md.
 """
 
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pandas
 import torch
 
+from trl_ces.lab.evaluation.tables import markdown
 from trl_ces.lab.study.cells import load_study
 from trl_ces.lab.tasks.arithmetic_evaluation import evaluate
 
@@ -33,6 +35,17 @@ def main() -> None:
             rows.append(dict(zip(RUN, run, strict=True)) | {"step": step_of(folder)} | selected)
         pandas.DataFrame(rows).to_csv(file, index=False)
         print(", ".join(map(str, run)), flush=True)
+    print(table(pandas.DataFrame(rows)))
+
+
+def table(rows: pandas.DataFrame) -> str:
+    """Render the entropies of incorrect and correct completions by step, as means over seeds."""
+    means = rows.groupby(["variant", "method", "step"])[["entropy_bits_incorrect", "entropy_bits_correct"]].mean()
+    lines = []
+    for (variant, method), group in means.groupby(["variant", "method"]):
+        cells = [f"{incorrect:.3f}, {correct:.3f}" for incorrect, correct in group.to_numpy()]
+        lines.append([str(variant), str(method), *cells])
+    return markdown(["base accuracy", "method", *(f"step {step}" for step in sorted(rows["step"].unique()))], lines)
 
 
 def step_of(checkpoint: Path) -> int:

@@ -9,7 +9,7 @@ from dynamic_sampling_processes import CASES as PROCESS_CASES
 from processes import run_processes
 from sampling_runs import PROMPTS, make_trainer, record_batches, rollout_with_logprobs
 from tiny import AS_TRL, random_script, scripted_accuracy_reward, settings, tiny_model
-from trainers import (
+from trainers import , vowel_accuracy_reward
     assert_bitwise_equal,
     assert_weights_changed,
     prepare_trainer,
@@ -264,11 +264,11 @@ def test_unsupported_datasets_are_rejected_before_the_model_is_loaded(tmp_path):
     data = Dataset.from_dict({"prompt": PROMPTS})
     stream = data.to_iterable_dataset()
     with pytest.raises(ValueError, match=r"`train_dataset` is an IterableDataset.*`dynamic_sampling=False`"):
-        CESTrainer("no/such-model", scripted_accuracy_reward, args, train_dataset=stream)
+        CESTrainer("no/such-model", vowel_accuracy_reward, args, train_dataset=stream)
     for column in ("image", "images"):
         with_images = data.add_column(column, [None] * 40)
         with pytest.raises(ValueError, match=rf"`train_dataset` has the column '{column}'.*`dynamic_sampling=False`"):
-            CESTrainer("no/such-model", scripted_accuracy_reward, args, with_images)
+            CESTrainer("no/such-model", vowel_accuracy_reward, args, with_images)
 
 
 def test_images_from_generation_raise_an_error(tmp_path, monkeypatch):
