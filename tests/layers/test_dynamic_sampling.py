@@ -8,8 +8,8 @@ from datasets import Dataset
 from dynamic_sampling_processes import CASES as PROCESS_CASES
 from processes import run_processes
 from sampling_runs import PROMPTS, make_trainer, record_batches, rollout_with_logprobs
-from tiny import AS_TRL, random_script, scripted_accuracy_reward, settings, tiny_model
-from trainers import , vowel_accuracy_reward
+from tiny import AS_TRL, random_script, settings, tiny_model
+from trainers import (
     assert_bitwise_equal,
     assert_weights_changed,
     prepare_trainer,
