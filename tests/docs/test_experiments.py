@@ -33,6 +33,7 @@ def test_the_four_expectations_of_the_forty_tasks_hold(monkeypatch, capsys):
 def test_a_script_prints_the_table_in_its_readme(script, monkeypatch, capsys, tmp_path):
     file = ROOT / "experiments" / script
     monkeypatch.chdir(tmp_path)  # entropy.py would measure the runs in the working directory
+    monkeypatch.setattr("torch.set_num_threads", lambda count: None)
     table = output_of(file, monkeypatch, capsys)
     assert len(table.splitlines()) > 2
     assert table in (file.parent / "README.md").read_text(encoding="utf-8")
