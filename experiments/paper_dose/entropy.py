@@ -13,6 +13,7 @@ import torch
 
 from trl_ces.lab.evaluation.tables import markdown
 from trl_ces.lab.study.cells import load_study
+from trl_ces.lab.study.comparison import estimate
 from trl_ces.lab.tasks.arithmetic_evaluation import evaluate
 
 FOLDER = Path(__file__).parent
@@ -39,12 +40,17 @@ def main() -> None:
 
 
 def table(rows: pandas.DataFrame) -> str:
-    """Render the entropies of incorrect and correct completions by step, as means over seeds."""
-    means = rows.groupby(["variant", "method", "step"])[["entropy_bits_incorrect", "entropy_bits_correct"]].mean()
+    """Render the mean entropies of incorrect, correct completions by step, and the differences for incorrect ones."""
+    entropies = rows.pivot(index=["variant", "seed", "step"], columns="method")
+    incorrect, correct = entropies["entropy_bits_incorrect"], entropies["entropy_bits_correct"]
     lines = []
-    for (variant, method), group in means.groupby(["variant", "method"]):
-        cells = [f"{incorrect:.3f}, {correct:.3f}" for incorrect, correct in group.to_numpy()]
-        lines.append([str(variant), str(method), *cells])
+    for variant, group in incorrect.groupby("variant"):
+        steps = [values for _, values in group.groupby("step")]
+        for method in incorrect:
+            means = [(step[method].mean(), correct.loc[step.index, method].mean()) for step in steps]
+            lines.append([str(variant), method, *("{:.3f}, {:.3f}".format(*pair) for pair in means)])
+        differences = [estimate(step["CES"] - step["DAPO"]).text(1, 3, signed=True) for step in steps]
+        lines.append([str(variant), "CES - DAPO", *differences])
     return markdown(["base accuracy", "method", *(f"step {step}" for step in sorted(rows["step"].unique()))], lines)
 
 

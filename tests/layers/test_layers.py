@@ -132,3 +132,13 @@ def test_the_state_of_each_layer_has_defaults_without_init():
     names = ["sampler", "round", "replay", "expects_old_logps", "defers_old_logps", "loss_rows", "train_sampler"]
     names += ["rule", "loss_inputs", "nonfinite_steps", "nonfinite_in_a_row", "in_tool_loop"]
     assert not any(getattr(trainer, f"_{name}") for name in names)
+
+
+def test_the_models_sampling_defaults_are_replaced_without_a_warning(tmp_path):
+    trainer, configs = tiny_trainer(tmp_path, trainer_class=with_layer(RewardCalls)), []
+    trainer.model.generation_config.top_k = 3
+    trainer.model.register_forward_pre_hook(lambda model, _: configs.append(model.generation_config))
+    trainer._generate(["1+1="] * 4)
+    assert [config.top_k for config in configs] == [0] * len(configs) != []
+    configs[0].validate(strict=True)  # transformers would warn about each problem
+    assert trainer.model.generation_config.top_k == 3

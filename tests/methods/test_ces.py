@@ -293,7 +293,8 @@ def test_completions_too_short_for_tau_cause_a_warning(tau, longest, warning):
 )
 def test_the_warning_for_completions_under_40_tokens_names_the_tau_for_two_tokens(tau, longest, is_too_short):
     warning = unshaped_warning(tau, longest)
-    assert ("shaping two tokens needs a `ces_tau` above 0.05" in warning) == is_too_short
+    advice = "Under 40 tokens, shaping two tokens needs a `ces_tau` above 0.05, with which a weak model can diverge."
+    assert warning.endswith(advice) == is_too_short
     assert ("Set `ces_tau` to `auto`." in warning) == (longest == 39)
     assert bool(warning) == is_too_short
 

@@ -171,7 +171,7 @@ def test_an_invalid_recipe_causes_a_one_line_error(job, error_of, changes, extra
     [
         (["--max_steps"], ["`max_steps`", "expected int", "0 values"]),
         (["--model_builder", "trl_ces.lab.tasks.smollm2.fech"], ["`model_builder`", "no 'fech'", "`fetch`"]),
-        (["--reward_funcs", "no.such.reward"], ["'no.such.reward' cannot be imported", "working directory /"]),
+        (["--reward_funcs", "no.such.reward"], ["`reward_funcs`: 'no.such.reward' cannot be imported", "directory /"]),
         (["--output_dir", "data.jsonl"], ["`output_dir`", "data.jsonl", "choose another"]),
         (["--accelerate_config", "zero33"], ["accelerate configuration zero33", "Did you mean `zero3`"]),
         (["--accelerate_config", "zero3"], ['[deepspeed]"']),

@@ -1,4 +1,4 @@
-"""End a process together with the command that started it."""
+"""Signals between `trl-ces train` and its training processes, which end together with the command."""
 
 import ctypes
 import os
@@ -10,6 +10,8 @@ import time
 import psutil
 
 LAUNCHER = "TRL_CES_LAUNCHER"  # environment variable: process id of `trl-ces train`
+REPORTED = "TRL_CES_REPORTED"  # environment variable: path of the file that a worker creates after printing its error
+ENDED = "ended"  # name of the file that a worker creates after saving the model, or a checkpoint after a signal
 
 
 def kill_with_parent() -> None:

@@ -125,9 +125,9 @@ def newest_checkpoint(
     return None
 
 
-def resume_hint(output_dir: Path, length: Length, since: float, resumed_from: str | Path | None) -> str:
+def resume_hint(output_dir: Path, length: Length, since: float, resumed_from: Path | None) -> str:
     """Explain how to resume a run that started at time `since`, possibly from the checkpoint `resumed_from`."""
-    checkpoint = newest_checkpoint(output_dir, length, since, thorough=False) or (resumed_from and Path(resumed_from))
+    checkpoint = newest_checkpoint(output_dir, length, since, thorough=False) or resumed_from
     if not checkpoint:
         option = " with `--overwrite_output_dir true`" if list_checkpoints(output_dir) else ""
         return f"This run has no checkpoint to resume from: start it again{option}."

@@ -22,7 +22,7 @@ import psutil
 from ..support.errors import UserError
 from ..support.imports import install_line
 from ..support.locks import TRAINING_LOCK
-from ..support.parent import LAUNCHER, prepare_child
+from ..support.parent import ENDED, LAUNCHER, REPORTED, prepare_child
 from ..support.yaml import read_yaml
 from .arguments import RESUME, CommandLine
 from .checkpoints import Length, resume_hint
@@ -30,8 +30,6 @@ from .recipe import RECIPE, Recipe, find_config
 
 WORKER = "trl_ces.train.worker"
 LAUNCHERS = ("torch.distributed.run", "accelerate.commands.launch")
-REPORTED = "TRL_CES_REPORTED"  # environment variable: path of the file that a worker creates after printing its error
-ENDED = "ended"  # name of the file that a worker creates after saving the model, or a checkpoint after a signal
 THREADS, VISIBLE = "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"
 
 

@@ -114,15 +114,16 @@ def accuracy_reward_name(trainer: CESTrainer) -> str | None:
 def train_to_end(trainer: CESTrainer, recipe: Recipe) -> bool:
     """Train, or resume from the recipe's checkpoint; return `False` if a signal ended training early."""
     output_dir, is_main = Path(str(trainer.args.output_dir)), trainer.accelerator.is_main_process
-    checkpoint: Any = trainer.args.resume_from_checkpoint
+    start: Any = trainer.args.resume_from_checkpoint
+    checkpoint = Path(start) if start else None
     length = Length(trainer.args.max_steps, trainer.args.num_train_epochs)
     # The modification time of the lock file is from the same clock as the modification times of the checkpoints.
     hint = partial(resume_hint, output_dir, length, (output_dir / TRAINING_LOCK).stat().st_mtime, checkpoint)
-    if len(names := set(gather_object([checkpoint and Path(checkpoint).name]))) > 1:
+    if len(names := set(gather_object([checkpoint and checkpoint.name]))) > 1:
         raise UserError(f"The machines resume from different checkpoints ({names}): copy the newest to all machines.")
     if checkpoint and is_main:
         print(f"Resuming from {checkpoint}.", flush=True)
-    changes = list_changes(Path(checkpoint), recipe, cast(CESConfig, trainer.args)) if checkpoint else []
+    changes = list_changes(checkpoint, recipe, cast(CESConfig, trainer.args)) if checkpoint else []
     write = partial(_write_files, trainer, recipe, changes)
     overwrite = recipe.script.overwrite_output_dir and not checkpoint
     trainer.add_callback(RunFiles(trainer.accelerator, write, overwrite))
@@ -130,7 +131,7 @@ def train_to_end(trainer: CESTrainer, recipe: Recipe) -> bool:
     trainer.add_callback(stop)
     try:
         _check_prompts(trainer)
-        trainer.train(resume_from_checkpoint=checkpoint)
+        trainer.train(resume_from_checkpoint=start)
     except Exception as error:
         problem = _known_problem(error, recipe)
         if problem is None:

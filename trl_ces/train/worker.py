@@ -6,7 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
-from ..support.parent import end_with_launcher
+from ..support.parent import ENDED, REPORTED, end_with_launcher
 
 if __name__ == "__main__":  # before the imports, which take seconds
     end_with_launcher()
@@ -17,7 +17,6 @@ if __name__ == "__main__":  # before the imports, which take seconds
 
 from ..support.errors import UserError, ignore_deprecations
 from .arguments import RESUME
-from .launch import ENDED, REPORTED
 from .recipe import load_recipe
 from .run import StoppedTraining, train
 

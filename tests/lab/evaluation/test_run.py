@@ -12,13 +12,14 @@ import pytest
 from fixtures_evaluation import ScriptedBackend, write_data, write_model
 
 from trl_ces.lab.evaluation import run as run_module
-from trl_ces.lab.evaluation.benchmarks import Problem
+from trl_ces.lab.evaluation.benchmarks import SETS, Problem
 from trl_ces.lab.evaluation.models import EncodedPrompts, read_model
 from trl_ces.lab.evaluation.run import (
     check_evaluate,
     evaluate,
     list_requests,
     pending_batches,
+    report_missing_answers,
     run_evaluation,
     sample_seed,
 )
@@ -108,6 +109,23 @@ def test_final_answer_inside_prefilled_thinking_does_not_count(workspace, tmp_pa
     assert summary["benchmarks"]["aime24"]["correct"]["accuracy"]["mean"] == 0.0
     # The paper's script accepts a boxed answer in the thinking block.
     assert summary["benchmarks"]["aime24"]["correct_qwen"]["accuracy"]["mean"] > 0
+
+
+def test_missing_final_answers_are_reported_except_for_code():
+    def sample(answer, reason):
+        return {"final_answer": answer, "finish_reason": reason, "text": "so it is 5"}
+
+    messages = []
+    for name, answers in {
+        "aime24": (None, None),
+        "amc23": (None, "5"),
+        "humaneval": (None, None),
+        "svamp": (),
+    }.items():
+        samples = [sample(answer, reason) for answer, reason in zip(answers, ("stop", "length"), strict=False)]
+        report_missing_answers(SETS[name], samples, messages.append)
+    assert len(messages) == 1
+    assert "any of the 2 completions of AIME24 (50.0 % truncated), for example in 'so it is 5'." in messages[0]
 
 
 def test_repeated_run_loads_no_model_and_changes_no_file(workspace, finished, monkeypatch):

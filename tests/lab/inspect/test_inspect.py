@@ -132,7 +132,8 @@ def test_report_without_a_usable_reward_states_the_reason(capsys, args, part, co
 def test_report_shows_an_example_if_no_completion_is_correct(capsys):
     args = ["--config", "recipe.yaml", "--num_samples", "2", "--reward_funcs"]
     text, _ = inspect(capsys, *args, "inspect_test_rewards.nothing_is_correct")
-    hint = r"scored no completion as correct. For example, .* received messages that end with '(x|yzw)'"
+    hint = "nothing_is_correct scored no completion as correct. For example, the accuracy reward received "
+    hint += "messages that end with '(x|yzw)'"
     assert re.search(hint, text)
     assert "Start with easier problems or a stronger model" in text
 
