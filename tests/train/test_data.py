@@ -11,7 +11,7 @@ from datasets import Dataset
 from trl_ces.support.errors import UserError
 from trl_ces.support.prompts import PAPER_SYSTEM_PROMPT
 from trl_ces.train.arguments import ScriptArguments
-from trl_ces.train.data import check_source, clean_gold, load_datasets, make_prompt, read_rows, shuffled
+from trl_ces.train.data import check_source, clean_gold, find_column, load_datasets, make_prompt, read_rows, shuffled
 
 # The two row formats of DeepMath-103K on the Hub, with made-up problems.
 ZWHE99 = [
@@ -316,6 +316,15 @@ def test_the_reference_answer_is_the_captured_group_of_the_last_match():
 
 
 @pytest.mark.parametrize(
+    ("name", "suggestion"), [("gold_anwser", "gold_answer"), ("solution", "answer"), ("reference", "answer")]
+)
+def test_a_similar_column_or_else_a_column_with_a_usual_name_is_suggested(name, suggestion):
+    columns = ["question", "gold_answer", "answer"]
+    with pytest.raises(UserError, match=rf"0 of them match .* Did you mean `{suggestion}`"):
+        find_column(columns, "solution_column", name, ["solution", "answer"], "data")
+
+
+@pytest.mark.parametrize(
     ("fields", "message"),
     [
         ({"prompt_column": "quest"}, r"0 of them match `prompt_column` \(quest\)\. Did you mean `question`"),
@@ -324,7 +333,6 @@ def test_the_reference_answer_is_the_captured_group_of_the_last_match():
             r"The columns of .* are question, final_answer, answer: 0 of them match `solution_column` \(gold\)\. "
             r"Did you mean `(final_)?answer`",
         ),
-        ({"solution_column": "final_anwser"}, r"\(final_anwser\)\. Did you mean `final_answer`"),
         ({}, r"2 of them match `solution_column` \(solution, final_answer, answer\): set `solution_column`"),
     ],
 )
