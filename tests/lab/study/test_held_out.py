@@ -4,7 +4,9 @@ import json
 import statistics
 
 import pytest
+import torch
 import yaml
+from transformers import AutoModelForCausalLM
 
 from trl_ces.lab.inspect.sampling import sample_recipe
 from trl_ces.lab.inspect.settings import Prompts, Sampling, recipe_to_sample
@@ -58,6 +60,21 @@ def test_completions_of_the_held_out_problems_are_measured(base, recipe_file):
     assert measures["held out"]["area"] == pytest.approx(area)
     bits = [value for row in sample.completions for value in row.entropies]
     assert measures["held out"]["entropy_bits"] == pytest.approx(sum(bits) / len(bits))
+
+
+def test_dtype_replaces_the_recipes_dtype(base, recipe_file, monkeypatch):
+    loaded = []
+    load = AutoModelForCausalLM.from_pretrained
+    monkeypatch.setattr(
+        AutoModelForCausalLM,
+        "from_pretrained",
+        lambda *args, **kwargs: loaded.append(load(*args, **kwargs)) or loaded[-1],
+    )
+    evaluate(base, str(recipe_file), num_problems=2, num_samples=1)
+    evaluate(base, str(recipe_file), num_problems=2, num_samples=1, dtype="bfloat16")
+    assert [model.dtype for model in loaded] == [torch.float32, torch.bfloat16]
+    with pytest.raises(UserError, match=r"dtype.*bf16"):
+        check_evaluate(str(recipe_file), dtype="bf16")
 
 
 def test_problems_are_grouped_by_a_data_column(base, recipe_file, monkeypatch):

@@ -124,6 +124,8 @@ def test_all_runs_of_shipped_studies_are_valid(file, monkeypatch):
         make_recipe(cell.recipe, cell.name).check_training(study.num_processes or 1)
         # The recipe must survive a round trip through YAML; otherwise, a restart would find changed settings.
         assert parse_yaml(yaml.safe_dump(cell.recipe, sort_keys=False, allow_unicode=True)) == cell.recipe
+    # The base models of some studies are trained before the study.
+    monkeypatch.setattr("trl_ces.lab.inspect.settings.check_model", lambda name: None)
     if study.evaluation and not study.evaluation["function"].startswith("trl_ces.lab.evaluation."):
         check_evaluation(study.evaluation, study.cells[-1].checked_recipe)
     elif study.evaluation:  # the data is unavailable, and the model is on the Hub

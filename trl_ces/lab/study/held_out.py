@@ -27,17 +27,18 @@ def evaluate(
     batch_size: int = 32,
     group_by: str | None = None,
     data: str | None = None,
+    dtype: str | None = None,
 ) -> dict[str, dict[str, float]]:
     """Sample completions of held-out problems at the recipe's temperature, and grade them with the recipe's reward.
 
     `config` defaults to the recipe of the measured run. Training with this recipe never uses the held-out problems. If
     `config` names a different recipe, the runs must use the same data and `dataset_seed` as that recipe. If `data` is
     set to a file or a Hub dataset, its problems are used instead. `group_by` is a column of the data; each value of
-    the column becomes a benchmark.
+    the column becomes a benchmark. `dtype`, such as `bfloat16`, replaces the recipe's dtype.
     """
     from ..inspect.sampling import sample_recipe
 
-    recipe = recipe_to_sample(config, {}, model=str(model_dir), data=data)
+    recipe = recipe_to_sample(config, _overrides(dtype), model=str(model_dir), data=data)
     problems, groups = _problems_and_groups(recipe, num_problems, group_by, data)
     columns = {name: list(problems[name]) for name in problems.column_names if name != "prompt"}
     sampling = Sampling.from_recipe(
@@ -65,10 +66,15 @@ def check_evaluate(
     num_problems: int = 100,
     group_by: str | None = None,
     data: str | None = None,
+    dtype: str | None = None,
     **settings: object,
 ) -> None:
     """Raise `UserError` for settings that [`evaluate`] rejects; `trl-ces study` calls this before the first run."""
-    _problems_and_groups(recipe_to_sample(config, {}, data=data), num_problems, group_by, data)
+    _problems_and_groups(recipe_to_sample(config, _overrides(dtype), data=data), num_problems, group_by, data)
+
+
+def _overrides(dtype: str | None) -> dict[str, list[str]]:
+    return {} if dtype is None else {"dtype": [dtype]}
 
 
 def _problems_and_groups(
