@@ -4,7 +4,7 @@ Recompute the numbers in docs/results.md and README.md: `python experiments/chec
 For each experiment, the script prints the differences from DAPO in accuracy (points) and length (tokens), and the
 number of diverged runs, computed from results.csv. It fails and lists the mismatches if docs/results.md lacks a row of
 this table, if README.md lacks a row of its own table, if an interval in the "Does it help?" section of either page is
-not in the table, or if this section lacks a count from `claims`.
+not in the table, or if this section lacks a statement from `claims`, `base_range` or `worst_tasks`.
 """
 
 import re
