@@ -5,6 +5,8 @@ For each experiment, the script prints the differences from DAPO in accuracy (po
 number of diverged runs, computed from results.csv. It fails and lists the mismatches if docs/results.md lacks a row of
 this table, if README.md lacks a row of its own table, if an interval in the "Does it help?" section of either page is
 not in the table, or if this section lacks a statement from `claims`, `base_range` or `worst_tasks`.
+For paper_dose, the script also prints the differences from CES. It fails if an interval in the section "Results with
+both caps" of paper_dose/README.md is in neither table.
 """
 
 import re
@@ -30,8 +32,8 @@ ACCURACY_RANGES = {"under 40 %": (0, 0.4), "40 to 60 %": (0.4, 0.6), "over 60 %"
 
 
 def main() -> None:
-    table = "\n".join(table_rows())
-    print(table)
+    table, from_ces = "\n".join(table_rows()), "\n".join(rows_from_ces())
+    print(f"{table}\n\nDifferences from CES:\n\n{from_ces}")
     results, readme = ((FOLDER.parent / name).read_text(encoding="utf-8") for name in ("docs/results.md", "README.md"))
     mismatches = [row for row in table.splitlines() if row not in results.splitlines()]
     mismatches += [f"README.md: {row}" for row in readme_rows(table) if row not in readme.splitlines()]
@@ -46,6 +48,11 @@ def main() -> None:
             mismatches += [claim for claim in (base_range(), worst_tasks()) if claim not in text]
         if not section:
             mismatches.append('no section "## Does it help?"')
+    section = (
+        (FOLDER / "paper_dose" / "README.md").read_text(encoding="utf-8").partition("\n## Results with both caps")[2]
+    )
+    text = " ".join(section.partition("\n## ")[0].split())
+    mismatches += [interval for interval in re.findall(INTERVAL, text) if interval not in f"{table} {from_ces}"]
     if mismatches:
         sys.exit("docs/results.md or README.md does not match the results.csv files:\n" + "\n".join(mismatches))
 
@@ -92,20 +99,23 @@ def base_range() -> str:
     return f"base accuracy {100 * base.min():.0f} to {100 * base.max():.0f} %"
 
 
+def rows_from_ces() -> list[str]:
+    """Return the rows of paper_dose with differences from CES instead of DAPO."""
+    return [row(f"paper_dose, {name}", group, "seed", baseline="CES") for name, group in by_variant("paper_dose")]
+
+
 def worst_tasks() -> str:
-    """Return the worst mean differences from DAPO in a task of forty_more_worlds, as stated in docs/results.md."""
+    """Return each method's worst mean differences in a task of forty_more_worlds, as stated in docs/results.md."""
     results = read("forty_more_worlds")
     means = results.groupby(["variant", "method"])[["accuracy", "length_tokens"]].mean().unstack("method")
+    methods = [next(name for name in names if name in means["accuracy"]) for names in COLUMNS.values()]
     loss, increase = (
         means[measure].sub(means[measure][BASELINE], axis=0) for measure in ("accuracy", "length_tokens")
     )
-    [safe, sft] = [
-        (f"{-100 * loss[name].min():.1f} points", f"{increase[name].max():.1f} tokens")
-        for column in ("CES, correct only", "on-policy SFT")
-        for name in COLUMNS[column]
-        if name in loss
-    ]
-    return f"{safe[0]} and {safe[1]} with `ces_correct_only`, and {sft[0]} and {sft[1]} with on-policy SFT"
+    losses, increases = (-100 * loss[methods].min()).tolist(), increase[methods].max().tolist()
+    points = "CES lost {:.1f} points, `ces_correct_only` {:.1f}, `ces_capped` {:.1f} and on-policy SFT {:.1f}"
+    tokens = "the largest length increases were {:.1f}, {:.1f}, {:.1f} and {:.1f} tokens"
+    return f"{points.format(*losses)}; {tokens.format(*increases)}"
 
 
 def read(experiment: str) -> pandas.DataFrame:
@@ -119,7 +129,7 @@ def by_variant(experiment: str) -> DataFrameGroupBy:
     return read(experiment).groupby("variant", sort=False)
 
 
-def row(name: str, results: pandas.DataFrame, unit: str) -> str:
+def row(name: str, results: pandas.DataFrame, unit: str, baseline: str = BASELINE) -> str:
     """Format one row; intervals are over seeds, or over tasks if `unit` is `variant`."""
     trained_runs = results[results["method"] != BEFORE]
     means = trained_runs.groupby([unit, "method"])[["accuracy", "length_tokens"]].mean().unstack("method")
@@ -132,7 +142,7 @@ def row(name: str, results: pandas.DataFrame, unit: str) -> str:
             cells.append("")
             continue
         differences = [
-            (means[measure][method] - means[measure][BASELINE]).dropna() for measure in ("accuracy", "length_tokens")
+            (means[measure][method] - means[measure][baseline]).dropna() for measure in ("accuracy", "length_tokens")
         ]
         runs = trained_runs[trained_runs["method"] == method]
         # A base model that all seeds share was evaluated only once.

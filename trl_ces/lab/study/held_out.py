@@ -74,6 +74,7 @@ def check_evaluate(
 
 
 def _overrides(dtype: str | None) -> dict[str, list[str]]:
+    """Return the recipe keys that set `dtype`."""
     return {} if dtype is None else {"dtype": [dtype]}
 
 
