@@ -127,18 +127,18 @@ class Shaping(Correctness):
             facts = completion_facts(self._groups, rewards, self.reward_weights)
             self._facts = rows_of_process(facts, self.accelerator)
         if self._is_ces and self.model.training:
-            self._resolve_tau(self._groups.lengths, is_first)
+            self._resolve_tau(facts, self._groups.lengths.flatten(), is_first)
         return rewards
 
-    def _resolve_tau(self, lengths: torch.Tensor, is_first: bool):
-        """Replace `ces_tau: auto` with a number; warn if no token of the first rollout is shaped."""
+    def _resolve_tau(self, facts: dict[str, torch.Tensor], lengths: torch.Tensor, is_first: bool):
+        """Replace `ces_tau: auto` with a number; warn if few completions of the first rollout are shaped."""
         if self.args.ces_tau == AUTO:
             mean = lengths.float().mean().item()
             self.args.ces_tau = automatic_tau(mean)
             result = f"`ces_tau: auto` resolved to {self.args.ces_tau:g}: 2 / {mean:.0f} tokens, from 0.01 to 0.05."
             self._log_warning(f"{result} {short_completion_warning(mean)}".rstrip())
         if is_first and not unshaped_warning(self.args.ces_tau, self.args.max_completion_length):
-            self._log_warning(unshaped_rollout_warning(cast(float, self.args.ces_tau), lengths))
+            self._log_warning(unshaped_rollout_warning(facts, lengths, **self.args.shaping_settings()))
 
     def _generate_and_score_completions(self, inputs):
         self._facts = {}

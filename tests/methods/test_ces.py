@@ -283,8 +283,49 @@ def test_automatic_tau_selects_two_tokens_unless_clamped(length, tau):
 )
 def test_completions_too_short_for_tau_cause_a_warning(tau, longest, warning):
     assert re.search(warning, unshaped_warning(tau, longest))
-    rollout = unshaped_rollout_warning(tau, ints(longest, longest // 3))
-    assert re.search("^$" if warning == "^$" else "has 99 tokens, .* in 100. Set `ces_tau` to `auto`.", rollout)
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        # One of the groups is correct in 1 of 5, the other in 3 of 5 completions: b is 0.2 or 0.6, and 0.8 or 0.4.
+        ({"tau": 0.01}, ["only 0 of the first rollout's 10 completions", "`ces_tau` of 0.017 would"]),
+        ({"tau": 0.0125}, []),  # 100 tokens with b = 0.8 are enough
+        ({"tau": 0.01, "dynamic_multiplier": False}, []),
+        ({"tau": 0.0166, "beta_incorrect": 0.0}, ["0 of the first rollout's 4 correct completions", "0.02 would"]),
+        ({"tau": 0.0167, "beta_incorrect": 0.0}, []),  # 100 tokens with b = 0.6
+        ({"tau": 0.001, "beta_correct": 0.0}, ["0 of the first rollout's 6 incorrect completions", "0.015 would"]),
+        ({"tau": 0.001, "beta_correct": 0.0, "beta_incorrect": 0.0}, []),
+        ({"tau": 0.0}, []),
+    ],
+)
+def test_a_rollout_in_which_few_completions_are_shaped_causes_a_warning(changes, parts):
+    correct = torch.tensor([1, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0]).bool()
+    facts = {
+        "correct": correct,
+        "scored": torch.tensor([1] * 10 + [0] * 2).bool(),
+        "group_correct": ints(*[1] * 5, *[3] * 5, 0, 0),
+        "group_scored": ints(*[5] * 10, 0, 0),
+    }
+    lengths = ints(*[100] * 10, 10**6, 10**6)  # unscored completions do not count
+    warning = unshaped_rollout_warning(facts, lengths, **{"beta_correct": 0.4, "beta_incorrect": 0.4} | changes)
+    assert [part for part in parts if part not in warning] == []
+    assert bool(warning) == bool(parts)
+
+
+@pytest.mark.parametrize(
+    ("number", "length", "is_close_to_dapo"), [(0, 10, True), (1, 30, True), (2, 30, False), (20, 10, False)]
+)
+def test_the_rollout_warning_starts_below_a_tenth_of_the_completions(number, length, is_close_to_dapo):
+    facts = {"correct": torch.ones(20).bool(), "scored": torch.ones(20).bool()}
+    facts |= {"group_correct": ints(*[4] * 20), "group_scored": ints(*[4] * 20)}
+    lengths = ints(*[200] * number, *[length] * (20 - number))
+    warning = unshaped_rollout_warning(facts, lengths, tau=0.01, beta_correct=0.4, beta_incorrect=0.4)
+    assert (f"only {number} of" in warning) == is_close_to_dapo
+    assert warning.endswith("but above 0.05, a weak model can diverge.") == (
+        number == 0
+    )  # one token in 10 is a tau of 0.1
+    assert bool(warning) == is_close_to_dapo
 
 
 @pytest.mark.parametrize(

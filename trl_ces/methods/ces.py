@@ -152,13 +152,17 @@ def conditional_entropy_shaping(
         entropies = entropies.detach()
     b = multiplier(correct, batch["group_correct"], batch["group_scored"]) if dynamic_multiplier else None
     lengths = mask.sum(dim=1, dtype=torch.int64)
-    is_shaped = scored & torch.where(correct, beta_correct != 0, beta_incorrect != 0)
-    k = selection_size(lengths, tau, b) * is_shaped
+    k = selection_size(lengths, tau, b) * (scored & _has_beta(correct, beta_correct, beta_incorrect))
     largest = math.floor(mask.size(1) * to_fraction(tau))  # unlike k.max(), does not synchronize the device
     selected = top_entropy_tokens(entropies, mask, k, largest)
     betas = beta_correct, beta_incorrect, cap_incorrect, cap_correct
     shaped = ces_advantages(batch["advantages"], entropies, selected, correct, *betas)
     return ShapedAdvantages(shaped, selected)
+
+
+def _has_beta(correct: Tensor, beta_correct: float, beta_incorrect: float) -> Tensor:
+    """Return whether the beta of each completion is not 0. Shape (B,), bool."""
+    return torch.where(correct, beta_correct != 0, beta_incorrect != 0)
 
 
 AUTO = "auto"  # value of `ces_tau`; see [`automatic_tau`]
@@ -194,14 +198,37 @@ def unshaped_warning(tau: float | str, longest: int | None) -> str:
     )
 
 
-def unshaped_rollout_warning(tau: float, lengths: Tensor) -> str:
-    """Return a warning if Eq. 5 selects no token of the first rollout, else an empty string. `lengths`: any shape."""
-    longest, mean = lengths.max().item(), lengths.float().mean().item()
-    if tau == 0 or longest * to_fraction(tau) >= 1:
+def unshaped_rollout_warning(
+    facts: dict[str, Tensor],
+    lengths: Tensor,
+    *,
+    tau: float,
+    beta_correct: float,
+    beta_incorrect: float,
+    dynamic_multiplier: bool = True,
+    **_: Any,
+) -> str:
+    """
+    Return a warning if Eq. 5 selects a token in under a tenth of a rollout's completions, else an empty string.
+
+    Unscored completions, and those whose beta is 0, do not count. `facts`: see [`completion_facts`]; `lengths`: shape
+    (B,), int64, tokens. The keyword arguments are those of [`conditional_entropy_shaping`].
+    """
+    if tau == 0:
         return ""
+    b = multiplier(facts["correct"], facts["group_correct"], facts["group_scored"])
+    b = b if dynamic_multiplier else (torch.ones_like(lengths), torch.ones_like(lengths))
+    counts = facts["scored"] & _has_beta(facts["correct"], beta_correct, beta_incorrect)
+    shaped, total = (selection_size(lengths, tau, b) > 0)[counts].sum().item(), counts.sum().item()
+    if 10 * shaped >= total:
+        return ""
+    needed = 1 / max(1, (lengths * b[0] / b[1])[counts].mean().item())
+    kind = "" if beta_correct and beta_incorrect else "correct " if beta_correct else "incorrect "
+    risk = ", but above 0.05, a weak model can diverge" if needed > LARGEST_AUTO and beta_incorrect else ""
     return (
-        f"No token of the first rollout is shaped: its longest completion has {longest:.0f} tokens, and `ces_tau` "
-        f"{tau:g} selects one token in {1 / tau:.0f}. {_advice(mean)}"
+        f"CES shapes tokens in only {shaped} of the first rollout's {total} {kind}completions, so this run is close "
+        f"to DAPO: in the others, floor(length * `ces_tau` * b) is 0 (Eq. 5). A `ces_tau` of {needed:.2g} would shape "
+        f"about one token per completion{risk}."
     )
 
 
