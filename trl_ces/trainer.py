@@ -138,7 +138,7 @@ class Shaping(Correctness):
             result = f"`ces_tau: auto` resolved to {self.args.ces_tau:g}: 2 / {mean:.0f} tokens, from 0.01 to 0.05."
             self._log_warning(f"{result} {short_completion_warning(mean)}".rstrip())
         if is_first and not unshaped_warning(self.args.ces_tau, self.args.max_completion_length):
-            self._log_warning(unshaped_rollout_warning(facts, lengths, **self.args.shaping_settings()))
+            self._log_warning(unshaped_rollout_warning(facts, lengths, self.args.shaping_settings()))
 
     def _generate_and_score_completions(self, inputs):
         self._facts = {}

@@ -308,7 +308,8 @@ def test_a_rollout_in_which_few_completions_are_shaped_causes_a_warning(changes,
         "group_scored": ints(*[5] * 10, 0, 0),
     }
     lengths = ints(*[100] * 10, 10**6, 10**6)  # unscored completions do not count
-    warning = unshaped_rollout_warning(facts, lengths, **{"beta_correct": 0.4, "beta_incorrect": 0.4} | changes)
+    settings = {"tau": 0.01, "beta_correct": 0.4, "beta_incorrect": 0.4, "dynamic_multiplier": True}
+    warning = unshaped_rollout_warning(facts, lengths, settings | changes)
     assert [part for part in parts if part not in warning] == []
     assert bool(warning) == bool(parts)
 
@@ -320,7 +321,8 @@ def test_the_rollout_warning_starts_below_a_tenth_of_the_completions(number, len
     facts = {"correct": torch.ones(20).bool(), "scored": torch.ones(20).bool()}
     facts |= {"group_correct": ints(*[4] * 20), "group_scored": ints(*[4] * 20)}
     lengths = ints(*[200] * number, *[length] * (20 - number))
-    warning = unshaped_rollout_warning(facts, lengths, tau=0.01, beta_correct=0.4, beta_incorrect=0.4)
+    settings = {"tau": 0.01, "beta_correct": 0.4, "beta_incorrect": 0.4, "dynamic_multiplier": True}
+    warning = unshaped_rollout_warning(facts, lengths, settings)
     assert (f"only {number} of" in warning) == is_close_to_dapo
     assert warning.endswith("but above 0.05, a weak model can diverge.") == (
         number == 0

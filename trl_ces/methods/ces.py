@@ -152,17 +152,13 @@ def conditional_entropy_shaping(
         entropies = entropies.detach()
     b = multiplier(correct, batch["group_correct"], batch["group_scored"]) if dynamic_multiplier else None
     lengths = mask.sum(dim=1, dtype=torch.int64)
-    k = selection_size(lengths, tau, b) * (scored & _has_beta(correct, beta_correct, beta_incorrect))
+    is_shaped = scored & torch.where(correct, beta_correct != 0, beta_incorrect != 0)
+    k = selection_size(lengths, tau, b) * is_shaped
     largest = math.floor(mask.size(1) * to_fraction(tau))  # unlike k.max(), does not synchronize the device
     selected = top_entropy_tokens(entropies, mask, k, largest)
     betas = beta_correct, beta_incorrect, cap_incorrect, cap_correct
     shaped = ces_advantages(batch["advantages"], entropies, selected, correct, *betas)
     return ShapedAdvantages(shaped, selected)
-
-
-def _has_beta(correct: Tensor, beta_correct: float, beta_incorrect: float) -> Tensor:
-    """Return whether the beta of each completion is not 0. Shape (B,), bool."""
-    return torch.where(correct, beta_correct != 0, beta_incorrect != 0)
 
 
 AUTO = "auto"  # value of `ces_tau`; see [`automatic_tau`]
@@ -192,50 +188,32 @@ def unshaped_warning(tau: float | str, longest: int | None) -> str:
     largest = LARGEST_AUTO if isinstance(tau, str) else tau
     if longest is None or largest == 0 or longest * to_fraction(largest) >= 1:
         return ""
+    auto = " Set `ces_tau` to `auto`." if longest * LARGEST_AUTO >= 1 else ""
     return (
         f"No token will be shaped: a completion of at most {longest} tokens (`max_completion_length`) is too short "
-        f"for `ces_tau` {tau} (Eq. 5). {_advice(longest)}"
+        f"for `ces_tau` {tau} (Eq. 5).{auto} {short_completion_warning(longest)}".rstrip()
     )
 
 
-def unshaped_rollout_warning(
-    facts: dict[str, Tensor],
-    lengths: Tensor,
-    *,
-    tau: float,
-    beta_correct: float,
-    beta_incorrect: float,
-    dynamic_multiplier: bool = True,
-    **_: Any,
-) -> str:
-    """
-    Return a warning if Eq. 5 selects a token in under a tenth of a rollout's completions, else an empty string.
-
-    Unscored completions, and those whose beta is 0, do not count. `facts`: see [`completion_facts`]; `lengths`: shape
-    (B,), int64, tokens. The keyword arguments are those of [`conditional_entropy_shaping`].
-    """
-    if tau == 0:
-        return ""
-    b = multiplier(facts["correct"], facts["group_correct"], facts["group_scored"])
-    b = b if dynamic_multiplier else (torch.ones_like(lengths), torch.ones_like(lengths))
-    counts = facts["scored"] & _has_beta(facts["correct"], beta_correct, beta_incorrect)
+def unshaped_rollout_warning(facts: dict[str, Tensor], lengths: Tensor, settings: dict[str, Any]) -> str:
+    """Return a warning if Eq. 5 shapes under a tenth of a rollout's completions whose beta is not 0, else ""."""
+    correct, tau = facts["correct"], settings["tau"]
+    b: Any = multiplier(correct, facts["group_correct"], facts["group_scored"])
+    if not settings["dynamic_multiplier"]:
+        b = 1, 1
+    betas = [settings["beta_correct"], settings["beta_incorrect"]]
+    counts = facts["scored"] & (torch.where(correct, *betas) != 0)
     shaped, total = (selection_size(lengths, tau, b) > 0)[counts].sum().item(), counts.sum().item()
-    if 10 * shaped >= total:
+    if tau == 0 or 10 * shaped >= total:
         return ""
     needed = 1 / max(1, (lengths * b[0] / b[1])[counts].mean().item())
-    kind = "" if beta_correct and beta_incorrect else "correct " if beta_correct else "incorrect "
-    risk = ", but above 0.05, a weak model can diverge" if needed > LARGEST_AUTO and beta_incorrect else ""
+    kind = "" if all(betas) else "correct " if betas[0] else "incorrect "
+    risk = ", but above 0.05, a weak model can diverge" if needed > LARGEST_AUTO and betas[1] else ""
     return (
         f"CES shapes tokens in only {shaped} of the first rollout's {total} {kind}completions, so this run is close "
         f"to DAPO: in the others, floor(length * `ces_tau` * b) is 0 (Eq. 5). A `ces_tau` of {needed:.2g} would shape "
         f"about one token per completion{risk}."
     )
-
-
-def _advice(length: float) -> str:
-    """Return advice for a tau that is too small for completions of about `length` tokens."""
-    auto = "Set `ces_tau` to `auto`." if length * LARGEST_AUTO >= 1 else ""
-    return f"{auto} {short_completion_warning(length)}".strip()
 
 
 def negative_beta_warning(beta_correct: float, beta_incorrect: float) -> str:
