@@ -288,13 +288,14 @@ def test_completions_too_short_for_tau_cause_a_warning(tau, longest, warning):
 @pytest.mark.parametrize(
     ("changes", "parts"),
     [
-        # One of the groups is correct in 1 of 5, the other in 3 of 5 completions: b is 0.2 or 0.6, and 0.8 or 0.4.
-        ({"tau": 0.01}, ["only 0 of the first rollout's 10 completions", "`ces_tau` of 0.017 would"]),
+        # One of the groups is correct in 1 of 5, the other in 3 of 5 completions. b is 0.2 once, 0.8 four times, 0.6
+        # three times and 0.4 twice, and length * b 100 times as much.
+        ({"tau": 0.01}, [" 0 of the first rollout's 10 completions", "`ces_tau: 0.0167`"]),
         ({"tau": 0.0125}, []),  # 100 tokens with b = 0.8 are enough
         ({"tau": 0.01, "dynamic_multiplier": False}, []),
-        ({"tau": 0.0166, "beta_incorrect": 0.0}, ["0 of the first rollout's 4 correct completions", "0.02 would"]),
+        ({"tau": 0.0166, "beta_incorrect": 0.0}, [" 0 of the first rollout's 4 correct completions", ": 0.0167`"]),
         ({"tau": 0.0167, "beta_incorrect": 0.0}, []),  # 100 tokens with b = 0.6
-        ({"tau": 0.001, "beta_correct": 0.0}, ["0 of the first rollout's 6 incorrect completions", "0.015 would"]),
+        ({"tau": 0.001, "beta_correct": 0.0}, [" 0 of the first rollout's 6 incorrect completions", ": 0.0125`"]),
         ({"tau": 0.001, "beta_correct": 0.0, "beta_incorrect": 0.0}, []),
         ({"tau": 0.0}, []),
     ],
@@ -315,19 +316,22 @@ def test_a_rollout_in_which_few_completions_are_shaped_causes_a_warning(changes,
 
 
 @pytest.mark.parametrize(
-    ("number", "length", "is_close_to_dapo"), [(0, 10, True), (1, 30, True), (2, 30, False), (20, 10, False)]
+    ("number", "length", "has_warning"), [(0, 10, True), (1, 30, True), (1, 90, True), (2, 30, False), (20, 10, False)]
 )
-def test_the_rollout_warning_starts_below_a_tenth_of_the_completions(number, length, is_close_to_dapo):
+def test_the_rollout_warning_starts_below_a_tenth_and_its_tau_shapes_half_of_the_completions(
+    number, length, has_warning
+):
     facts = {"correct": torch.ones(20).bool(), "scored": torch.ones(20).bool()}
     facts |= {"group_correct": ints(*[4] * 20), "group_scored": ints(*[4] * 20)}
-    lengths = ints(*[200] * number, *[length] * (20 - number))
+    lengths = ints(*[4000] * number, *[length] * (20 - number))
     settings = {"tau": 0.01, "beta_correct": 0.4, "beta_incorrect": 0.4, "dynamic_multiplier": True}
     warning = unshaped_rollout_warning(facts, lengths, settings)
-    assert (f"only {number} of" in warning) == is_close_to_dapo
-    assert warning.endswith("but above 0.05, a weak model can diverge.") == (
-        number == 0
-    )  # one token in 10 is a tau of 0.1
-    assert bool(warning) == is_close_to_dapo
+    assert (f" {number} of" in warning) == bool(warning) == has_warning
+    assert ("can diverge" in warning) == (has_warning and length == 10)  # one token in 10 is a tau of 0.1
+    if has_warning:
+        tau = float(re.search("`ces_tau: (.+?)`", warning)[1])
+        assert tau > settings["tau"]
+        assert (selection_size(lengths, tau) > 0).sum() >= 10
 
 
 @pytest.mark.parametrize(

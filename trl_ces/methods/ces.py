@@ -196,7 +196,7 @@ def unshaped_warning(tau: float | str, longest: int | None) -> str:
 
 
 def unshaped_rollout_warning(facts: dict[str, Tensor], lengths: Tensor, settings: dict[str, Any]) -> str:
-    """Return a warning if Eq. 5 shapes under a tenth of a rollout's completions whose beta is not 0, else ""."""
+    """Return a warning if Eq. 5 shapes under a tenth of the scored completions with a nonzero beta, else ""."""
     correct, tau = facts["correct"], settings["tau"]
     b: Any = multiplier(correct, facts["group_correct"], facts["group_scored"])
     if not settings["dynamic_multiplier"]:
@@ -206,13 +206,14 @@ def unshaped_rollout_warning(facts: dict[str, Tensor], lengths: Tensor, settings
     shaped, total = (selection_size(lengths, tau, b) > 0)[counts].sum().item(), counts.sum().item()
     if tau == 0 or 10 * shaped >= total:
         return ""
-    needed = 1 / max(1, (lengths * b[0] / b[1])[counts].mean().item())
+    needed = math.ceil(1e4 / max(1, (lengths * b[0] / b[1])[counts].median().item())) / 1e4
     kind = "" if all(betas) else "correct " if betas[0] else "incorrect "
-    risk = ", but above 0.05, a weak model can diverge" if needed > LARGEST_AUTO and betas[1] else ""
+    risk = " With 0.05 or more, a weak model can diverge." if needed >= LARGEST_AUTO and betas[1] > 0 else ""
     return (
-        f"CES shapes tokens in only {shaped} of the first rollout's {total} {kind}completions, so this run is close "
-        f"to DAPO: in the others, floor(length * `ces_tau` * b) is 0 (Eq. 5). A `ces_tau` of {needed:.2g} would shape "
-        f"about one token per completion{risk}."
+        f"CES shapes tokens in {shaped} of the first rollout's {total} {kind}completions, so this run is close to one "
+        "without shaping. Eq. 5 selects floor(length * `ces_tau` * b) tokens, where b is the share of the prompt's "
+        "completions that are correct (for a correct completion) or incorrect (for an incorrect one). `ces_tau: "
+        f"{needed:g}` would shape at least half of them.{risk}"
     )
 
 
