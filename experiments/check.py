@@ -2,13 +2,13 @@
 Recompute the numbers in docs/results.md and README.md: `python experiments/check.py`.
 
 For each experiment, the script prints the differences from DAPO in accuracy (points) and length (tokens), and the
-number of diverged runs, computed from results.csv; for paper_dose, also the differences from CES. It fails and lists
-the mismatches if:
+number of diverged runs, computed from results.csv. For paper_dose, it also prints the differences from CES, and those
+from DAPO together with the pairs in first_runs.csv. It fails and lists the mismatches if:
 
 - docs/results.md lacks a row of the first table, or README.md a row of its own table;
-- an interval in the "Does it help?" section of either page is not in the table, or the section lacks one of the
+- an interval in the "Does it help?" section of either page is in no table, or the section lacks one of the
   statements computed by the functions below;
-- an interval in the results sections of paper_dose/README.md is in neither table.
+- an interval in the results sections, or in the section on first runs, of paper_dose/README.md is in no table.
 """
 
 import re
@@ -34,17 +34,20 @@ ACCURACY_RANGES = {"under 40 %": (0, 0.4), "40 to 60 %": (0.4, 0.6), "over 60 %"
 
 
 def main() -> None:
-    table, from_ces = "\n".join(table_rows()), "\n".join(rows_from_ces())
-    print(f"{table}\n\nDifferences from CES:\n\n{from_ces}")
+    table, from_ces, more_pairs = ("\n".join(rows()) for rows in (table_rows, rows_from_ces, rows_with_first_runs))
+    print(f"{table}\n\nDifferences from CES:\n\n{from_ces}\n\nWith the first runs:\n\n{more_pairs}")
     results, readme = ((FOLDER.parent / name).read_text(encoding="utf-8") for name in ("docs/results.md", "README.md"))
     mismatches = [row for row in table.splitlines() if row not in results.splitlines()]
     mismatches += [f"README.md: {row}" for row in readme_rows(table) if row not in readme.splitlines()]
     intervals = set(re.findall(INTERVAL, table))
     intervals |= {interval.lstrip("-+") for interval in intervals}  # pages have "11.5 ± 8.8 tokens shorter"
+    all_intervals = set(re.findall(INTERVAL, f"{table}\n{from_ces}\n{more_pairs}"))
+    all_intervals |= {interval.lstrip("-+") for interval in all_intervals}
     for page in (results, readme):
         section = page.partition("\n## Does it help?\n")[2].partition("\n## ")[0]
         text = " ".join(section.split())  # intervals and counts may be broken over two lines
-        mismatches += [interval for interval in re.findall(INTERVAL, text) if interval not in intervals]
+        known = all_intervals if page is results else intervals
+        mismatches += [interval for interval in re.findall(INTERVAL, text) if interval not in known]
         mismatches += [claim for claim in claims(table) if claim not in text]
         expected = (
             [base_range(), lower_accuracy(), worst_tasks()[0]]
@@ -55,8 +58,9 @@ def main() -> None:
         if not section:
             mismatches.append('no section "## Does it help?"')
     page = (FOLDER / "paper_dose" / "README.md").read_text(encoding="utf-8")
-    text = " ".join(page.partition("\n## Results of CES")[2].partition("\n## Entropy")[0].split())
-    mismatches += [interval for interval in re.findall(INTERVAL, text) if interval not in f"{table} {from_ces}"]
+    results_of_ces = page.partition("\n## Results of CES")[2].partition("\n## Entropy")[0]
+    text = " ".join((results_of_ces + page.partition("\n## First runs")[2].partition("\n## ")[0]).split())
+    mismatches += [interval for interval in re.findall(INTERVAL, text) if interval not in all_intervals]
     if not text:
         mismatches.append("paper_dose/README.md has no results section")
     if mismatches:
@@ -99,8 +103,9 @@ def claims(table: str) -> list[str]:
 
 
 def no_divergence(table: str) -> str:
-    """Return what README.md states about diverged runs of CES in paper_dose."""
-    diverged = sum(map(int, re.findall(r"^\| paper_dose, .+? \| .+? \| .+?; .+?; (\d+)/", table, re.M)))
+    """Return what README.md states about diverged runs in paper_dose."""
+    rows = [line for line in table.splitlines() if line.startswith("| paper_dose, ")]
+    diverged = sum(map(int, re.findall(r"; (\d+)/", " ".join(rows))))
     return f"{diverged or 'No'} run{'s' * (diverged > 1)} diverged"
 
 
@@ -123,6 +128,22 @@ def rows_from_ces() -> list[str]:
     return [row(f"paper_dose, {name}", group, "seed", baseline="CES") for name, group in by_variant("paper_dose")]
 
 
+def rows_with_first_runs() -> list[str]:
+    """Return the rows of paper_dose for the pairs in first_runs.csv, alone and with those in results.csv."""
+    first, results = pandas.read_csv(FOLDER / "paper_dose" / "first_runs.csv"), read("paper_dose")
+    first["seed"] += 100  # the base models differ from those in results.csv
+    results = results[results["method"].isin([BEFORE, BASELINE, "CES"])]
+    lines = []
+    for name, others in (
+        ("first runs", results[:0]),
+        ("first runs and seeds 4 to 7", results[results["seed"] >= 4]),
+        ("first runs and results.csv", results),
+    ):
+        groups = pandas.concat([others, first]).groupby("variant", sort=False)
+        lines += [row(f"paper_dose, {variant}, {name}", group, "seed") for variant, group in groups]
+    return [line.replace(" seeds | ", " pairs | ", 1) for line in lines]
+
+
 def worst_tasks() -> tuple[str, str]:
     """Return the worst mean differences in a task of forty_more_worlds, as stated in docs/results.md and README.md."""
     results = read("forty_more_worlds")
@@ -134,7 +155,8 @@ def worst_tasks() -> tuple[str, str]:
     losses, increases = (-100 * loss[methods].min()).tolist(), increase[methods].max().tolist()
     points = "CES lost {:.1f} points, `ces_correct_only` {:.1f}, `ces_capped` {:.1f} and on-policy SFT {:.1f}"
     tokens = "the largest length increases were {:.1f}, {:.1f}, {:.1f} and {:.1f} tokens"
-    return f"{points.format(*losses)}; {tokens.format(*increases)}", f"lost {losses[1]:.1f} and {losses[3]:.1f} points"
+    in_readme = "lost {1:.1f}, {2:.1f} and {3:.1f} points".format(*losses)
+    return f"{points.format(*losses)}; {tokens.format(*increases)}", in_readme
 
 
 def read(experiment: str) -> pandas.DataFrame:
