@@ -48,7 +48,7 @@ def main() -> None:
         text = " ".join(section.split())  # intervals and counts may be broken over two lines
         known = all_intervals if page is results else intervals
         mismatches += [interval for interval in re.findall(INTERVAL, text) if interval not in known]
-        mismatches += [claim for claim in claims(table) if claim not in text]
+        mismatches += [claim for claim in (*claims(table), *smollm2_accuracies()) if claim not in text]
         expected = (
             [base_range(), lower_accuracy(), worst_tasks()[0]]
             if page is results
@@ -57,6 +57,8 @@ def main() -> None:
         mismatches += [claim for claim in expected if claim not in text]
         if not section:
             mismatches.append('no section "## Does it help?"')
+    text = " ".join(results.split())
+    mismatches += [claim for claim in (ces_mai(), first_attempt()) if claim not in text]
     page = (FOLDER / "paper_dose" / "README.md").read_text(encoding="utf-8")
     results_of_ces = page.partition("\n## Results of CES")[2].partition("\n## Entropy")[0]
     text = " ".join((results_of_ces + page.partition("\n## First runs")[2].partition("\n## ")[0]).split())
@@ -142,6 +144,36 @@ def rows_with_first_runs() -> list[str]:
         groups = pandas.concat([others, first]).groupby("variant", sort=False)
         lines += [row(f"paper_dose, {variant}, {name}", group, "seed") for variant, group in groups]
     return [line.replace(" seeds | ", " pairs | ", 1) for line in lines]
+
+
+def smollm2_accuracies() -> list[str]:
+    """Return the base accuracies of smollm2_135m, as stated on both pages."""
+    results = read("smollm2_135m")
+    base = 100 * results[results["method"] == BEFORE].groupby("variant")["accuracy"].mean()
+    return [f"accuracy {base['as it is']:.0f} %, tau 0.03", f"warm-up ({base['after the warm-up']:.0f} %, tau 0.1)"]
+
+
+def first_attempt() -> str:
+    """Return which runs of paper_dose's first attempt diverged, as stated in docs/results.md."""
+    runs = pandas.read_csv(FOLDER / "paper_dose" / "first_attempt.csv").query("learning_rate == 3e-4")
+    accuracy = runs.pivot(index="variant", columns="method", values="accuracy")
+    diverged = accuracy[["CES", BASELINE]].lt(0.5 * accuracy[BEFORE], axis=0)
+    bases = [" and ".join(f"{base:.0f}" for base in 100 * accuracy[BEFORE][diverged[name]]) for name in diverged]
+    return "CES diverged at {} % (DAPO did not), DAPO at {} %".format(*bases)
+
+
+def ces_mai() -> str:
+    """Return the result of `ces_mai` in forty_more_worlds, as stated in docs/results.md."""
+    name = "CES and MAI, correct answers only"
+    results = read("forty_more_worlds").pivot_table(
+        index=["variant", "seed"], columns="method", values=["accuracy", "length_tokens"]
+    )
+    means = results.groupby("variant").mean()
+    points, tokens = (estimate(means[m][name] - means[m][BASELINE]) for m in ("accuracy", "length_tokens"))
+    accuracy = results["accuracy"][name]
+    diverged = (accuracy < 0.5 * means["accuracy"][BEFORE].reindex(accuracy.index, level="variant")).sum()
+    differences = f"{points.text(100, 1, signed=True)} points, {tokens.text(1, 1, signed=True)} tokens"
+    return f"{differences}, {diverged} of {accuracy.count()} runs diverged"
 
 
 def worst_tasks() -> tuple[str, str]:
