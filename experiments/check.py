@@ -13,6 +13,7 @@ from DAPO together with the pairs in first_runs.csv. It fails and lists the mism
 
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pandas
@@ -39,34 +40,41 @@ def main() -> None:
     results, readme = ((FOLDER.parent / name).read_text(encoding="utf-8") for name in ("docs/results.md", "README.md"))
     mismatches = [row for row in table.splitlines() if row not in results.splitlines()]
     mismatches += [f"README.md: {row}" for row in readme_rows(table) if row not in readme.splitlines()]
-    intervals = set(re.findall(INTERVAL, table))
-    intervals |= {interval.lstrip("-+") for interval in intervals}  # pages have "11.5 ± 8.8 tokens shorter"
-    all_intervals = set(re.findall(INTERVAL, f"{table}\n{from_ces}\n{more_pairs}"))
-    all_intervals |= {interval.lstrip("-+") for interval in all_intervals}
-    for page in (results, readme):
-        section = page.partition("\n## Does it help?\n")[2].partition("\n## ")[0]
-        text = " ".join(section.split())  # intervals and counts may be broken over two lines
-        known = all_intervals if page is results else intervals
-        mismatches += [interval for interval in re.findall(INTERVAL, text) if interval not in known]
-        mismatches += [claim for claim in (*claims(table), *smollm2_accuracies()) if claim not in text]
-        expected = (
-            [base_range(), lower_accuracy(), worst_tasks()[0]]
-            if page is results
-            else [worst_tasks()[1], no_divergence(table)]
-        )
-        mismatches += [claim for claim in expected if claim not in text]
-        if not section:
+    on_both = [*claims(table), *smollm2_accuracies(), no_divergence(table)]
+    low_range, (worst, worst_in_readme) = lowest_range(more_pairs), worst_tasks()
+    on_results = [*on_both, base_range(), low_range, worst, middle_range(table)]
+    for page, statements in ((results, on_results), (readme, [*on_both, alternatives(table), worst_in_readme])):
+        text = section(page, "Does it help?\n")
+        mismatches += unknown_intervals(text, f"{table} {low_range if page is results else ''}")
+        mismatches += [statement for statement in statements if statement not in text]
+        if not text:
             mismatches.append('no section "## Does it help?"')
-    text = " ".join(results.split())
-    mismatches += [claim for claim in (ces_mai(), first_attempt()) if claim not in text]
+    text = section(results, "Which method to use\n") + section(results, "Does it help?\n")
+    mismatches += [statement for statement in (ces_mai(), first_attempt()) if statement not in text]
     page = (FOLDER / "paper_dose" / "README.md").read_text(encoding="utf-8")
-    results_of_ces = page.partition("\n## Results of CES")[2].partition("\n## Entropy")[0]
-    text = " ".join((results_of_ces + page.partition("\n## First runs")[2].partition("\n## ")[0]).split())
-    mismatches += [interval for interval in re.findall(INTERVAL, text) if interval not in all_intervals]
-    if not text:
-        mismatches.append("paper_dose/README.md has no results section")
+    for title, tables in (
+        ("Results of CES\n", f"{table} {more_pairs}"),
+        ("Results with both caps", f"{table} {from_ces}"),
+        ("First runs", more_pairs),
+    ):
+        text = section(page, title)
+        mismatches += unknown_intervals(text, tables)
+        if not text:
+            mismatches.append(f'paper_dose/README.md: no section "## {title.strip()}"')
     if mismatches:
         sys.exit("docs/results.md or README.md does not match the results.csv files:\n" + "\n".join(mismatches))
+
+
+def section(page: str, title: str) -> str:
+    """Return the section of `page` whose title starts with `title`, as one line."""
+    return " ".join(page.partition(f"\n## {title}")[2].partition("\n## ")[0].split())
+
+
+def unknown_intervals(text: str, tables: str) -> list[str]:
+    """Return the intervals in `text` that are not in `tables`; "11.5 ± 8.8 tokens shorter" needs no sign."""
+    known = set(re.findall(INTERVAL, tables))
+    known |= {interval.lstrip("-+") for interval in known}
+    return [interval for interval in re.findall(INTERVAL, text) if interval not in known]
 
 
 def table_rows() -> list[str]:
@@ -105,7 +113,7 @@ def claims(table: str) -> list[str]:
 
 
 def no_divergence(table: str) -> str:
-    """Return what README.md states about diverged runs in paper_dose."""
+    """Return what both pages state about diverged runs in paper_dose."""
     rows = [line for line in table.splitlines() if line.startswith("| paper_dose, ")]
     diverged = sum(map(int, re.findall(r"; (\d+)/", " ".join(rows))))
     return f"{diverged or 'No'} run{'s' * (diverged > 1)} diverged"
@@ -118,11 +126,31 @@ def base_range() -> str:
     return f"base accuracy {100 * base.min():.0f} to {100 * base.max():.0f} %"
 
 
-def lower_accuracy() -> str:
-    """Return how often CES is less accurate than DAPO in paper_dose's lowest range, as stated in docs/results.md."""
+def lowest_range(more_pairs: str) -> str:
+    """Return what docs/results.md states about CES in paper_dose's lowest range."""
     results = read("paper_dose")
     accuracy = results[results["variant"] == "10 to 20 %"].pivot(index="seed", columns="method", values="accuracy")
-    return f"lower in {(accuracy['CES'] < accuracy[BASELINE]).sum()} of {len(accuracy)} pairs"
+    lower = f"lower in {(accuracy['CES'] < accuracy[BASELINE]).sum()} of {len(accuracy)} pairs"
+    points = re.search(rf"10 to 20 %, first runs and results.csv .+?({INTERVAL});", more_pairs)[1]
+    return f"({lower}; {points} with four earlier pairs)"
+
+
+def middle_range(table: str) -> str:
+    """Return the count of diverged runs between 40 and 60 % in forty_more_worlds, as stated in docs/results.md."""
+    diverged = re.search(r"forty_more_worlds, 40 to 60 % .+?; .+?; (\d+)/(\d+) ", table).groups()
+    return "in {} of {} between 40 and 60 %".format(*diverged)
+
+
+def alternatives(table: str) -> str:
+    """Return what README.md states about the alternatives to CES below 40 % in forty_more_worlds."""
+    line = re.search(r"forty_more_worlds, under 40 % .+", table)[0]
+    cells = [cell.strip().split("; ") for cell in line.split("|")[3:6]]
+    points, diverged = [cell[0] for cell in cells], [cell[2].split("/") for cell in cells]
+    return (
+        "differed from DAPO by {}, {} and {} points, ".format(*points)
+        + "and {}, {} and {} of ".format(*(count for count, _ in diverged))
+        + f"{diverged[0][1]} runs diverged"
+    )
 
 
 def rows_from_ces() -> list[str]:
@@ -164,16 +192,9 @@ def first_attempt() -> str:
 
 def ces_mai() -> str:
     """Return the result of `ces_mai` in forty_more_worlds, as stated in docs/results.md."""
-    name = "CES and MAI, correct answers only"
-    results = read("forty_more_worlds").pivot_table(
-        index=["variant", "seed"], columns="method", values=["accuracy", "length_tokens"]
-    )
-    means = results.groupby("variant").mean()
-    points, tokens = (estimate(means[m][name] - means[m][BASELINE]) for m in ("accuracy", "length_tokens"))
-    accuracy = results["accuracy"][name]
-    diverged = (accuracy < 0.5 * means["accuracy"][BEFORE].reindex(accuracy.index, level="variant")).sum()
-    differences = f"{points.text(100, 1, signed=True)} points, {tokens.text(1, 1, signed=True)} tokens"
-    return f"{differences}, {diverged} of {accuracy.count()} runs diverged"
+    cells = row("", read("forty_more_worlds"), "variant", columns=(("CES and MAI, correct answers only",),))
+    points, tokens, diverged = cells.split("|")[3].strip().split("; ")
+    return f"{points} points, {tokens} tokens, {diverged.replace('/', ' of ')} runs diverged"
 
 
 def worst_tasks() -> tuple[str, str]:
@@ -202,14 +223,20 @@ def by_variant(experiment: str) -> DataFrameGroupBy:
     return read(experiment).groupby("variant", sort=False)
 
 
-def row(name: str, results: pandas.DataFrame, unit: str, baseline: str = BASELINE) -> str:
+def row(
+    name: str,
+    results: pandas.DataFrame,
+    unit: str,
+    baseline: str = BASELINE,
+    columns: Iterable[tuple[str, ...]] = tuple(COLUMNS.values()),
+) -> str:
     """Format one row; intervals are over seeds, or over tasks if `unit` is `variant`."""
     trained_runs = results[results["method"] != BEFORE]
     means = trained_runs.groupby([unit, "method"])[["accuracy", "length_tokens"]].mean().unstack("method")
     base = results[results["method"] == BEFORE].groupby("variant")["accuracy"].mean()
     base_by_seed = results[results["method"] == BEFORE].set_index(["variant", "seed"])["accuracy"]
     cells, counts = [], []
-    for names in COLUMNS.values():
+    for names in columns:
         method = next((name for name in names if name in means["accuracy"]), None)
         if method is None:
             cells.append("")

@@ -279,7 +279,11 @@ def test_automatic_tau_selects_two_tokens_unless_clamped(length, tau):
 
 @pytest.mark.parametrize(
     ("tau", "longest", "warning"),
-    [(0.01, 99, "at most 99 tokens .* `ces_tau` 0.01 .* Set `ces_tau` to `auto`."), (0.01, 100, "^$"), (0.0, 9, "^$")],
+    [
+        (0.01, 99, "at most 99 tokens .* `ces_tau` 0.01 .* Set `ces_tau` to `auto`.$"),
+        (0.01, 100, "^$"),
+        (0.0, 9, "^$"),
+    ],
 )
 def test_completions_too_short_for_tau_cause_a_warning(tau, longest, warning):
     assert re.search(warning, unshaped_warning(tau, longest))
@@ -316,7 +320,8 @@ def test_a_rollout_in_which_few_completions_are_shaped_causes_a_warning(changes,
 
 
 @pytest.mark.parametrize(
-    ("number", "length", "has_warning"), [(0, 10, True), (1, 30, True), (1, 90, True), (2, 30, False), (20, 10, False)]
+    ("number", "length", "has_warning"),
+    [(0, 10, True), (0, 20, True), (0, 21, True), (1, 90, True), (2, 30, False), (20, 10, False)],
 )
 def test_the_rollout_warning_starts_below_a_tenth_and_its_tau_shapes_half_of_the_completions(
     number, length, has_warning
@@ -327,7 +332,8 @@ def test_the_rollout_warning_starts_below_a_tenth_and_its_tau_shapes_half_of_the
     settings = {"tau": 0.01, "beta_correct": 0.4, "beta_incorrect": 0.4, "dynamic_multiplier": True}
     warning = unshaped_rollout_warning(facts, lengths, settings)
     assert (f" {number} of" in warning) == bool(warning) == has_warning
-    assert ("can diverge" in warning) == (has_warning and length == 10)  # one token in 10 is a tau of 0.1
+    assert ("can diverge" in warning) == (has_warning and length <= 20)  # one token in 20 is a tau of 0.05
+    assert "can diverge" not in unshaped_rollout_warning(facts, lengths, settings | {"beta_incorrect": -0.4})
     if has_warning:
         tau = float(re.search("`ces_tau: (.+?)`", warning)[1])
         assert tau > settings["tau"]
